@@ -140,7 +140,7 @@ def learned(source: list[str], folder: Path, workers: int, options: argparse.Nam
     words = [sys.executable, "-m", "pytest_anubis", "learn", *source, "-o", str(out)]
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
-        "SOURCE_DATE_EPOCH": "1793491200",  # any moment: it stands in the baseline
+        "SOURCE_DATE_EPOCH": "1793491200",  # any time: the baseline contains it
     }
     with contextlib.ExitStack() as stack:
         started: list[subprocess.Popen[bytes]] = []

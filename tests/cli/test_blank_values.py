@@ -1,4 +1,4 @@
-"""What is blank where a name belongs is refused: an unset variable of a shell stands for no node."""
+"""A blank value where a name belongs is refused, such as an unset shell variable."""
 
 from __future__ import annotations
 

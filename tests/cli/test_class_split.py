@@ -41,7 +41,7 @@ def classes_of(runs: RunSet) -> list[tuple[str, tuple[str, ...]]]:
     return [(one.hardware_class, tuple(one.nodes)) for one in runs.populations]
 
 
-def test_runs_that_are_split_now_join_those_that_were_split_when_they_were_taken() -> None:
+def test_runs_split_now_join_those_split_before() -> None:
     names = ("accelerator", "count", "cpu", "cores", "memory", "fabric", "driver", "torch")
     hardware = dict.fromkeys((*names, "profile"), "x")
     key = extended_key(hardware, {"os": "12"})

@@ -1,4 +1,4 @@
-"""Whoever types --help is told what everything is for."""
+"""The help of every command says what everything is for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def declared(command: str) -> argparse.ArgumentParser:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_says_what_it_does_and_its_exit_codes(command: str) -> None:
+def test_help_has_purpose_and_exit_codes(command: str) -> None:
     parser = declared(command)
     assert len((parser.description or "").split()) > 10
     assert (parser.epilog or "").startswith("Exit codes: 0 ")
@@ -61,7 +61,7 @@ def test_everything_is_described(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_action_states_its_exit_codes_and_json_means_the_same(command: str) -> None:
+def test_every_action_states_its_exit_codes(command: str) -> None:
     waiting = [(command, declared(command))]
     while waiting:
         path, parser = waiting.pop()

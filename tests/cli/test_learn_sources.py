@@ -33,7 +33,7 @@ def project(folder: Path, *, test: bool = True, run: str = "") -> Path:
         (False, "", False, ""),
     ],
 )
-def test_what_a_folder_is_taken_for_is_said_where_it_holds_both(
+def test_a_folder_of_both_says_what_is_taken(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     test: bool,
@@ -64,7 +64,7 @@ def test_arrays_of_libraries_and_of_tests_are_no_runs(
     assert "holds 1 run and tests" in capsys.readouterr().out
 
 
-def test_the_runs_of_a_store_elsewhere_are_named_where_they_lie(
+def test_runs_of_another_store_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = project(tmp_path / "p", run="build/my store/runs/r1")
@@ -72,7 +72,7 @@ def test_the_runs_of_a_store_elsewhere_are_named_where_they_lie(
     assert f"anubis learn '{folder}/build/my store/runs'\n" in capsys.readouterr().out
 
 
-def test_the_store_itself_holds_runs_whatever_tests_lie_there(tmp_path: Path) -> None:
+def test_the_store_itself_holds_runs(tmp_path: Path) -> None:
     store = project(tmp_path / ".anubis", run="runs/r1")
     assert holds_runs(store, store)
     assert holds_runs(store / "runs", store)

@@ -1,4 +1,4 @@
-"""What refuses, or decides that something is to be done, names the command or the option that comes next."""
+"""A refusal or a decision names the next command or option."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_next_step_is_named(
     assert step in done.stdout + done.stderr
 
 
-def test_judging_ends_with_the_nodes_to_take_out_of_service(
+def test_judging_names_the_nodes_to_take_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -54,14 +54,14 @@ def test_progress_names_files_without_their_escapes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "SILENT", -1.0)
-    told = progress.Progress("reading")
-    monkeypatch.setattr(told, "_last", -100.0)
-    told.say("bad\x1b[31m\nACCEPTED: node n accepted.csv")
+    progress_line = progress.Progress("reading")
+    monkeypatch.setattr(progress_line, "_last", -100.0)
+    progress_line.say("bad\x1b[31m\nACCEPTED: node n accepted.csv")
     assert capsys.readouterr().err == "reading: bad\\x1b[31m\\nACCEPTED: node n accepted.csv\n"
 
 
 class Gone(io.StringIO):
-    """An output that nobody reads."""
+    """An output whose reader has gone."""
 
     def write(self, text: str) -> int:
         raise BrokenPipeError(32, "Broken pipe")
@@ -77,7 +77,7 @@ def test_a_reader_who_has_gone_ends_no_command(monkeypatch: pytest.MonkeyPatch) 
 
 
 def _unread(*arguments: str) -> int:
-    """Run the command with outputs that nobody reads any more; return its exit code."""
+    """Run the command with outputs whose readers have gone; return its exit code."""
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "pytest_anubis.cli.main", *arguments]
@@ -96,7 +96,7 @@ def test_a_command_before_head_ends_quietly() -> None:
 
 
 @pytest.mark.usefixtures("quick_processes")  # the tests around it start and end it as users do
-def test_files_are_written_and_the_verdict_stays_whoever_reads(tmp_path: Path) -> None:
+def test_a_closed_output_changes_no_verdict(tmp_path: Path) -> None:
     """A fleet with a slow node: every command that writes does so although ``head`` is satisfied."""
     table = tmp_path / "fleet.csv"
     rows = [
@@ -130,7 +130,7 @@ def test_files_are_written_and_the_verdict_stays_whoever_reads(tmp_path: Path) -
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_an_answer_that_a_full_disk_has_not_taken_is_no_success(tmp_path: Path) -> None:
+def test_an_answer_on_a_full_disk_is_no_success(tmp_path: Path) -> None:
     record = tmp_path / "inventory.json"
     command = [sys.executable, "-m", "pytest_anubis", "doctor", f"--inventory={RECORDED}"]
     with Path("/dev/full").open("w", encoding="utf-8") as full:

@@ -24,7 +24,7 @@ from tests.cli.test_printing import Gone
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_benchmark_set_is_copied_whole_and_overwrites_nothing(tmp_path: Path) -> None:
+def test_the_set_is_copied_and_overwrites_nothing(tmp_path: Path) -> None:
     done = anubis("suites", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert f"pytest --anubis {tmp_path / 'suites'}" in done.stdout
@@ -59,7 +59,7 @@ def test_a_copy_that_fails_leaves_nothing_in_the_way(
     assert f"pytest --anubis '{here}/suites'\n" in done.stdout
 
 
-def test_the_set_of_an_installed_package_is_inside_it_and_a_stranger_is_no_set(
+def test_an_installed_package_contains_the_set(
     tmp_path: Path,
 ) -> None:
     package = tmp_path / "site-packages" / "pytest_anubis"
@@ -72,7 +72,7 @@ def test_the_set_of_an_installed_package_is_inside_it_and_a_stranger_is_no_set(
     assert source(package) == inner
 
 
-def test_the_set_runs_in_the_package_of_a_clone_as_well(tmp_path: Path) -> None:
+def test_the_set_runs_in_a_clone(tmp_path: Path) -> None:
     assert (ROOT / "pytest_anubis" / "shipped" / "suites").samefile(ROOT / "suites")
     words = ["-m", "pytest", "--anubis", "--collect-only", "-q", "-k", "test_dispatch"]
     done = subprocess.run(
@@ -85,7 +85,7 @@ def test_the_set_runs_in_the_package_of_a_clone_as_well(tmp_path: Path) -> None:
     assert "test_dispatch[cpu]" in done.stdout
 
 
-def test_the_readme_of_the_wheel_has_no_link_into_nowhere() -> None:
+def test_the_wheels_readme_has_no_dead_link() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for one in build["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
@@ -147,7 +147,7 @@ def test_help_before_head_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
         (("history", "nodes", "list", "--histry=x"), "--histry=x (did you mean --history?)"),
     ],
 )
-def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(
+def test_a_misspelt_option_gets_a_suggestion(
     words: tuple[str, ...], meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -162,7 +162,7 @@ def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(
     ("words", "meant"),
     [(("lern", "suites"), "'lern'; did you mean 'learn'? ("), (("history", "xyz"), "'xyz' (")],
 )
-def test_a_misspelt_command_is_refused_with_the_one_that_was_meant(
+def test_a_misspelt_command_gets_a_suggestion(
     words: tuple[str, ...], meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

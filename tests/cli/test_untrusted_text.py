@@ -1,4 +1,4 @@
-"""No text out of a file becomes a line, a colour or an error of its own, wherever it stands in the file."""
+"""Text from a file never becomes a line, a colour or an error of its own."""
 
 from __future__ import annotations
 
@@ -176,9 +176,7 @@ def test_no_text_of_an_import_leaves_its_line(tmp_path: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_text_of_a_benchmark_leaves_its_line_in_markdown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_stays_in_its_markdown_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     goal = BenchmarkGoal(benchmark="t.py::t", goal="fast\x1b[31m", question="how\x07?")
     monkeypatch.setattr(goals_command, "_collect", lambda tests: [goal])
     done = anubis("goals", "t.py", "--format", "md", "--store", str(tmp_path))

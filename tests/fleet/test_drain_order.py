@@ -15,7 +15,7 @@ from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 from tests.cli.command_line import anubis
 from tests.cli.commands.test_judged_fleet import write
 
-NODES = {  # in the order in which they are to be told
+NODES = {  # in the order of the list
     "gone": (Triage.REJECT, 0.0, ("cuda:6",)),
     "a-wrong": (Triage.REJECT, 0.0, ()),
     "b-slow": (Triage.REJECT, 0.5, ()),
@@ -43,7 +43,7 @@ def statuses() -> tuple[NodeStatus, ...]:
     return statuses_of(found, now=200.0, risks={}, accepted_risk=1.0)
 
 
-def test_the_order_is_that_of_verdicts_whatever_their_age() -> None:
+def test_the_order_is_that_of_verdicts() -> None:
     assert [one.node for one in statuses()] == list(NODES)
 
 
@@ -56,7 +56,7 @@ def test_what_is_to_be_measured_again_is_a_remark(scontrol: bool) -> None:
 
 
 @pytest.mark.parametrize("scontrol", [False, True])
-def test_a_rejected_node_without_a_name_of_a_host_is_listed(scontrol: bool) -> None:
+def test_a_rejected_node_without_host_name_is_listed(scontrol: bool) -> None:
     second, evil = (replace(statuses()[0], node=name) for name in ("n1~6bfd", "n\nreboot"))
     lines, refused = drain_lines([second, evil], scontrol=scontrol)
     assert len(lines) == len(refused) == 2
@@ -64,7 +64,7 @@ def test_a_rejected_node_without_a_name_of_a_host_is_listed(scontrol: bool) -> N
     assert "n1~6bfd" in lines[0]
 
 
-def test_a_history_of_imports_keeps_how_urgent_each_rejection_is(
+def test_a_history_keeps_the_urgency_of_rejections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -79,6 +79,6 @@ def test_a_history_of_imports_keeps_how_urgent_each_rejection_is(
     done = anubis("fleet", "drain-list", "--history", "h")
     sure, again = done.stdout.splitlines()
     assert sure.startswith("n05 ")
-    assert again.startswith("# measure again first: n40 ")  # a single value told it
+    assert again.startswith("# measure again first: n40 ")  # by a single value
     status = anubis("fleet", "status", "--history", "h").stdout.splitlines()
     assert [line.split()[0] for line in status[2:4]] == ["n05", "n40"]

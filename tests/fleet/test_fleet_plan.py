@@ -106,7 +106,7 @@ def test_more_that_would_add_nothing_is_not_offered(mixed: Path) -> None:
     assert "\nanother hour would add " in short
 
 
-def test_a_choice_and_a_plan_rest_on_the_same_and_say_how_they_differ(mixed: Path) -> None:
+def test_choice_and_plan_say_how_they_differ(mixed: Path) -> None:
     plan = anubis("fleet", "plan", "--history", str(mixed), "--hours", "8", "--format", "json")
     planned = {one["node"]: one for one in json.loads(plan.stdout)["nodes"]}
     given = ("select", "--store", str(mixed), "--node", "c1", "--by", "cost")
@@ -116,8 +116,8 @@ def test_a_choice_and_a_plan_rest_on_the_same_and_say_how_they_differ(mixed: Pat
     assert choice["residual_risk"] == pytest.approx(planned["c1"]["risk_after"], rel=1e-3)
     assert choice["chosen"] == [run["benchmark"] for run in planned["c1"]["runs"]]
     assert choice["cost"] == sum(run["seconds"] for run in planned["c1"]["runs"])
-    (told,) = [line for line in anubis(*given).stdout.splitlines() if "fleet plan" in line]
-    assert "counts what a node passed last" in told
+    (note,) = [line for line in anubis(*given).stdout.splitlines() if "fleet plan" in line]
+    assert "counts what a node passed last" in note
     lines = anubis("fleet", "plan", "--history", str(mixed), "--hours", "8").stdout.splitlines()
     assert len([line for line in lines if "'anubis select' chooses as" in line]) == 1
 

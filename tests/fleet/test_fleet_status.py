@@ -117,7 +117,7 @@ def test_a_folder_of_journals_says_who_stands_where(collected: Path) -> None:
     assert lines[6].startswith("note: no incident is known")
 
 
-def test_equal_nodes_are_one_line_and_age_makes_them_due(collected: Path) -> None:
+def test_equal_nodes_share_a_line(collected: Path) -> None:
     done = anubis("fleet", "status", str(collected), "--max-age", "1d", "--nodes", "n[1245678]")
     assert done.returncode == 20
     assert done.stdout.splitlines()[0] == "7 nodes: 7 DUE"
@@ -163,7 +163,7 @@ def test_the_drain_list_is_printed_and_nothing_is_done(place: Path, collected: P
         assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_who_is_drained_already_or_was_put_into_service_again_is_not_drained(
+def test_only_rejected_nodes_in_service_are_drained(
     tmp_path: Path,
 ) -> None:
     for run, node in (("r1", "n1"), ("r2", "n2"), ("r3", "n[3-4]")):
@@ -229,7 +229,7 @@ def test_choosing_later_runs_forgets_no_rejection(tmp_path: Path, narrow: tuple[
     )
 
 
-def test_a_run_that_differs_from_another_of_its_id_leaves_no_fleet_fit(tmp_path: Path) -> None:
+def test_two_runs_of_one_id_leave_no_fleet_fit(tmp_path: Path) -> None:
     """Two stores with one id of a run: the second, which rejects, was a note and nothing else."""
     journal(tmp_path / "a", "n1", Decision.ACCEPTED, age=2, run="nightly")
     assert anubis("fleet", "status", str(tmp_path)).returncode == 0

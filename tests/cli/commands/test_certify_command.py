@@ -32,11 +32,11 @@ def test_gemm(anubis_metric, anubis_device):
 
 @pytest.mark.anubis(component="storage.disk", resources=["disk"], cost="800ms")
 def test_disk(anubis_metric):
-    beside = False
+    together = False
     for _ in range(16):  # on a busy machine one of two may begin late
-        beside |= PARTNER.exists()
+        together |= PARTNER.exists()
         time.sleep(0.05)
-    value = SLOWER if beside else 10.0
+    value = SLOWER if together else 10.0
     anubis_metric.record("rate", [value] * 3, unit="GB/s", better="higher")
 """
 PAIR = ("test_it.py::test_disk", "test_it.py::test_gemm")
@@ -52,7 +52,7 @@ def certified(folder: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("slower", "fine"), [("9.9", True), ("8.0", False)])
-def test_pairs_are_certified_or_refused_and_the_next_run_obeys(
+def test_certified_pairs_overlap_in_the_next_run(
     pytester: pytest.Pytester,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -69,9 +69,9 @@ def test_pairs_are_certified_or_refused_and_the_next_run_obeys(
     pytester.makepyfile(test_it=SUITE.replace("SLOWER", slower))
     assert main(["certify", "test_it.py", "--rounds", "3", "--json", "-"]) == 0
     captured = capsys.readouterr()
-    told, said = json.loads(captured.out), captured.err
-    assert [(p["first"], p["second"], p["granted"]) for p in told["pairs"]] == [(*PAIR, fine)]
-    assert Path(told["file"]).exists()
+    answer, said = json.loads(captured.out), captured.err
+    assert [(p["first"], p["second"], p["granted"]) for p in answer["pairs"]] == [(*PAIR, fine)]
+    assert Path(answer["file"]).exists()
     data = certified(pytester.path)
     pairs = data["pairs"]
     assert isinstance(pairs, list)

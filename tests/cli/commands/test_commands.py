@@ -150,7 +150,7 @@ def test_runs_of_many_nodes_are_learned_and_judged(here: Path) -> None:
     assert [(v["node"], v["device"]) for v in bad] == [("n07", "cuda:2")]
 
 
-def test_baselines_are_listed_compared_promoted_and_expired(learned: Path) -> None:
+def test_a_baseline_from_list_to_expire(learned: Path) -> None:
     path = learned
     assert path.name in anubis("baseline", "list").stdout
     assert "speed" in anubis("baseline", "show", str(path)).stdout
@@ -222,9 +222,7 @@ def test_doctor_prints_the_class(here: Path, capsys: pytest.CaptureFixture[str])
     assert "hardware class:" in capsys.readouterr().out
 
 
-def test_doctor_tells_of_a_baseline_that_cannot_be_used(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_names_an_unusable_baseline(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
     from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
     from pytest_anubis.store.baselines.baseline_files import baseline_file_name
@@ -260,7 +258,7 @@ def test_every_command_has_a_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert command in capsys.readouterr().out
 
 
-def test_a_folder_of_baselines_that_cannot_be_searched_costs_a_report_its_plots_only(
+def test_unreadable_baselines_only_cost_plots(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from pytest_anubis.cli.commands import report_command
@@ -298,7 +296,7 @@ def test_a_folder_in_place_of_the_baseline_is_one_line(learned: Path) -> None:
     assert path.name in line
 
 
-def test_a_benchmark_that_skips_before_it_asks_for_the_fixture_is_a_question_without_an_answer(
+def test_an_early_skip_is_an_unanswered_question(
     here: Path,
 ) -> None:
     (here / "test_disk.py").write_text(
@@ -308,13 +306,13 @@ def test_a_benchmark_that_skips_before_it_asks_for_the_fixture_is_a_question_wit
         "    pytest.skip('fio not found: apt install fio')\n"
     )
     pytest_here("--anubis", "-q", "test_disk.py")
-    told = anubis("goals", "test_disk.py").stdout
-    assert "0 of 1 questions answered" in told
-    assert "test_disk.py::test_disk [storage.disk]" in told
-    assert "NOT_TESTED: fio not found" in told
+    printed = anubis("goals", "test_disk.py").stdout
+    assert "0 of 1 questions answered" in printed
+    assert "test_disk.py::test_disk [storage.disk]" in printed
+    assert "NOT_TESTED: fio not found" in printed
 
 
-def test_what_is_proposed_to_be_learned_names_what_was_given_or_is_there(here: Path) -> None:
+def test_a_proposed_learning_names_its_sources(here: Path) -> None:
     done = pytest_here("--anubis", "test_suite.py::test_speed")
     assert "'anubis learn test_suite.py::test_speed' on machines known to be good" in done.stdout
     assert "'anubis learn .' on machines" in pytest_here("--anubis").stdout

@@ -1,4 +1,4 @@
-"""Results of many nodes in one call: whose they are is told by their paths."""
+"""Results of many nodes in one call, whose names are in the paths."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_files_of_the_shell_and_a_bad_one_among_them(results: Path) -> None:
     assert "2 files of 4 left out" in done.stderr
 
 
-def test_two_files_of_one_node_are_told_apart_by_their_run(results: Path) -> None:
+def test_two_files_of_a_node_need_two_runs(results: Path) -> None:
     shutil.copytree(results / "n1", results / "n1" / "second")
     done = anubis("import", "nccl", "--node-pattern", "results/{node}/**/nccl.log")
     assert done.returncode == 2
@@ -71,7 +71,7 @@ def test_two_files_of_one_node_are_told_apart_by_their_run(results: Path) -> Non
     assert [run.run for run in read_runs([Path(".anubis/imports")]).runs] == ["r1", "r2"]
 
 
-def test_a_table_without_a_column_of_nodes_takes_the_path_s(results: Path) -> None:
+def test_a_table_without_nodes_takes_them_from_paths(results: Path) -> None:
     text = "benchmark,metric,unit,better,value\ncopy,rate,GB/s,higher,5\n"
     for node in ("n1", "n2"):
         (results / node / "t.csv").write_text(text)
@@ -98,9 +98,7 @@ def test_wrong_usage_is_one_line(results: Path, arguments: list[str], said: str)
     assert done.stderr.count("\n") == 1
 
 
-def test_every_lost_cell_is_counted_by_cause_with_an_example(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lost_cells_are_counted_by_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value in another unit was neither counted nor named, and an invalid one had no line."""
     monkeypatch.chdir(tmp_path)
     rows = [f"n{node},copy,rate,GB/s,higher,{100 + node}" for node in range(6) for _ in range(2)]
@@ -125,7 +123,7 @@ def test_every_lost_cell_is_counted_by_cause_with_an_example(
     assert anubis("import", "table", "t.csv", "--class", "k", "--lenient").returncode == 0
 
 
-def test_lines_that_were_lost_are_said_again_where_is_learned(results: Path) -> None:
+def test_learning_repeats_the_lost_lines(results: Path) -> None:
     head = "node,device,benchmark,metric,unit,better,value,time"
     rows = [
         f"n{node},cuda:0,gemm,rate,GB/s,higher,{'x' if node == 7 else 100 + node},2026-10-0{day}T00:00:00Z"
@@ -144,9 +142,7 @@ def test_lines_that_were_lost_are_said_again_where_is_learned(results: Path) -> 
     assert origin.sha256 == hashlib.sha256(Path("t.csv").read_bytes()).hexdigest()
 
 
-def test_wrong_lines_are_counted_by_cause_and_name_their_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_lines_are_counted_by_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [f"n{number},copy,rate,GB/s,higher,fast" for number in range(30)]
     rows += ["n30,copy,rate,,higher,1", "n31,copy,rate,GB/s,higher,1"]
@@ -197,7 +193,7 @@ def test_a_unit_of_no_known_words_is_one_line_and_kept(
     assert anubis(*given).returncode == 0
 
 
-def test_what_a_map_says_reaches_the_baseline_with_units_of_its_own(
+def test_a_map_gives_the_baseline_its_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -220,7 +216,7 @@ def dated() -> list[str]:
     return sorted({run.started[:10] for run in read_runs([Path(".anubis/imports")]).runs})
 
 
-def test_runs_have_the_dates_of_their_table_and_are_chosen_by_them(results: Path) -> None:
+def test_runs_have_the_dates_of_their_table(results: Path) -> None:
     for week, day in ((1, "16"), (2, "23")):
         row = f"n1,copy,rate,GB/s,higher,{week},2026-11-{day}"
         Path(f"week{week}.csv").write_text(f"node,benchmark,metric,unit,better,value,time\n{row}\n")
@@ -230,7 +226,7 @@ def test_runs_have_the_dates_of_their_table_and_are_chosen_by_them(results: Path
     assert dated() == ["2026-11-16", "2026-11-23"]
 
 
-def test_a_file_without_dates_says_which_one_was_taken_and_takes_another(results: Path) -> None:
+def test_a_file_without_dates_says_its_date(results: Path) -> None:
     log, table = Path("results/n1/nccl.log"), Path("t.csv")
     table.write_text("node,benchmark,metric,unit,better,value\nn1,copy,rate,GB/s,higher,5\n")
     for kind, file, why in (
@@ -267,7 +263,7 @@ TABLE = "node,benchmark,metric,unit,better,value\n{node},copy,rate,GB/s,higher,{
         ("superbench", '{"node": "n1", "b/x_bw": 5}\n', '{"node": "n1", "b/x_b'),
     ],
 )
-def test_a_file_of_which_nothing_could_be_read_is_kept_for_its_node(
+def test_an_unreadable_file_is_kept_for_its_node(
     results: Path, kind: str, good: str, bad: str
 ) -> None:
     for week, text in (("r1", good), ("r2", bad)):
@@ -280,7 +276,7 @@ def test_a_file_of_which_nothing_could_be_read_is_kept_for_its_node(
     assert anubis("judge", ".anubis/imports").returncode == 20
 
 
-def test_a_file_of_only_wrong_lines_is_kept_for_the_nodes_that_it_names(results: Path) -> None:
+def test_a_file_of_wrong_lines_is_kept_for_its_nodes(results: Path) -> None:
     Path("good.csv").write_text(TABLE.format(node="n1", value=5))
     assert anubis("import", "table", "good.csv", "--class", "k").returncode == 0
     Path("bad.csv").write_text(TABLE.format(node="n1", value='"1,5"'))
@@ -293,7 +289,7 @@ def test_a_file_of_only_wrong_lines_is_kept_for_the_nodes_that_it_names(results:
     assert unread() == {("n1", "bad"): 0, ("n1", "good"): 0}  # mended
 
 
-def test_values_that_an_earlier_file_of_the_same_run_holds_are_lost(results: Path) -> None:
+def test_values_of_an_earlier_file_are_lost(results: Path) -> None:
     for node, value in (("n1", 5), ("n2", 4)):
         (results / node / "t.csv").write_text(TABLE.format(node="n1", value=value))
     given = ("import", "table", "--node-pattern", "results/{node}/t.csv", "--class", "k")
@@ -324,7 +320,7 @@ def test_files_of_which_the_same_is_said_share_a_line(results: Path) -> None:
     assert len(nodes()) == 29
 
 
-def test_a_diagnostic_that_skipped_everything_leaves_its_node_undecided(
+def test_a_skipped_diagnostic_leaves_a_node_undecided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What a command says to people it says with ``--json -`` to programs: all of it, and nothing beside."""
+"""``--json -`` gives programs everything that a command says to people, and nothing else."""
 
 from __future__ import annotations
 
@@ -115,9 +115,11 @@ def test_baselines_are_compared_and_backtested_in_json(here: Path) -> None:
     assert (past["nodes"], past["rejected_before"], past["rejected_after"]) == (8, 0, 8)
     assert past["newly_rejected"] == sorted(healthy)
     assert past["changes"][0]["before"] == "PASS"
-    told = anubis("baseline", "backtest", "old.csv", "--new=new", "--baseline=old", "--json=x.json")
+    answered = anubis(
+        "baseline", "backtest", "old.csv", "--new=new", "--baseline=old", "--json=x.json"
+    )
     assert json.loads((here / "x.json").read_text()) == past
-    assert "8 nodes in 8 runs: 0 rejected before, 8 now" in told.stdout
+    assert "8 nodes in 8 runs: 0 rejected before, 8 now" in answered.stdout
 
 
 def test_goals_have_one_json_form(here: Path) -> None:
@@ -153,9 +155,9 @@ def test_what_was_learned_is_told_in_json(here: Path) -> None:
     (here / "two.csv").write_text(
         words + "m1,cpu,copy,rate,GB/s,higher,1,D\n"
     )  # of one node, one value
-    told = answer("learn", "good.csv", "-o", "out", code=0)
-    assert (told["exit_code"], told["nothing"]) == (0, "")
-    (one,) = told["classes"]
+    answered = answer("learn", "good.csv", "-o", "out", code=0)
+    assert (answered["exit_code"], answered["nothing"]) == (0, "")
+    (one,) = answered["classes"]
     assert (one["hardware_class"], one["file"], one["nodes"]) == ("C", "out/C.json", 8)
     assert one["digest"] == json.loads(Path("out/C.json").read_text())["digest"]
     assert [(c["benchmark"], c["metric"]) for c in one["criteria"]] == [("copy", "rate")]
@@ -170,8 +172,8 @@ def test_what_was_learned_is_told_in_json(here: Path) -> None:
         "D": None,
     }
     assert document["exit_code"] == 2
-    assert "hardware class D" in both.stdout  # beside a file the words stay
-    # What people read of it stands on the other output.
+    assert "hardware class D" in both.stdout  # a file leaves the words
+    # Words for people are on the other output.
     printed = anubis("learn", "good.csv", "-o", "out", "--json", "-", "--html", "page.html")
     assert json.loads(printed.stdout)["classes"][0]["criteria"] == one["criteria"]
     assert "written: out/C.json" in printed.stderr
@@ -201,7 +203,7 @@ SIMULATED = ("simulate", "--nodes=64", "--time=5d", "--seeds=1", "--jobs=1")
         (("report", "t.csv", "--node", "n1", "--html", "page.html"), ("page.html",)),
     ],
 )  # fmt: skip
-def test_json_on_the_output_is_all_there_and_costs_no_other_file(
+def test_json_on_the_output_costs_no_other_file(
     here: Path, arguments: tuple[str, ...], written: tuple[str, ...]
 ) -> None:
     table(here / "t.csv", {"n1": 100.0, "n2": 101.0})
@@ -241,7 +243,7 @@ def test_a_history_is_named_alike_in_every_command() -> None:
     assert places >= {"history", "select", "risk", "simulate", "push", "learn", "judge", "fleet"}
 
 
-def test_the_older_spelling_of_a_histories_place_still_works(here: Path) -> None:
+def test_the_older_spelling_of_history_works(here: Path) -> None:
     add = ["incident", "add", "--add-nodes", "--node=n1", "--kind=nic", "--started=2025-06-01"]
     assert answer("history", "--store=there", *add) == {"added": True}
     assert answer("history", *add, "--store", "there") == {"added": False}
@@ -265,15 +267,15 @@ def test_health_answers_in_json(here: Path) -> None:
 
 def test_what_is_imported_and_exported_is_told_in_json(here: Path) -> None:
     table(here / "old.csv", {"n1": 100.0, "n2": 101.0})
-    told = answer("import", "table", "old.csv")
-    (written,) = told["written"]
+    answered = answer("import", "table", "old.csv")
+    (written,) = answered["written"]
     assert Path(written).exists()
-    assert (told["nodes"], told["values"], told["lost"]) == (["n1", "n2"], 60, 0)
+    assert (answered["nodes"], answered["values"], answered["lost"]) == (["n1", "n2"], 60, 0)
     (here / "bad.csv").write_text((here / "old.csv").read_text() + "n3,cpu,copy,rate,GB/s,,1,C\n")
     said = anubis("import", "table", "bad.csv", "--json=bad.json")
     bad = json.loads((here / "bad.json").read_text())
     assert (said.returncode, bad["lost"], bad["values"]) == (1, 1, 60)
-    assert (bad["wrong_lines"], bad["cells"], told["cells"]) == (1, {}, {})
+    assert (bad["wrong_lines"], bad["cells"], answered["cells"]) == (1, {}, {})
     Path("sb.jsonl").write_text('{"node": "n1", "b/x_bw": 9.0, "c/return_code": 2}\n')
     failed = answer("import", "superbench", "sb.jsonl")
     assert (failed["cells"], failed["lost"]) == ({"failed": 1}, 0)

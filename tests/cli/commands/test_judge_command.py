@@ -51,7 +51,7 @@ def judged(path: Path) -> dict[str, Any]:
     return data
 
 
-def test_without_a_baseline_peers_reject_and_nothing_is_accepted(here: Path) -> None:
+def test_without_a_baseline_peers_only_reject(here: Path) -> None:
     values = fleet(3, 8)
     values["n01", "cuda:5", "rate"] = [0.85 * v for v in values["n01", "cuda:5", "rate"]]
     write(here / "runs.csv", values)
@@ -69,7 +69,7 @@ def test_without_a_baseline_peers_reject_and_nothing_is_accepted(here: Path) -> 
     assert [(v["node"], v["device"], v["reference"]) for v in bad] == [("n01", "cuda:5", "peers")]
 
 
-def test_a_metric_without_a_criterion_is_judged_by_peers_beside_the_baseline(here: Path) -> None:
+def test_peers_judge_a_metric_without_criterion(here: Path) -> None:
     write(here / "old.csv", fleet(8, 8))
     assert anubis("learn", "old.csv", "--error-rate", "none").returncode == 0
     values = fleet(8, 8, metrics=("rate", "fresh"))
@@ -189,7 +189,7 @@ def journal(
     writer.close()
 
 
-def test_a_check_that_failed_counts_alike_in_learning_judging_and_the_backtest(here: Path) -> None:
+def test_a_failed_check_counts_alike_everywhere(here: Path) -> None:
     from pytest_anubis.core.events import TestFinished
     from pytest_anubis.core.measurement import TestResult
 
@@ -208,19 +208,19 @@ def test_a_check_that_failed_counts_alike_in_learning_judging_and_the_backtest(h
     assert "8 nodes in 8 runs: 1 rejected before, 1 now" in past.stdout
 
 
-def test_learning_names_the_firmware_that_separates_a_second_population(here: Path) -> None:
+def test_learning_names_the_firmware_of_a_group(here: Path) -> None:
     for i in range(24):
         old = i % 3 == 0
         journal(here, f"n{i:02d}", (80 if old else 100) + 0.01 * i, "95.0" if old else "96.1")
     learned = anubis("learn", "store", "--error-rate", "none", "--html", "page.html")
     assert learned.returncode == 0, learned.stderr
-    told = "accelerator vbios separates them: 95.0 against 96.1"
+    text = "accelerator vbios separates them: 95.0 against 96.1"
     assert "8 of 24 nodes form a second population" in learned.stdout
-    assert told in learned.stdout
-    assert told in (here / "page.html").read_text()
+    assert text in learned.stdout
+    assert text in (here / "page.html").read_text()
 
 
-def test_a_class_is_split_by_the_firmware_that_separates_its_nodes(here: Path) -> None:
+def test_a_class_is_split_by_firmware(here: Path) -> None:
     for i in range(24):
         old = i % 2 == 0
         journal(here, f"n{i:02d}", (80 if old else 100) + 0.01 * i, "95.0" if old else "96.1")
@@ -243,7 +243,7 @@ def test_a_class_is_split_by_the_firmware_that_separates_its_nodes(here: Path) -
     assert "--split vbios: none of these runs knows it of its node; they know" in wrong.stderr
 
 
-def test_every_class_of_a_file_is_learned_and_bad_rows_keep_their_reasons(here: Path) -> None:
+def test_every_class_of_a_file_is_learned(here: Path) -> None:
     values = fleet(5, 1)
     write(here / "runs.csv", values)
     rows = (here / "runs.csv").read_text().splitlines()
@@ -290,7 +290,7 @@ def test_a_folder_of_one_baseline_stands_for_it(here: Path) -> None:
     assert "a folder of 2 baselines; name one of them" in refused.stderr
 
 
-def test_the_latest_run_of_a_node_is_held_against_its_earlier_ones(here: Path) -> None:
+def test_a_nodes_earlier_runs_judge_its_latest(here: Path) -> None:
     rng = np.random.default_rng(5)
     rows = [HEAD + ",run"]
     for node, factor in (("a", 0.85), ("b", 1.0)):
@@ -322,7 +322,7 @@ def learned(here: Path) -> Path:
     return here
 
 
-def test_a_node_whose_test_never_reported_is_not_accepted(learned: Path) -> None:
+def test_an_unreported_test_prevents_acceptance(learned: Path) -> None:
     journal(learned, "whole", 100)
     journal(learned, "torn", 100, planned="suite.py::test_other")
     done = anubis("judge", "store", "--json", "out.json")
@@ -331,7 +331,7 @@ def test_a_node_whose_test_never_reported_is_not_accepted(learned: Path) -> None
     assert "suite.py::test_other" in done.stdout
 
 
-def test_a_node_with_a_worker_that_died_is_not_accepted(learned: Path) -> None:
+def test_a_dead_worker_prevents_acceptance(learned: Path) -> None:
     died = WorkerDied(lane="cuda:0", text="signal 11")
     journal(learned, "dead", 100, more=died)
     done = anubis("judge", "store", "--json", "out.json")
@@ -340,11 +340,11 @@ def test_a_node_with_a_worker_that_died_is_not_accepted(learned: Path) -> None:
     assert "lane cuda:0, while no test was running: signal 11" in done.stdout
 
 
-def test_a_node_with_a_hidden_device_or_a_repeated_test_is_no_clean_one(learned: Path) -> None:
+def test_hidden_devices_and_repeated_tests_count(learned: Path) -> None:
     text = "cuda:1 is hidden by CUDA_VISIBLE_DEVICES=0 and not tested"
     journal(learned, "hiding", 100, more=BlockerFound(text=text))
-    told = TestRepeated(test="suite.py::test_flaky", text="assert 0")
-    journal(learned, "flaky", 100, more=told)
+    repeated = TestRepeated(test="suite.py::test_flaky", text="assert 0")
+    journal(learned, "flaky", 100, more=repeated)
     done = anubis("judge", "store", "--json", "out.json")
     assert done.returncode == 20
     assert decisions(done, learned / "out.json") == {"hiding": "UNDECIDED", "flaky": "ACCEPTED"}
@@ -364,7 +364,7 @@ def test_a_damaged_journal_is_no_acceptance(learned: Path) -> None:
     assert "not judged: 1 file that could not be read" in done.stdout
 
 
-def test_a_loss_that_further_looks_confirmed_is_rejected_here_as_in_the_run(learned: Path) -> None:
+def test_a_confirmed_loss_is_rejected_as_in_the_run(learned: Path) -> None:
     (path,) = (learned / "baselines").glob("*.json")
     data = json.loads(path.read_text())
     for criterion in data["criteria"]:
@@ -394,7 +394,7 @@ def test_json_to_the_standard_output_is_json_alone(here: Path) -> None:
     assert "page.html" in page.stderr
 
 
-def test_the_file_of_verdicts_follows_no_link_that_lies_there(here: Path) -> None:
+def test_the_file_of_verdicts_follows_no_link(here: Path) -> None:
     write(here / "runs.csv", fleet(3, 8))
     (here / "precious").write_text("mine")
     for name in ("out.json.partial", ".out.json.new", "out.json"):
@@ -470,7 +470,7 @@ def test_whatever_is_rejected_has_a_page_and_a_dossier(here: Path) -> None:
     page = (here / "n04.html").read_text()
     assert "<h2>What is wrong</h2>" in page
     assert "<svg" in page
-    assert "6 values;" in page  # nobody timed them
+    assert "6 values;" in page  # without times
     assert "0 ms" not in page
     data = judged(here / "n04.json")
     assert data["node_verdict"]["decision"] == "REJECTED"
@@ -491,7 +491,7 @@ def test_whatever_is_rejected_has_a_page_and_a_dossier(here: Path) -> None:
     assert (done.returncode, done.stderr.count("add --node NAME")) == (2, 1)
 
 
-def test_collected_runs_of_one_node_are_reported_as_one(learned: Path) -> None:
+def test_runs_of_one_node_are_reported_as_one(learned: Path) -> None:
     journal(learned, "first", 80)
     done = anubis("report", "store", "--html", "n.html")
     assert done.returncode == 0, done.stderr
@@ -501,8 +501,7 @@ def test_collected_runs_of_one_node_are_reported_as_one(learned: Path) -> None:
     assert "inventory" in page  # the journal's
 
 
-def test_the_command_for_the_dossier_of_a_node_in_two_classes_names_one(here: Path) -> None:
-    """It named the node alone, and what it wrote was no dossier."""
+def test_the_dossiers_command_names_the_class(here: Path) -> None:
     rows = [
         f"n1,copy,rate,GB/s,higher,{value},{key}" for key in "AB" for value in (100, 100, 100, 100)
     ]

@@ -82,7 +82,7 @@ def test_the_first_lines_say_what_to_act_on(here: Path) -> None:
     assert done.returncode == 1
 
 
-def test_values_that_are_missing_are_listed_and_allowed_up_to_a_share(here: Path) -> None:
+def test_missing_values_are_listed_and_allowed(here: Path) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
     lacking = [f"n{n:02d}" for n in range(9, NODES, 10)]
     for share, decision in (("10%", "ACCEPTED"), ("0", "UNDECIDED")):
@@ -105,7 +105,7 @@ def test_values_that_are_missing_are_listed_and_allowed_up_to_a_share(here: Path
     assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
 
 
-def test_a_list_of_what_is_missing_replaces_no_other_one(here: Path) -> None:
+def test_a_list_of_missing_values_replaces_no_other(here: Path) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
     for _ in range(2):  # the same list is the same file
         anubis("judge", "new.csv")
@@ -116,9 +116,7 @@ def test_a_list_of_what_is_missing_replaces_no_other_one(here: Path) -> None:
 
 
 @pytest.mark.parametrize("named", [(), ("--missing", "list.csv")])
-def test_a_list_of_what_is_missing_goes_when_it_is_there(
-    here: Path, named: tuple[str, ...]
-) -> None:
+def test_an_outdated_list_of_missing_values_goes(here: Path, named: tuple[str, ...]) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
     write(here / "whole.csv", run="whole", week=9)
     place = here / (named[1] if named else ".anubis/missing.csv")
@@ -146,7 +144,7 @@ def test_what_is_partly_there_makes_one_new_list(here: Path) -> None:
         assert [row["node"] for row in csv.DictReader(file)] == ["n19", "n29", "n39", "n49", "n59"]
 
 
-def test_a_list_of_what_is_missing_lies_in_the_store_that_was_judged(here: Path) -> None:
+def test_the_list_of_missing_values_is_in_the_store(here: Path) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
     write(here / "whole.csv", run="whole", week=9)
     anubis("import", "table", "new.csv")
@@ -160,7 +158,7 @@ def test_a_list_of_what_is_missing_lies_in_the_store_that_was_judged(here: Path)
 
 
 @pytest.mark.parametrize("left", [1.0, 0.6])
-def test_what_was_missing_is_there_once_it_is_measured_be_it_bad(here: Path, left: float) -> None:
+def test_a_bad_value_is_no_longer_missing(here: Path, left: float) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
     row = f"n09,cuda:3,gemm,gemm_b,GB/s,higher,accelerator.gemm,{100 * left},again,2026-01-09"
     head = (here / "new.csv").read_text().partition("\n")[0]
@@ -174,7 +172,7 @@ def test_what_was_missing_is_there_once_it_is_measured_be_it_bad(here: Path, lef
         assert "n09" not in {cell["node"] for cell in csv.DictReader(file)}
 
 
-def test_an_import_of_a_known_class_is_judged_and_not_learned_from(here: Path) -> None:
+def test_an_import_of_a_known_class_is_judged(here: Path) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
     done = anubis("import", "table", "new.csv")
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("next: "))
@@ -227,7 +225,7 @@ def test_a_node_that_is_slow_as_its_batch_is_says_so(here: Path) -> None:
     assert "as all of batch C" in lines[1]
 
 
-def test_health_says_what_the_history_says_of_imported_nodes(here: Path) -> None:
+def test_health_reads_imported_nodes_from_the_history(here: Path) -> None:
     write(here / "new.csv", slow={"n40": 0.7}, run="new", week=8)
     assert anubis("import", "table", "new.csv").returncode == 0
     assert anubis("push").returncode == 0
@@ -237,7 +235,7 @@ def test_health_says_what_the_history_says_of_imported_nodes(here: Path) -> None
     assert anubis("health", "--node", "n00", "--max-age", "1s").returncode == 20
 
 
-def test_a_history_that_was_lost_is_begun_anew_with_a_word(here: Path) -> None:
+def test_a_lost_history_begins_anew_with_a_note(here: Path) -> None:
     write(here / "new.csv", slow={"n40": 0.7, "n41": 0.7}, run="new", week=8)
     write(here / "some.csv", run="some", week=9)
     rows = (here / "some.csv").read_text().splitlines()
@@ -262,13 +260,13 @@ def test_a_history_that_was_lost_is_begun_anew_with_a_word(here: Path) -> None:
     assert "is new" not in anubis(*push).stdout
     assert [anubis(*one).returncode for one in ask] == [1, 1, 0]
     defects = ("history", "--store", "fleet", "defect")
-    told = json.loads(anubis(*defects, "list", "--json", "-").stdout)["defects"]
-    number = next(str(one["number"]) for one in told if one["node"] == "n40")
+    defects_found = json.loads(anubis(*defects, "list", "--json", "-").stdout)["defects"]
+    number = next(str(one["number"]) for one in defects_found if one["node"] == "n40")
     assert anubis(*defects, "close", number, "--as", "false-alarm").returncode == 0
     assert [anubis(*one).returncode for one in ask] == [20, 1, 0]  # what is answered is not kept
 
 
-def test_a_history_that_cannot_be_read_stops_no_judging(here: Path) -> None:
+def test_an_unreadable_history_stops_no_judging(here: Path) -> None:
     write(here / "new.csv", slow={"n40": 0.7}, run="new", week=8)
     assert anubis("import", "table", "new.csv").returncode == 0
     Path(".anubis/history.sqlite").write_text("no database")
@@ -325,7 +323,7 @@ def test_a_node_whose_card_is_back_has_recovered(here: Path, how: str) -> None:
     ],
 )
 @pytest.mark.parametrize("how", ["tables", "store"])
-def test_what_is_old_completes_no_later_run_and_rejects_all_the_same(
+def test_old_runs_reject_but_complete_nothing(
     here: Path, day: str, loss: float, decision: str, how: str
 ) -> None:
     write(here / "a.csv", slow={"n40": loss}, run="a", week=2)
@@ -343,7 +341,7 @@ def test_what_is_old_completes_no_later_run_and_rejects_all_the_same(
     assert (found["n40"], found["n00"]) == (decision, "ACCEPTED")
 
 
-def test_an_import_of_days_ago_completes_one_in_the_history_and_an_older_one_does_not(
+def test_only_recent_imports_complete_a_filed_one(
     here: Path,
 ) -> None:
     for day, code in (("2026-01-05", 0), ("2026-01-25", 20)):
@@ -359,7 +357,7 @@ def test_an_import_of_days_ago_completes_one_in_the_history_and_an_older_one_doe
         assert anubis("health", "--store", f"history-{day}", "--node", "n40").returncode == code
 
 
-def test_a_node_that_is_slow_as_its_batch_says_so_in_its_own_report(here: Path) -> None:
+def test_a_nodes_report_names_its_slow_batch(here: Path) -> None:
     write(here / "new.csv", slow={"n40": 0.7}, run="new", week=8)
     rows = (here / "new.csv").read_text().splitlines()
     for n in BATCH:  # slower than the limit of any one node
@@ -378,7 +376,7 @@ def test_a_node_that_is_slow_as_its_batch_says_so_in_its_own_report(here: Path) 
         assert ("batch C" in done.stdout) == batch
 
 
-def test_a_retest_of_most_cards_that_is_pushed_with_what_it_answers_has_lost_none(
+def test_a_pushed_retest_loses_no_card(
     here: Path,
 ) -> None:
     write(here / "a.csv", slow={}, run="a", week=2)
@@ -399,7 +397,7 @@ def test_a_retest_of_most_cards_that_is_pushed_with_what_it_answers_has_lost_non
     assert anubis("health", "--store", "history", "--node", "n40").returncode == 0
 
 
-def test_each_node_of_the_json_has_its_next_step_as_the_terminal_does(here: Path) -> None:
+def test_the_json_has_the_next_step_of_each_node(here: Path) -> None:
     write(here / "new.csv", slow={"n40": 0.7}, run="new", week=8)
     done = anubis("judge", "new.csv", "--allow-missing", "0", "--json", "out.json")
     steps = {n["node"]: n["next"] for n in json.loads(Path("out.json").read_text())["nodes"]}
@@ -410,7 +408,7 @@ def test_each_node_of_the_json_has_its_next_step_as_the_terminal_does(here: Path
 
 
 @pytest.mark.parametrize("dated", ["time", "--date", ""])
-def test_runs_in_the_order_of_their_files_dates_are_said(dated: str, here: Path) -> None:
+def test_an_order_by_file_dates_is_noted(dated: str, here: Path) -> None:
     write(here / "a.csv", slow={}, run="a", week=2)
     head, *rows = (here / "a.csv").read_text().splitlines()
     some = [row for row in rows if row.startswith("n40,")]
@@ -429,9 +427,7 @@ def test_runs_in_the_order_of_their_files_dates_are_said(dated: str, here: Path)
 
 
 @pytest.mark.parametrize(("cell", "code"), [(None, 1), ("3'012.5", 20)])
-def test_a_device_whose_values_could_not_be_read_is_not_gone(
-    cell: str | None, code: int, here: Path
-) -> None:
+def test_a_device_with_unread_values_is_not_gone(cell: str | None, code: int, here: Path) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
     head, *rows = (here / "new.csv").read_text().splitlines()
     own = [row for row in rows if row.startswith("n05,")]

@@ -46,13 +46,13 @@ def test_a_tie_is_marginal_until_somebody_decides(
 ) -> None:
     runs = str(fleet(40, lambda node, _: 0.8 if node % 5 < 3 else 1.0))
     assert main(["learn", runs]) == 20  # written, and somebody must decide
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     path = str(baseline())
-    assert "24 of 40 nodes have 80" in told
+    assert "24 of 40 nodes have 80" in printed
     assert (
         "somebody must decide about slower groups of nodes in 1 metric (rate): "
         f"anubis baseline populations {path}"
-    ) in told
+    ) in printed
     assert main(["judge", runs, "--baseline", path]) == 0
     assert main(["baseline", "populations", path]) == 0
     shown = capsys.readouterr().out
@@ -63,10 +63,10 @@ def test_a_tie_is_marginal_until_somebody_decides(
     assert main(["judge", runs, "--baseline", path]) == 1
     capsys.readouterr()
     assert main(["learn", runs]) == 0
-    told = capsys.readouterr().out  # what judging says of the same nodes
-    assert "judged each without itself, 24 of its 40 nodes are rejected" in told
-    assert "does not hold" not in told
-    assert "--without" not in told
+    printed = capsys.readouterr().out  # what judging says of the same nodes
+    assert "judged each without itself, 24 of its 40 nodes are rejected" in printed
+    assert "does not hold" not in printed
+    assert "--without" not in printed
     assert main(["judge", runs, "--baseline", path]) == 1
     assert "24 rejected" in capsys.readouterr().out.lower()
     assert main(["baseline", "populations", path, "--both", "rate"]) == 0
@@ -77,9 +77,11 @@ def test_a_tie_is_marginal_until_somebody_decides(
     assert main(["baseline", "populations", path, "--both", "all", "--faster", "all"]) == 2
     capsys.readouterr()
     assert main(["learn", runs]) == 0  # learning anew forgets no decision
-    told = capsys.readouterr().out
-    assert "kept from the baseline before, since rate splits at the same place: both groups" in told
-    assert "somebody must decide" not in told
+    printed = capsys.readouterr().out
+    assert (
+        "kept from the baseline before, since rate splits at the same place: both groups" in printed
+    )
+    assert "somebody must decide" not in printed
     assert main(["judge", runs, "--baseline", path]) == 0
     moved = str(fleet(40, lambda node, _: 0.7 if node % 5 < 3 else 1.0))
     assert main(["learn", moved]) == 20  # they are others
@@ -89,17 +91,19 @@ def test_a_tie_is_marginal_until_somebody_decides(
     assert "other: no undecided group of that name" in capsys.readouterr().err
 
 
-def test_learning_that_does_not_hold_its_rate_is_no_exit_0(
+def test_an_error_rate_that_is_missed_ends_with_20(
     fleet: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = random.Random(1)
     lost = {(node, rng.randrange(2)): rng.uniform(0.4, 0.9) for node in range(24)}
     runs = str(fleet(40, lambda node, device: lost.get((node, device), 1.0)))
     assert main(["learn", runs]) == 20
-    told = capsys.readouterr().out
-    assert "the stated rate of 0.01 does not hold: 24 of its own 40 nodes would be rejected" in told
-    assert "leave it out with --without rate" in told
-    assert f"without what breaks it alone: anubis learn {runs} --without 'copy rate'" in told
+    printed = capsys.readouterr().out
+    assert (
+        "the stated rate of 0.01 does not hold: 24 of its own 40 nodes would be rejected" in printed
+    )
+    assert "leave it out with --without rate" in printed
+    assert f"without what breaks it alone: anubis learn {runs} --without 'copy rate'" in printed
     assert main(["baseline", "list"]) == 0
     assert (
         "error rate 0.01 a node stated, 60 % of its own nodes rejected" in capsys.readouterr().out
@@ -128,10 +132,10 @@ def test_a_promise_is_printed_with_its_cost(
 ) -> None:
     runs = str(fleet(40, lambda *_: 1.0, spread=0.07))
     assert main(["learn", runs, "--promise", "other=10%"]) == 20  # its cost is counted
-    told = capsys.readouterr().out
-    assert "a loss of 10 % is promised to fail" in told
-    assert "of the healthy nodes" in told
-    assert "does not hold" in told
+    printed = capsys.readouterr().out
+    assert "a loss of 10 % is promised to fail" in printed
+    assert "of the healthy nodes" in printed
+    assert "does not hold" in printed
     assert main(["learn", runs, "--promise", "other=10%", "--accept-rate"]) == 0
     capsys.readouterr()
     main(["judge", runs, "--html", "all.html"])  # whose terminal did not say it
@@ -150,7 +154,7 @@ def test_a_promise_is_printed_with_its_cost(
     assert "must be a loss between 0 and 100 %" in capsys.readouterr().err
 
 
-def test_what_a_baseline_loses_to_a_smaller_one_is_said(
+def test_a_smaller_baseline_names_what_is_lost(
     fleet: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet(10, lambda node, device: 1.0)
@@ -159,8 +163,8 @@ def test_what_a_baseline_loses_to_a_smaller_one_is_said(
     assert main(["learn", "both.csv"]) == 0
     assert "not judged any longer" not in capsys.readouterr().out
     assert main(["learn", "fleet.csv"]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert (
         "judged 1 benchmark more, not measured this time and not judged any longer: other one"
-        in told
+        in printed
     )

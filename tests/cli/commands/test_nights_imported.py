@@ -17,9 +17,7 @@ GOOD, BAD = rows("b00", 4), rows("b00", 4, "50", "rate7")
 
 @pytest.mark.parametrize("nights", ["bgb", "gbg", "gbgb"])
 @pytest.mark.parametrize("names", ["night{}.csv", "results.2026-11-0{}.csv", "results.csv"])
-def test_a_night_that_prints_what_an_earlier_one_did_is_another_run(
-    here: Path, nights: str, names: str
-) -> None:
+def test_an_equal_night_is_another_run(here: Path, nights: str, names: str) -> None:
     for day, night in enumerate(nights, start=1):
         path = written(names.format(day), GOOD if night == "g" else BAD)
         run = [] if "{}" in names else ["--run", f"night{day}"]
@@ -29,7 +27,7 @@ def test_a_night_that_prints_what_an_earlier_one_did_is_another_run(
     assert len(list(Path(".anubis/imports").iterdir())) == len(nights)
 
 
-def test_the_same_file_of_another_date_under_one_run_id_clears_nothing(here: Path) -> None:
+def test_a_redated_copy_clears_nothing(here: Path) -> None:
     for day, lines in enumerate((BAD, GOOD, BAD), start=1):
         Path(f"d{day}").mkdir()
         path = written(f"d{day}/t.csv", lines)
@@ -37,7 +35,7 @@ def test_the_same_file_of_another_date_under_one_run_id_clears_nothing(here: Pat
     assert anubis("judge", ".anubis/imports").returncode in (1, 20)
 
 
-def test_the_same_file_with_the_same_run_id_replaces_what_it_was(here: Path) -> None:
+def test_the_same_file_and_run_id_replaces_it(here: Path) -> None:
     for lines, code in ((BAD, 1), (GOOD, 0)):
         assert anubis("import", "table", written("t.csv", lines)).returncode == 0
         assert anubis("judge", ".anubis/imports").returncode == code
@@ -62,13 +60,13 @@ def test_a_defect_names_all_components_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = [row + ("," if "part1" not in row else ",cpu") for row in GOOD]
-    good = [row.replace("b00", f"n{number}") for number in range(6) for row in told]
+    rows_of_nights = [row + ("," if "part1" not in row else ",cpu") for row in GOOD]
+    good = [row.replace("b00", f"n{number}") for number in range(6) for row in rows_of_nights]
     assert anubis("learn", written("good.csv", good, f"{HEAD},component")).returncode in (0, 20)
-    bad = [row.replace(",0,", ",9,") for row in told]
+    bad = [row.replace(",0,", ",9,") for row in rows_of_nights]
     bad = [
         row if row.split(",")[1] in ("part1", "part2") else old
-        for row, old in zip(bad, told, strict=True)
+        for row, old in zip(bad, rows_of_nights, strict=True)
     ]
     bad = [row + ("disk" if row.startswith("b00,part2") else "") for row in bad]
     path = written("bad.csv", bad, f"{HEAD},component")
@@ -83,15 +81,13 @@ def test_a_defect_names_all_components_that_failed(
 
 
 @pytest.mark.parametrize("nights", [2, 27])
-def test_a_card_that_lost_half_last_night_is_seen_in_a_table_that_grows(
-    here: Path, nights: int
-) -> None:
-    told = []
+def test_a_loss_shows_in_a_growing_table(here: Path, nights: int) -> None:
+    rows_of_nights = []
     for night in range(1, nights + 1):
         for seed, node in enumerate(("b00", "b01")):
             lost = "50" if (night, node) == (nights, "b00") else ""
             lines = rows(node, 10 * night + seed, lost, "rate7" if lost else "")
-            told += [f"{row},2026-10-{night:02d}T01:00:00Z" for row in lines]
-    done = anubis("judge", written("all.csv", told, DATED))
+            rows_of_nights += [f"{row},2026-10-{night:02d}T01:00:00Z" for row in lines]
+    done = anubis("judge", written("all.csv", rows_of_nights, DATED))
     assert done.returncode == 1
     assert "0 UNDECIDED, 1 ACCEPTED" in done.stdout

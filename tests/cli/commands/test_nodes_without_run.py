@@ -1,4 +1,4 @@
-"""Registered nodes that nothing was run on yet are told as that, counted, wherever nodes are listed."""
+"""Registered nodes without a run are counted and named wherever nodes are listed."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_the_list_says_no_run_yet_and_counts(store: Path) -> None:
     (three,) = (line for line in lines if line.startswith("n3"))
     assert "no run yet" in three
     assert all("no run yet" not in line for line in lines if line.startswith(("n1", "n2")))
-    told = json.loads(
+    answer = json.loads(
         anubis("history", "nodes", "list", "--json=-", "--history", str(store / "h")).stdout
     )
-    assert {one["name"]: one["runs"] for one in told["nodes"]} == (
+    assert {one["name"]: one["runs"] for one in answer["nodes"]} == (
         {"n1": 1, "n2": 1} | dict.fromkeys(("n3", "n4", "n5", "n6", "n7"), 0)
     )
 
@@ -59,11 +59,11 @@ def test_a_run_without_a_verdict_is_a_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert "no run yet" not in done.stdout
 
 
-def test_the_status_of_the_fleet_tells_no_run_from_no_verdict(store: Path) -> None:
+def test_status_separates_no_run_from_no_verdict(store: Path) -> None:
     given = ("--history", str(store / "h"), "--nodes-file", "n1,n9")
     done = anubis("fleet", "status", "--json", "-", *given[:2])
-    told = {one["node"]: one["why"] for one in json.loads(done.stdout)["nodes"]}
-    assert {name for name, why in told.items() if why == "no run yet"} == {"n3", "n4", "n5", "n6"}
+    answer = {one["node"]: one["why"] for one in json.loads(done.stdout)["nodes"]}
+    assert {name for name, why in answer.items() if why == "no run yet"} == {"n3", "n4", "n5", "n6"}
     named = json.loads(anubis("fleet", "status", "--json", "-", *given).stdout)["nodes"]
     assert {one["node"]: one["why"] for one in named}["n9"] == "no run yet"
 

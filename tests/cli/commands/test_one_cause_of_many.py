@@ -75,7 +75,7 @@ def steps_of(text: str) -> set[str]:
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_batch_has_one_word_one_number_and_one_pilot_everywhere() -> None:
+def test_a_batch_is_named_alike_everywhere() -> None:
     said, nodes = judged(*BY)
     batch = [f"n{number}" for number in BATCH]
     assert {nodes[name]["triage"] for name in batch} == {"shared"}
@@ -122,7 +122,7 @@ def test_chosen_nodes_are_said_to_hide_what_all_share() -> None:
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_node_that_was_mended_is_the_next_step_of_the_others() -> None:
+def test_a_mended_node_shows_the_others_the_way() -> None:
     """What helped one of them is done to the others; one of another driver had that loss, too."""
     write("fast.csv", 2, driver="580")
     assert anubis("learn", "fast.csv", "--output", "of-drivers").returncode == 0
@@ -142,7 +142,7 @@ def test_a_node_that_was_mended_is_the_next_step_of_the_others() -> None:
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_history_has_one_step_for_all_of_a_batch_whatever_runs_they_had() -> None:
+def test_a_history_has_one_step_for_a_batch() -> None:
     write("n22.csv", 15, nodes=range(22, 23), lost=0.08)
     write("n25.csv", 15, nodes=range(25, 26))
     runs = ("new.csv", "n22.csv", "n25.csv", "--baseline", "baselines")

@@ -32,7 +32,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     return out + err
 
 
-def test_a_fleet_is_learned_judged_and_shown_from_its_history(
+def test_a_history_is_learned_judged_and_shown(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = fleet(8, 4)
@@ -62,7 +62,7 @@ def test_a_fleet_is_learned_judged_and_shown_from_its_history(
     assert "cuda:1" in (here / "n03.html").read_text()
 
 
-def test_a_run_is_reported_from_the_history_as_from_its_journal(
+def test_a_filed_run_is_reported_as_its_journal(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for node in ("n1", "n2"):
@@ -90,7 +90,7 @@ def test_push_says_what_it_did_and_what_it_could_not(
     assert json.loads((here / "out.json").read_text())["new"] == 1
 
 
-def test_imports_of_a_store_are_filed_in_its_own_history(
+def test_a_stores_imports_go_into_its_own_history(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(here / "old.csv", fleet(8, 4))
@@ -105,7 +105,7 @@ def test_imports_of_a_store_are_filed_in_its_own_history(
     assert "8 ACCEPTED" in said(capsys, "judge", "--history", ".anubis")
 
 
-def test_no_node_is_accepted_by_a_history_that_lacks_one_of_its_imports(
+def test_a_missing_import_prevents_acceptance(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = fleet(8, 4)
@@ -169,7 +169,7 @@ def test_a_store_is_pushed_into_its_own_history(
         assert not connection.execute(sa.select(schema.contents)).all()  # its journal lies there
 
 
-def test_all_benchmarks_of_imports_are_offered_or_named(
+def test_imported_benchmarks_are_offered_or_named(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = "node,benchmark,metric,unit,better,value,class"
@@ -186,9 +186,9 @@ def test_all_benchmarks_of_imports_are_offered_or_named(
     assert "the full set runs, 3 benchmarks" in text
     assert "without 1 benchmark that only other classes have run (disk)" in text
     assert "3 benchmarks of unknown duration" in text
-    told = json.loads(said(capsys, *select, "--json", "-"))
-    assert told["chosen"] == ["gemm", "h2d", "stream"]
-    assert told["not_offered"] == [{"benchmark": "disk", "reason": "only other classes have run"}]
+    answer = json.loads(said(capsys, *select, "--json", "-"))
+    assert answer["chosen"] == ["gemm", "h2d", "stream"]
+    assert answer["not_offered"] == [{"benchmark": "disk", "reason": "only other classes have run"}]
     text = said(capsys, "fleet", "plan", "--hours", "1", *history)
     assert "big (2 nodes): without 1 benchmark that only other classes have run (disk)" in text
     assert "big (2 nodes): 3 benchmarks of unknown duration" in text

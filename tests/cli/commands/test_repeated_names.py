@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_name_that_benchmark_and_metric_share_is_said_once(here: Path) -> None:
+def test_a_shared_name_is_said_once(here: Path) -> None:
     learned = anubis("learn", "healthy.csv", "-o", "base", "--error-rate=none", "-v")
     judged = anubis("judge", "new.csv", "--baseline", "base", "-v", "--html", "judged.html")
     report = (

@@ -14,9 +14,7 @@ from tests.golden.runs import BASELINES, RUNS
 HEAD = "node,class,benchmark,metric,unit,better,value\n"
 
 
-def test_a_journal_of_another_name_is_rebuilt_and_not_judged_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_of_any_name_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # no baseline lies here
     asked = anubis("report", str(RUNS / "slow-card" / "journal.jsonl"))
     assert "REJECTED" in asked.stdout
@@ -24,7 +22,7 @@ def test_a_journal_of_another_name_is_rebuilt_and_not_judged_anew(
     assert anubis("report", "n17-2026-11.jsonl").stdout == asked.stdout
 
 
-def test_a_node_that_is_not_there_is_told_from_those_that_are(
+def test_an_unknown_node_is_refused_with_known_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -52,7 +50,7 @@ def test_a_node_of_two_classes_has_a_dossier_of_each(
     assert (wrong.returncode, wrong.stderr.count("there is c, d")) == (2, 1)
 
 
-def test_the_dossier_that_judge_offers_decides_as_judge_did(
+def test_the_offered_dossier_agrees_with_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -79,9 +79,7 @@ def test_the_worst_node_comes_first_everywhere(said: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("node", SICK)
-def test_a_value_and_what_is_expected_are_the_same_everywhere(
-    said: dict[str, str], node: str
-) -> None:
+def test_values_and_expectations_agree_everywhere(said: dict[str, str], node: str) -> None:
     (row,) = (
         one
         for one in json.loads(Path("judged.json").read_text(encoding="utf-8"))["verdicts"]
@@ -119,7 +117,7 @@ def test_a_node_is_called_the_same_everywhere(said: dict[str, str]) -> None:
 
 
 def _near(node: str, text: str) -> str:
-    """Return the whole line in which a node's value stands."""
+    """Return the whole line with a node's value."""
     line = line_of(node, text)
     return next(one for one in text.splitlines() if line in one)
 
@@ -130,7 +128,7 @@ def test_a_node_has_the_same_next_step_everywhere(said: dict[str, str], node: st
     assert len(steps) == 1, steps
 
 
-def test_of_several_runs_the_latest_value_is_shown_everywhere(
+def test_the_latest_value_is_shown_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -152,9 +150,7 @@ def test_of_several_runs_the_latest_value_is_shown_everywhere(
         assert "measure again" not in line  # two runs agree
 
 
-def test_what_is_to_be_looked_at_is_not_forgotten_by_a_run_of_something_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_survives_an_unrelated_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write("old.csv", 1, sick=False)
     write("before.csv", 8, sick=True, rate_of_n03=97)
@@ -188,7 +184,7 @@ def test_what_is_to_be_looked_at_is_not_forgotten_by_a_run_of_something_else(
             assert ("LOOK AT" in said) == (word == "LOOK AT"), (count, said)
 
 
-def test_what_a_later_run_passed_is_named_by_no_command(
+def test_no_command_names_what_passed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worst of a run was named, passed since or not: the wrong card was repaired."""

@@ -84,9 +84,7 @@ def test_select_keeps_what_exposed_an_open_defect(
     assert left_out in said(capsys).split()
 
 
-def test_select_moves_to_the_network_after_its_incident(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_select_follows_a_network_incident(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     goal = ("select", "--node", HERE, "--by", "budget", "--budget", "4m", "--ids")
     network = {*names("network.loopback"), *names("network.collective")}
     main(goal)
@@ -120,7 +118,7 @@ def test_risk_shows_saves_and_draws(here: Path, capsys: pytest.CaptureFixture[st
     risks = [node["probability"] for node in document["nodes"]]
     assert risks == sorted(risks, reverse=True)
     assert document["expected_incidents"] == pytest.approx(sum(risks))
-    # The ten nodes of the story that are ten times worse are told from the others.
+    # The ten nodes of the story that are ten times worse are given from the others.
     worst = {node["node"] for node in document["nodes"][:10]}
     assert len(worst & {f"n{number:02}" for number in range(1, 11)}) >= 8
     # What was saved says the same.
@@ -143,7 +141,7 @@ def test_auto_says_why_and_how_good_it_is(
     assert "ranking (C): how often, of two nodes, the one that failed first" in text
     assert "models: exponential, an incident is as likely in every hour; weibull, " in text
     assert (here / "risk.html").read_text().count("<svg") == 3
-    # What was saved tells the same story, and every risk has its interval.
+    # The saved model agrees, and every risk has its interval.
     assert main(["risk", "--json", "-"]) == 0
     document = json.loads(said(capsys))
     assert document["backtest"]["reason"].startswith("exponential")
@@ -168,7 +166,7 @@ def test_every_model_survives_its_file(
 
 @pytest.mark.parametrize("count", [2, 30])
 @pytest.mark.parametrize("model", ["auto", "exponential", "weibull"])
-def test_few_incidents_give_a_risk_its_drivers_and_a_wide_interval_too(
+def test_few_incidents_give_a_wide_interval(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -253,7 +251,7 @@ def test_defects_are_recorded_listed_and_closed(
 
 
 def test_incidents_are_listed_and_taken_out(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = (
+    given = (
         "history",
         "incident",
         "add",
@@ -264,9 +262,9 @@ def test_incidents_are_listed_and_taken_out(here: Path, capsys: pytest.CaptureFi
         "--started",
         "2026-01-02",
     )
-    assert main(told) == 0
+    assert main(given) == 0
     assert said(capsys) == "incident added\n"
-    assert main([*told, "--duration", "90m"]) == 0
+    assert main([*given, "--duration", "90m"]) == 0
     assert said(capsys) == "this incident was known already\n"
     assert main(["history", "incident", "list", "--node", "n05", "--limit", "1000"]) == 0
     (line,) = [line for line in said(capsys).splitlines() if " psu " in line]

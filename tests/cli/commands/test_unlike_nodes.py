@@ -40,7 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_terminal_the_page_and_the_json_form_of_judging_say_it(here: Path) -> None:
+def test_terminal_page_and_json_agree(here: Path) -> None:
     done = anubis("judge", "runs.csv", "--baseline", "base", "--html", "o.html", "--json", "o.json")
     assert done.returncode == 0, done.stderr
     assert f"note: 1 accepted node is {WORDS}" in done.stdout
@@ -56,13 +56,13 @@ def test_the_terminal_the_page_and_the_json_form_of_judging_say_it(here: Path) -
 
 def test_the_dossier_of_the_node_says_it(here: Path) -> None:
     one = ("report", "runs.csv", "--baseline", "base", "--html", "o.html", "--node")
-    for node, told in (("n03", True), ("n04", False)):
+    for node, named in (("n03", True), ("n04", False)):
         done = anubis(*one, node, "-v")
         assert done.returncode == 0, done.stderr
-        assert (WORDS in done.stdout, WORDS in Path("o.html").read_text("utf-8")) == (told, told)
+        assert (WORDS in done.stdout, WORDS in Path("o.html").read_text("utf-8")) == (named, named)
 
 
-def test_the_pages_of_a_fleet_mark_its_row_in_words_and_name_it_with_the_sick(here: Path) -> None:
+def test_fleet_pages_mark_a_node_worth_a_look(here: Path) -> None:
     done = anubis("report", "--fleet", "runs.csv", "--baseline", "base", "--html", "site")
     assert done.returncode == 0, done.stderr
     page = Path("site/index.html").read_text("utf-8")

@@ -57,13 +57,13 @@ def written(name: str, lines: list[str], head: str = HEAD) -> str:
     return name
 
 
-def test_a_second_value_in_place_of_one_that_was_lost_accepts_no_node(here: Path) -> None:
+def test_a_second_value_replaces_no_lost_one(here: Path) -> None:
     lost, again = rows("b00", 77, '"1,200.5"', "rate7"), rows("b00", 78)
     done = anubis("judge", written("both.csv", lost + again))
     assert done.returncode == 20, done.stdout
 
 
-def test_a_later_run_that_lost_nothing_answers_one_that_did(here: Path) -> None:
+def test_a_later_whole_run_answers_a_lossy_one(here: Path) -> None:
     first = written(
         "a.csv", [f"{row},2026-11-01" for row in rows("b00", 77, "1,5", "rate7")], DATED
     )
@@ -74,7 +74,7 @@ def test_a_later_run_that_lost_nothing_answers_one_that_did(here: Path) -> None:
     assert anubis("judge", whole).returncode == 0
 
 
-def test_a_node_of_which_nothing_could_be_read_is_undecided(here: Path) -> None:
+def test_a_node_without_readable_values_is_undecided(here: Path) -> None:
     bad = [
         row.replace("GB/s,higher", "GB/s,HIGHER").replace("equal", "EQUAL")
         for row in rows("b01", 5)
@@ -113,10 +113,10 @@ def test_a_column_that_says_of_a_failure_is_read(
     here: Path, column: str, bad: str, good: str
 ) -> None:
     for word, code in ((good, 0), (bad, 1)):
-        told = [
+        table = [
             f"{row},{word if number == 30 else good}" for number, row in enumerate(rows("b00", 4))
         ]
-        assert anubis("judge", written("t.csv", told, f"{HEAD},{column}")).returncode == code
+        assert anubis("judge", written("t.csv", table, f"{HEAD},{column}")).returncode == code
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,13 @@ def test_a_column_that_says_of_a_failure_is_read(
         ("slot", "upper", "down", 0),
     ],
 )
-def test_a_column_of_another_name_is_read_if_nearly_all_of_its_words_are_of_outcomes(
+def test_a_column_of_outcome_words_is_read(
     here: Path, column: str, usual: str, other: str, code: int
 ) -> None:
-    told = [
+    table = [
         f"{row},{other if number == 30 else usual}" for number, row in enumerate(rows("b00", 4))
     ]
-    done = anubis("judge", written("t.csv", told, f"{HEAD},{column}"))
+    done = anubis("judge", written("t.csv", table, f"{HEAD},{column}"))
     assert done.returncode == code
     imported = anubis("import", "table", "t.csv").stdout
     assert (f"column '{column}' is not used" in imported) == (code == 0)
@@ -151,16 +151,14 @@ def test_imports_of_one_path_replace_no_other_node(here: Path) -> None:
     assert anubis("import", "table", "t.csv", "--run", "second").returncode == 0
 
 
-def test_what_a_run_of_the_future_passed_clears_nothing(here: Path) -> None:
+def test_a_pass_in_the_future_clears_nothing(here: Path) -> None:
     bad = written("bad.csv", [f"{row},2026-11-02" for row in rows("b00", 4, "50", "rate7")], DATED)
     good = written("good2.csv", [f"{row},2060-11-03" for row in rows("b00", 5)], DATED)
     assert anubis("judge", bad, good).returncode == 1
 
 
 @pytest.mark.parametrize("change", ["1,5", "50,a remark", None])
-def test_a_line_with_another_number_of_columns_is_charged_to_its_node(
-    here: Path, change: str | None
-) -> None:
+def test_a_line_of_odd_columns_counts_for_its_node(here: Path, change: str | None) -> None:
     bad = rows("b00", 4)
     bad[30] = bad[30].rpartition(",")[0] + (f",{change}" if change else "")
     done = anubis("judge", written("t.csv", bad + rows("b01", 5)))
@@ -184,9 +182,7 @@ def test_a_remark_in_a_table_is_no_result(here: Path, line: str) -> None:
     ],
 )
 @pytest.mark.parametrize("place", [0, 1, -1])
-def test_a_remark_that_a_node_failed_accepts_not_this_node(
-    here: Path, line: str, place: int
-) -> None:
+def test_a_remark_on_a_failure_prevents_acceptance(here: Path, line: str, place: int) -> None:
     lines = [HEAD, *rows("b00", 4), *(row for n in range(12) for row in rows(f"g{n}", n))]
     lines[place:place] = [
         line
@@ -200,7 +196,7 @@ def test_a_remark_that_a_node_failed_accepts_not_this_node(
 @pytest.mark.parametrize(
     "line", ["b00 had no errors", "b00: failed: 0", "b99 failed", "b00", "# b00 failed"]
 )
-def test_a_remark_that_no_node_of_the_file_failed_is_none(here: Path, line: str) -> None:
+def test_a_remark_of_no_failure_is_ignored(here: Path, line: str) -> None:
     assert anubis("judge", written("t.csv", rows("b00", 4), f"{line}\n{HEAD}")).returncode == 0
 
 
@@ -216,11 +212,11 @@ def test_a_remark_that_no_node_of_the_file_failed_is_none(here: Path, line: str)
         ("result", "71.2", 0),
     ],
 )
-def test_a_word_of_a_column_of_outcomes_that_is_not_known_accepts_nothing(
+def test_an_unknown_outcome_word_accepts_nothing(
     here: Path, column: str, word: str, code: int
 ) -> None:
-    told = [f"{row},{word if number == 30 else ''}" for number, row in enumerate(rows("b00", 4))]
-    assert anubis("judge", written("t.csv", told, f"{HEAD},{column}")).returncode == code
+    table = [f"{row},{word if number == 30 else ''}" for number, row in enumerate(rows("b00", 4))]
+    assert anubis("judge", written("t.csv", table, f"{HEAD},{column}")).returncode == code
 
 
 @pytest.mark.parametrize(
@@ -237,11 +233,13 @@ def test_a_word_of_a_column_of_outcomes_that_is_not_known_accepts_nothing(
 def test_a_return_code_that_is_not_told_is_no_success(
     here: Path, word: str, usual: str, code: int
 ) -> None:
-    told = [f"{row},{word if number == 30 else usual}" for number, row in enumerate(rows("b00", 4))]
-    assert anubis("judge", written("t.csv", told, f"{HEAD},rc")).returncode == code
+    table = [
+        f"{row},{word if number == 30 else usual}" for number, row in enumerate(rows("b00", 4))
+    ]
+    assert anubis("judge", written("t.csv", table, f"{HEAD},rc")).returncode == code
 
 
-def test_a_file_that_is_refused_as_a_whole_leaves_its_node_undecided(here: Path) -> None:
+def test_a_refused_file_leaves_its_node_undecided(here: Path) -> None:
     log = Path(__file__).parents[2] / "store" / "importers" / "data" / "nccl_allreduce.log"
     text = log.read_text()
     for node in ("a", "b", "c", "d"):
@@ -255,7 +253,7 @@ def test_a_file_that_is_refused_as_a_whole_leaves_its_node_undecided(here: Path)
     assert (done.returncode, "4 nodes: 0 REJECTED, 1 UNDECIDED" in done.stdout) == (20, True)
 
 
-def test_a_pass_of_the_future_clears_no_rejection_of_a_history(here: Path) -> None:
+def test_a_future_pass_clears_no_filed_rejection(here: Path) -> None:
     bad = written("bad.csv", [f"{row},2026-11-02" for row in rows("b00", 4, "50", "rate7")], DATED)
     good = written("good2.csv", [f"{row},2060-11-03" for row in rows("b00", 5)], DATED)
     for table in (bad, good):
@@ -269,7 +267,7 @@ def test_a_pass_of_the_future_clears_no_rejection_of_a_history(here: Path) -> No
     ("value", "other", "code"),
     [(2**53 - 1, 2**53 - 2, 1), (12345678901234567, 12345678901234568, 20)],
 )
-def test_an_exact_value_whose_last_digits_are_lost_is_a_wrong_line(
+def test_a_rounded_exact_value_is_a_wrong_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, value: int, other: int, code: int
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -175,9 +175,7 @@ def certificates(folder: Path) -> dict[str, str]:
     return {f"DASK_DISTRIBUTED__COMM__{name}": value for name, value in settings.items()}
 
 
-def test_certificates_of_dasks_configuration_open_a_cluster(
-    here: Path, processes: Callable[..., str]
-) -> None:
+def test_dasks_certificates_open_a_cluster(here: Path, processes: Callable[..., str]) -> None:
     settings = certificates(here)
     address = processes(1, protocol="tls", environment=settings)
 

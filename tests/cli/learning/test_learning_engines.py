@@ -1,4 +1,4 @@
-"""Learning of a fleet from where its values lie, here and on a Dask cluster: the same baseline."""
+"""Learning from a history, its export and on a Dask cluster gives the same baseline."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_scheduler_that_is_not_there_is_one_line(
         assert address == NOWHERE or set(threading.enumerate()) <= before, address
 
 
-def test_no_worker_and_one_of_another_version_are_one_line_each(
+def test_missing_and_odd_workers_are_one_line_each(
     here: Path, cluster: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[int] = []
@@ -136,7 +136,7 @@ def test_no_worker_and_one_of_another_version_are_one_line_each(
     assert found.count("\n") == 1
 
 
-def test_half_a_parquet_file_and_a_foreign_one_are_one_line_each(
+def test_damaged_parquet_files_are_one_line_each(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, two = sorted(Path("samples").iterdir())
@@ -144,16 +144,16 @@ def test_half_a_parquet_file_and_a_foreign_one_are_one_line_each(
     one.write_bytes(whole[: len(whole) // 2])
     capsys.readouterr()
     assert main(["learn", "samples", "-o", "half.json"]) in (0, 20)
-    told = [line for line in capsys.readouterr().out.splitlines() if "left out" in line]
-    assert len(told) == 1
-    assert str(one) in told[0]
-    assert "damaged, or no Parquet file" in told[0]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "left out" in line]
+    assert len(lines) == 1
+    assert str(one) in lines[0]
+    assert "damaged, or no Parquet file" in lines[0]
     two.write_text("no table at all")
     assert main(["learn", "samples"]) == 2
     assert "nothing to learn from" in capsys.readouterr().err
 
 
-def test_workers_that_are_gone_end_the_learning_with_a_line(
+def test_lost_workers_end_learning_with_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     distributed = pytest.importorskip("distributed")
@@ -161,7 +161,7 @@ def test_workers_that_are_gone_end_the_learning_with_a_line(
     monkeypatch.setattr(engines, "MAX_SECONDS_ALONE", 0.1)
 
     class Silent:
-        """What is left where nobody computes."""
+        """A task that no worker computes."""
 
         def result(self, timeout: float) -> None:
             raise TimeoutError

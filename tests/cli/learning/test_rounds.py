@@ -257,7 +257,7 @@ def test_the_output_says_how_long_it_takes(
     ("number", "first", "last"),
     [
         (None, "round 1, about 4 min 49 s left (time asked for): test_a, 0 of 2 done", "round 1, "),
-        # 41 s each: 36 s beside the 5 s that have passed; in the end what it has really taken.
+        # 41 s each: 36 s and the 5 s that have passed; in the end what it has really taken.
         (3, "round 1 of 3, about 1 min 58 s left (declared costs): ",
          "round 1 of 3, about 40 s left (declared costs): "),
     ],

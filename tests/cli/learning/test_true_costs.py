@@ -1,4 +1,4 @@
-"""Costs are true: what takes more than twice what it declares is named by `learn` and by `doctor`."""
+"""`learn` and `doctor` name benchmarks that take more than twice their declared cost."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_measured_nothing_has_no_cost() -> None:
     assert cost_lines([RunRecord(run="r", node="n", planned=run.planned, results=(skipped,))]) == []
 
 
-def test_learn_and_doctor_say_it(
+def test_learn_and_doctor_name_it(
     pytester: pytest.Pytester, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pytester.makepyfile(test_it=SLOW.format(cost="0.01s"))
@@ -68,9 +68,9 @@ def test_learn_and_doctor_say_it(
     capfd.readouterr()
     main(["doctor"])
     wanted = "cost: test_it.py::test_slow is declared to take 10 ms "
-    told = [line for line in capfd.readouterr().out.splitlines() if line.startswith("cost:")]
-    assert len(told) == 1
-    assert told[0].startswith(wanted)
+    lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("cost:")]
+    assert len(lines) == 1
+    assert lines[0].startswith(wanted)
     main(["learn", ".anubis/runs", "-o", "learned", "-v"])
     assert sum(line.startswith(wanted) for line in capfd.readouterr().out.splitlines()) == 1
     assert Path("learned").is_dir()

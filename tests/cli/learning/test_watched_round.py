@@ -1,4 +1,4 @@
-"""What is told of a round while it runs, and what of one that fails."""
+"""Rounds in their own process: their progress, and what is shown of one that fails."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_round_that_fails_shows_what_it_printed(
     assert "no_such_module_here" in capsys.readouterr().out
 
 
-def test_round_in_which_a_test_fails_keeps_what_the_others_measured(
+def test_a_partial_round_keeps_its_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -83,7 +83,7 @@ def test_round_in_which_a_test_fails_keeps_what_the_others_measured(
     assert [one.test for one in failed_tests(record)] == ["test_suite.py::test_bad"]
 
 
-def test_round_that_fails_shows_nothing_of_what_every_round_prints(
+def test_a_failed_round_hides_the_usual_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -98,10 +98,9 @@ def test_round_that_fails_shows_nothing_of_what_every_round_prints(
     assert "mark anubis has no key 'cots'" in line
 
 
-def test_a_folder_without_tests_says_what_may_have_been_meant(
+def test_a_folder_without_tests_suggests_an_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It said "a round ended with exit code 5" of a folder of tables."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "fleet.csv").write_text("node\n")
@@ -128,9 +127,7 @@ def test_tests_are_left_out_wherever_the_root_is(
     assert [one.test for one in record.measurements] == ["sub/test_suite.py::test_a"]
 
 
-def test_an_interrupt_that_the_round_did_not_have_is_passed_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_reaches_the_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(watched_round, "INTERRUPT_GRACE", 0.0)
     monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
@@ -149,7 +146,7 @@ def test_an_interrupt_that_the_round_did_not_have_is_passed_on(
     assert record.ended  # its journal was closed
 
 
-def test_a_round_that_ignores_interrupts_is_ended_all_the_same(
+def test_a_round_that_ignores_interrupts_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watched_round, "INTERRUPT_GRACE", 0.0)

@@ -26,7 +26,7 @@ def runs(*classes: str) -> RunSet:
     return RunSet(populations=gather.populations())
 
 
-def test_classes_are_named_with_their_nodes_and_a_forgotten_one_with_what_to_do() -> None:
+def test_classes_are_named_with_their_nodes() -> None:
     (line,) = class_lines(runs("a", "a", "unclassified"))
     assert line.startswith("2 hardware classes, each with limits of its own: a (2 nodes), unclassi")
     assert "(1 node); unclassified is what an import named no class of" in line

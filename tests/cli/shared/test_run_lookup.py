@@ -10,12 +10,12 @@ from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.store.journal.journal_file import Journal
 
 
-def test_tests_of_a_run_that_goes_on_have_not_failed_to_end(tmp_path: Path) -> None:
+def test_tests_of_a_running_run_have_not_failed(tmp_path: Path) -> None:
     with Journal.create(tmp_path, "r") as journal:
         journal.write(RunStarted(run="r", node="n"))
         journal.write(TestsPlanned(tests=(PlannedTest(test="a"), PlannedTest(test="b"))))
         journal.write(TestStarted(test="a"))
-        told = {result.test: result.text for result in read_run("r", tmp_path).results}
-        assert told == {"a": "is running now", "b": "has not begun yet: the run goes on"}
-    told = {result.test: result.text for result in read_run("r", tmp_path).results}
-    assert told == {"a": "started and never finished", "b": "never started"}
+        texts = {result.test: result.text for result in read_run("r", tmp_path).results}
+        assert texts == {"a": "is running now", "b": "has not begun yet: the run goes on"}
+    texts = {result.test: result.text for result in read_run("r", tmp_path).results}
+    assert texts == {"a": "started and never finished", "b": "never started"}

@@ -39,7 +39,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder / "site", planted
 
 
-def test_sick_nodes_their_batch_and_the_drifting_metric_stand_on_top(
+def test_the_page_begins_with_what_is_wrong(
     fleet: tuple[Path, Any],
 ) -> None:
     site, planted = fleet
@@ -75,7 +75,7 @@ def test_the_pages_keep_the_rules(fleet: tuple[Path, Any]) -> None:
         assert Rules(page.read_text("utf-8")).wrong == [], page.name
 
 
-def test_what_passed_far_from_its_limit_is_told_in_short_and_alike(fleet: tuple[Path, Any]) -> None:
+def test_clear_passes_are_short_and_alike(fleet: tuple[Path, Any]) -> None:
     folder = fleet[0].parent
     read = read_runs([folder / "runs"])
     judged = judge_collected(read, load_baselines(folder / "base"))
@@ -85,10 +85,10 @@ def test_what_passed_far_from_its_limit_is_told_in_short_and_alike(fleet: tuple[
         full, brief = runs.run_of(row), runs.run_of(row, brief=True)
         assert full.measurements == brief.measurements
         for one, other in zip(full.verdicts, brief.verdicts, strict=True):
-            told = dataclasses.replace(
+            expected = dataclasses.replace(
                 other, text=one.text, certainty=one.certainty, percentile=one.percentile
             )
-            assert told == one
+            assert expected == one
             short += not other.text
             assert other.text or (one.outcome is Outcome.PASS and (one.loss or 0) < 0.03)
     assert short > 40
@@ -115,7 +115,7 @@ def test_the_register_comes_from_the_history(
     assert "S11" not in data  # a serial number is no trait
 
 
-def test_journals_tell_what_the_tests_cost_and_failures_without_a_number(
+def test_journals_have_costs_and_plain_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -143,9 +143,7 @@ def table(folder: Path, *names: str) -> Path:
     return runs / "t.csv"
 
 
-def test_written_again_pages_are_replaced_and_strange_ones_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_our_own_pages_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runs = table(tmp_path, "n1", "n2")
     for _ in range(2):
@@ -192,9 +190,7 @@ def test_what_cannot_be_done_is_one_line(
     assert not Path("s").exists()
 
 
-def test_racks_come_from_the_table_that_is_named_or_lies_beside_the_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_racks_come_from_a_table_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runs = table(tmp_path, "n1", "n2", "n3", "n4")
     register = "Node,Rack,serial\nn1,left,s1\nn2,left,s2\nn3,right,s3\nn4,right,s4\n"
@@ -211,9 +207,7 @@ def test_racks_come_from_the_table_that_is_named_or_lies_beside_the_runs(
     assert "none of its nodes is among these" in done.stdout
 
 
-def test_names_out_of_files_stay_text_and_name_no_other_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_in_files_stay_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     evil = EVIL.replace("\n", "").replace("\r", "").replace("\ud800", "").replace("\udc80", "")
     names = ("../../etc/x", "</script><script>alert(1)</script>", "con", "CON", evil)
@@ -230,7 +224,7 @@ def test_names_out_of_files_stay_text_and_name_no_other_place(
     assert {p.name for p in tmp_path.iterdir()} == {"runs", "site"}
 
 
-def test_a_node_has_its_file_whatever_other_nodes_there_are() -> None:
+def test_a_nodes_file_depends_on_no_other_node() -> None:
     (one,) = _node_files([("n 1", "c")])
     assert _node_files([("a", "c"), ("n 1", "c")])[1] == one
     assert _node_files([("a", "c")]) == ["node-a.html"]
@@ -275,7 +269,7 @@ def test_a_fleet_is_shown_from_its_history(tmp_path: Path, monkeypatch: pytest.M
     assert not Path("no").exists()
 
 
-def test_without_a_baseline_the_terminal_and_the_page_say_so_and_what_is_filed(
+def test_a_missing_baseline_is_said_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -205,7 +205,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens at now."""
+    """Return ports that are free now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -305,7 +305,7 @@ def tried_pairs(cluster: Cluster, folder: Path, expect: Callable[[str, bool, str
         shutil.copy(Path(ROOT) / "suites" / "network" / name, suite / name)
     (suite / "pytest.ini").write_text(QUIET)
     bare = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
-    told = [
+    options = [
         f"--nodes={len(NODES)}",
         "--ntasks-per-node=1",
         f"--chdir={suite}",
@@ -315,7 +315,7 @@ def tried_pairs(cluster: Cluster, folder: Path, expect: Callable[[str, bool, str
         '"$0" -m pytest --anubis --anubis-profile=standard "--anubis-store=$1/$SLURMD_NODENAME" .'
     )
     cluster.run(
-        "srun", *told, "bash", "-c", f"unset {' '.join(bare)}; exec {program}", sys.executable, str(place),
+        "srun", *options, "bash", "-c", f"unset {' '.join(bare)}; exec {program}", sys.executable, str(place),
         codes=(0, 1, 20), environ={"PYTHONPATH": ROOT},
     )  # fmt: skip
     sent = {

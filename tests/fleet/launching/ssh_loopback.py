@@ -160,7 +160,7 @@ def trial(folder: Path, say: Callable[[str], None], *, dying: bool = True) -> li
     (folder / "hosts").mkdir()
     with Hosts(folder / "hosts", names) as hosts:
         lines = [f"{name} {hosts.address(i)}\n" for i, name in enumerate(names, start=1)]
-        lines += [f"n4 {_NET}.99.2  # nobody lives there\n"] if dying else []
+        lines += [f"n4 {_NET}.99.2  # an address without a host\n"] if dying else []
         (folder / "hosts.txt").write_text("".join(lines))
         speeds = {"n1": HEALTHY, "n2": SLOW, "n3": HEALTHY}
         work = folder / "work"
@@ -191,9 +191,9 @@ def trial(folder: Path, say: Callable[[str], None], *, dying: bool = True) -> li
         ran = ["n1", "n2"] if dying else list(names)
         expect("the journals of those that ran are here", journals == ran, ", ".join(journals))
         for name in ("n3", "n4") if dying else ():
-            told = [line for line in printed if f"of 4  {name}: ssh: " in line]
-            seen = told[0] if told else "none"
-            expect(f"one line for {name}, which is gone", len(told) == 1, seen)
+            lines = [line for line in printed if f"of 4  {name}: ssh: " in line]
+            seen = lines[0] if lines else "none"
+            expect(f"one line for {name}, which is gone", len(lines) == 1, seen)
         counts = next((line for line in printed if " nodes: " in line), "")
         left = "4 nodes: 1 REJECTED, 2 UNDECIDED, 1 ACCEPTED"
         wanted = left if dying else "3 nodes: 1 REJECTED, 0 UNDECIDED, 2 ACCEPTED"

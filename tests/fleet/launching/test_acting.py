@@ -1,4 +1,4 @@
-"""Schedulers are told what was asked for and nothing else; what others ordered is never touched."""
+"""Schedulers get only the requested orders; orders of others are never touched."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ IDLE = "NodeName=n1 State=IDLE ThreadsPerCore=1"
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for scontrol: shows what ``state`` says, and keeps what it was told."""
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for scontrol: shows what ``state`` says, and keeps what it was slurm."""
     program = tmp_path / "bin" / "scontrol"
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/sh\ncase "$*" in *show*) cat {tmp_path}/state;; *) echo "$*" >>{tmp_path}/told;; esac\n'
+        f'#!/bin/sh\ncase "$*" in *show*) cat {tmp_path}/state;; *) echo "$*" >>{tmp_path}/slurm;; esac\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
@@ -59,28 +59,28 @@ def health(folder: Path, decision: Decision, *more: str) -> int:
         (IDLE, Decision.REJECTED, "", ""),
     ],
 )  # fmt: skip
-def test_slurm_is_told(state: str, decision: Decision, how: str, done: str, told: Path) -> None:
-    (told / "state").write_text(state)
-    code = health(told, decision, *([f"--act={how}"] if how else []))
+def test_slurm_is_told(state: str, decision: Decision, how: str, done: str, slurm: Path) -> None:
+    (slurm / "state").write_text(state)
+    code = health(slurm, decision, *([f"--act={how}"] if how else []))
     assert code == decision.exit_code
-    found = told / "told"
+    found = slurm / "told"
     assert (found.read_text().strip() if found.exists() else "") == done
 
 
-def test_slurm_resumes_only_what_was_drained_here(told: Path) -> None:
+def test_slurm_resumes_only_what_was_drained_here(slurm: Path) -> None:
     for reason, done in (("bad DIMM, ask Kim", ""), (REASON, "resumed")):
-        (told / "state").write_text(DRAINED.format(reason))
+        (slurm / "state").write_text(DRAINED.format(reason))
         assert slurm_node.act("n1", Decision.ACCEPTED, "", resume=False) == ""
         assert slurm_node.act("n1", Decision.ACCEPTED, "", resume=True) == done
-    assert (told / "told").read_text() == "update NodeName=n1 State=RESUME\n"
+    assert (slurm / "told").read_text() == "update NodeName=n1 State=RESUME\n"
 
 
 def test_a_slurm_that_does_not_answer_is_one_line(
-    told: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    slurm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(slurm_node, "TIMEOUT", 0.2)
-    (told / "bin" / "scontrol").write_text("#!/bin/sh\nexec sleep 20\n")
-    assert health(told, Decision.REJECTED, "--act=drain") == 2
+    (slurm / "bin" / "scontrol").write_text("#!/bin/sh\nexec sleep 20\n")
+    assert health(slurm, Decision.REJECTED, "--act=drain") == 2
     printed = capsys.readouterr()
     assert printed.out.strip() == REASON
     assert printed.err == "anubis health: --act drain: scontrol did not answer within 0.2 s\n"

@@ -67,7 +67,7 @@ def verdict(**more: Any) -> MetricVerdict:
     return MetricVerdict(**given | more)
 
 
-def test_a_reason_begins_with_a_code_that_node_lists_show_whole() -> None:
+def test_a_reason_begins_with_a_short_code() -> None:
     rejected = NodeVerdict(node="n1", decision=Decision.REJECTED, headline="")
     text = drain_reason(rejected, [verdict()], "7c1e")
     assert text == "ANB:NVLINK-BW gpu3 402.1 GB/s, expected 439 [accelerator.nvlink] run=7c1e"

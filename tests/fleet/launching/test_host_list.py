@@ -46,6 +46,6 @@ def test_what_is_no_list_is_refused_in_one_line(text: str, words: str, tmp_path:
     assert "\n" not in str(caught.value)
 
 
-def test_many_names_with_commas_are_longer_than_a_file_may_be_called() -> None:
+def test_many_names_are_no_file_name() -> None:
     names = [f"node{number:04d}" for number in range(60)]
     assert [host.name for host in read_hosts(",".join(names))] == names

@@ -23,7 +23,7 @@ if host == "gone":
     sys.exit(255)
 os.execvp("sh", ["sh", "-c", command])
 """
-"""Stands for ssh: runs the command in a shell of this machine, as ssh does on the host."""
+"""A stand-in for ssh: runs the command in a shell of this machine, as ssh does on the host."""
 
 REMOTE = """#!PYTHON -I
 import os, pathlib, sys
@@ -37,7 +37,7 @@ if not source.exists():
 (folder / "journal.jsonl").write_bytes(source.read_bytes())
 sys.exit(20 if os.environ["PYTEST_ANUBIS_NODE"] == "n2" else 0)
 """
-"""Stands for pytest on a host."""
+"""A stand-in for pytest on a host."""
 
 
 def script(path: Path, text: str) -> str:
@@ -107,9 +107,7 @@ def verdict(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, l
     return code, capsys.readouterr().out.splitlines()
 
 
-def test_the_latest_run_of_each_node_makes_the_fleets_verdict(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_latest_runs_make_the_verdict(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, lines = verdict(capsys, str(folder))
     assert (code, lines[-1]) == (0, "2 nodes: 0 REJECTED, 0 UNDECIDED, 2 ACCEPTED")
     journal(folder / "n3", "n3", Decision.REJECTED)
@@ -121,7 +119,7 @@ def test_the_latest_run_of_each_node_makes_the_fleets_verdict(
     assert lines[-1] == "4 nodes: 1 REJECTED, 1 UNDECIDED, 2 ACCEPTED"
 
 
-def test_a_host_that_died_and_a_file_that_is_damaged_are_no_acceptance(
+def test_dead_hosts_and_damaged_files_are_not_accepted(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder / "n2" / "runs" / "run-n2" / "journal.jsonl"

@@ -38,7 +38,7 @@ def test_manifests_are_valid_by_the_published_schemas(path: Path) -> None:
         validate.validate(one, version, strict=True)
 
 
-def test_a_pod_takes_its_nodes_name_and_keeps_its_journals_there() -> None:
+def test_a_pod_has_its_nodes_name_and_store() -> None:
     found = pods()
     assert len(found) == 2
     for pod in found:
@@ -59,7 +59,7 @@ def test_the_job_is_never_tried_until_it_passes() -> None:
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_scripts_are_read_by_their_shell_and_act_only_where_asked(path: Path) -> None:
+def test_scripts_act_only_on_request(path: Path) -> None:
     text = path.read_text()
     shell = text.partition("\n")[0].removeprefix("#!").rpartition("/")[2]
     subprocess.run([shell, "-n", str(path)], check=True, timeout=20)
@@ -69,7 +69,7 @@ def test_scripts_are_read_by_their_shell_and_act_only_where_asked(path: Path) ->
         assert all("ANUBIS_" in line for line in code.splitlines() if word in line)
 
 
-def test_a_prolog_refuses_only_a_rejected_node_and_only_where_asked(tmp_path: Path) -> None:
+def test_a_prolog_refuses_only_rejected_nodes(tmp_path: Path) -> None:
     python = tmp_path / "python"
     conf = tmp_path / "launch.conf"
     for code, enforce, ends in (
@@ -101,9 +101,9 @@ def test_the_image_recipe_is_sound() -> None:
     known = {"ARG", "FROM", "ENV", "COPY", "RUN", "WORKDIR", "VOLUME", "ENTRYPOINT", "CMD"}
     assert {word for word, _ in steps} <= known
     assert next(word for word, _ in steps if word != "ARG") == "FROM"
-    told = dict(steps)
+    by_name = dict(steps)
     for word in ("ENTRYPOINT", "CMD", "VOLUME"):  # a shell between would keep signals from pytest
-        assert isinstance(json.loads(told[word]), list)
+        assert isinstance(json.loads(by_name[word]), list)
     assert ":latest" not in text
     assert all(re.search(r":[\w.-]+$", rest) for word, rest in steps if word == "ARG")
 

@@ -33,9 +33,9 @@ HERE = pathlib.Path(__file__).parent
 @pytest.mark.anubis(component="cpu.compute", scope="node", goal="full speed", question="is it fast?",
                     action="check the cooler")
 def test_speed(anubis_metric, anubis_node):
-    told = json.loads((HERE / "speeds" / f"{anubis_node.name}.json").read_text())
-    time.sleep(told["seconds"])
-    anubis_metric.record("speed", told["values"], unit="GFLOP/s", better="higher")
+    speed = json.loads((HERE / "speeds" / f"{anubis_node.name}.json").read_text())
+    time.sleep(speed["seconds"])
+    anubis_metric.record("speed", speed["values"], unit="GFLOP/s", better="higher")
 """
 
 

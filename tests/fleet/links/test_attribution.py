@@ -1,4 +1,4 @@
-"""Who is to blame for slow pairs: the right part, and nobody where there is only noise."""
+"""The right part is blamed for slow pairs, and none where there is only noise."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_two_faults_are_named_one_after_the_other() -> None:
     assert {one.part for one in attribute(rates)} == {Part("send", (1,)), Part("link", (4, 6))}
 
 
-def test_node_whose_directions_lose_differently_and_way_that_is_dead() -> None:
+def test_unequal_directions_and_a_dead_way() -> None:
     rates = noisy(3)
     rates[3] *= 0.5
     rates[:, 3] *= 0.8
@@ -99,7 +99,7 @@ def test_quick_scan_accuses_the_one_that_is_not_known() -> None:
     assert "; or " in found.text(NAMES)
 
 
-def test_best_of_the_repeats_counts_and_bad_matrices_are_refused() -> None:
+def test_the_best_repeat_counts() -> None:
     repeats = np.stack([noisy(6), noisy(7)])
     np.testing.assert_array_equal(typical_rates(repeats.tolist()), repeats.max(axis=0))
     assert not attribute(np.full((4, 4), np.nan))

@@ -1,4 +1,4 @@
-"""Plans of pairs: everybody meets whom the plan says, nobody twice in a round."""
+"""Plans of pairs: each node meets its partners, and none twice in a round."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_nobody_to_meet(count: int) -> None:
     assert round_robin(count) == ()
 
 
-def test_quick_scan_shows_every_unknown_node_one_good_one() -> None:
+def test_quick_scan_pairs_unknown_with_good_nodes() -> None:
     rounds = quick_scan(9, good=[2, 5, 5, 77])
     check_rounds(rounds, 9)
     assert len(rounds) == 4  # seven unknown, two good ones
