@@ -28,11 +28,11 @@ IDLE = "NodeName=n1 State=IDLE ThreadsPerCore=1"
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for scontrol: shows what ``state`` says, and keeps what it was slurm."""
+    """A stand-in for scontrol: shows what ``state`` says, and keeps the orders."""
     program = tmp_path / "bin" / "scontrol"
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/sh\ncase "$*" in *show*) cat {tmp_path}/state;; *) echo "$*" >>{tmp_path}/slurm;; esac\n'
+        f'#!/bin/sh\ncase "$*" in *show*) cat {tmp_path}/state;; *) echo "$*" >>{tmp_path}/orders;; esac\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
@@ -63,7 +63,7 @@ def test_slurm_is_told(state: str, decision: Decision, how: str, done: str, slur
     (slurm / "state").write_text(state)
     code = health(slurm, decision, *([f"--act={how}"] if how else []))
     assert code == decision.exit_code
-    found = slurm / "told"
+    found = slurm / "orders"
     assert (found.read_text().strip() if found.exists() else "") == done
 
 
@@ -72,7 +72,7 @@ def test_slurm_resumes_only_what_was_drained_here(slurm: Path) -> None:
         (slurm / "state").write_text(DRAINED.format(reason))
         assert slurm_node.act("n1", Decision.ACCEPTED, "", resume=False) == ""
         assert slurm_node.act("n1", Decision.ACCEPTED, "", resume=True) == done
-    assert (slurm / "told").read_text() == "update NodeName=n1 State=RESUME\n"
+    assert (slurm / "orders").read_text() == "update NodeName=n1 State=RESUME\n"
 
 
 def test_a_slurm_that_does_not_answer_is_one_line(
