@@ -37,26 +37,23 @@ KILLED, SKIPPED, CRASHED = (str(RUNS / name) for name in ("killed", "skipped", "
     ids=lambda given: " ".join(given[:2]) if isinstance(given, tuple) else "",
 )
 def test_the_next_step_is_named(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    here: Path,
     command: tuple[str, ...],
     code: int,
     step: str,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tests").mkdir()
+    (here / "tests").mkdir()
     text = (BASELINES / "fleet.json").read_text("utf-8").replace('"alpha": 0.95', '"alpha": 0.9')
-    (tmp_path / "edited.json").write_text(text, encoding="utf-8")
+    (here / "edited.json").write_text(text, encoding="utf-8")
     done = anubis(*command)
     assert done.returncode == code
     assert step in done.stdout + done.stderr
 
 
 def test_judging_names_the_nodes_to_take_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(RUNS, tmp_path / "runs")
+    shutil.copytree(RUNS, here / "runs")
     done = anubis("judge", "runs", "--baseline", str(BASELINES))
     lines = done.stdout.splitlines()
     words = [line.split()[0] for line in lines if line.startswith(("REJ", "UND", "LOOK", "ACC"))]

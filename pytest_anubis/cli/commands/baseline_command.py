@@ -285,7 +285,7 @@ def _populations(options: argparse.Namespace) -> None:
     groups = [criterion for criterion in baseline.criteria if criterion.second is not None]
     lines = []
     if not groups:
-        lines = [f"{path.name}: no metric has a slower group that anybody must decide about"]
+        lines = [f"{path.name}: no metric has a slower group to decide about"]
     if ALL in options.both and ALL in options.faster:
         raise CommandError(f"{ALL}: named with --both and with --faster; name it once")
     named = {*options.both, *options.faster}

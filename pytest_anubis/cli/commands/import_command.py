@@ -1,4 +1,4 @@
-"""``anubis import``: results of other tools become runs, so that a fleet has a baseline the same day."""
+"""``anubis import``: turn results of other tools into runs, so that a fleet has a baseline the same day."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ FILES = {
     "fio": "fio.json",
     "dcgm": "diag.json",
 }
-"""Names of files in the help."""
+"""File names that the help shows."""
 OF_ONE_NODE = ("nccl", "nvbandwidth", "fio", "dcgm")
-"""Kinds whose files do not say of which node they are."""
+"""Kinds whose files do not name their node."""
 MODULES = {"nvbandwidth": "nvbandwidth_matrices"}
-"""Importers whose module is not called as their kind."""
+"""Importers whose module is not named like their kind."""
 CODES = (
     "Exit codes: 0 all of it was imported; 1 some of it was left out, is in another or an unknown unit or no "
     "possible value, which is counted by cause with an example (0 with --lenient); 2 wrong usage or a file "
@@ -74,13 +74,13 @@ CELLS = {
     "failed": ("cell", "failed", ""),
     "missing": ("cell", "missing", ""),
 }
-"""Kinds of cells that no verdict can rest on: what is counted, what is wrong with it, and the rule."""
-NAMED = 3
-"""Files of runs that a suggested command names; of more it names their folder."""
-SHOWN, FEWEST = 20, 3
-"""Wrong lines of a file that are named, at most and at least; all are counted."""
-EVERY = 500
-"""Files between two words of progress: some seconds."""
+"""Kinds of cells that support no verdict: what is counted, what is wrong with it, and the rule."""
+MAX_NAMES_LISTED = 3
+"""Nodes in one line, or files in a suggested command, which otherwise names their folder."""
+MAX_WRONG_LINES, MIN_WRONG_LINES = 20, 3
+"""Wrong lines of a file that are shown, at most and at least; all are counted."""
+FILES_PER_REPORT = 500
+"""Files between two lines of progress: some seconds."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -100,12 +100,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         sub.add_argument(
             "--node-pattern",
             metavar="PATTERN",
-            help="many nodes in one call: where the node's name stands in the path, such as "
+            help="many nodes in one call: where the node's name is in the path, such as "
             f"'results/{{node}}/{FILES[kind]}', quoted; * any characters, ** any folders, {{run}} the run's "
-            "id. Without FILE everything that fits is taken",
+            "id. Without FILE all files that match are taken",
         )
         sub.add_argument("--class", dest="hardware_class", default="", metavar="KEY",
-                         help="hardware class of what names none")  # fmt: skip
+                         help="hardware class of runs without one")  # fmt: skip
         sub.add_argument("--run", default="", metavar="ID", help="default: the file's name")
         sub.add_argument(
             "--date",
@@ -123,7 +123,7 @@ def add(parser: argparse.ArgumentParser) -> None:
                 type=Path,
                 metavar="FILE.csv",
                 help="what metrics are: columns benchmark, metric (both with * for anything), unit, better, "
-                "component; asked before the one that is built in",
+                "component; it outranks the built-in one",
             )
         if kind in OF_ONE_NODE:
             sub.add_argument(
@@ -142,12 +142,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Import every file; what is wrong is listed, what is good kept; 1 if something was left out."""
+    """Import every file: keep what is good, list what is wrong; return 1 if something was left out."""
     done = _Done(FoldedLines(all_of_them=options.verbose > 0))
     try:
         return _import_all(options, done)
     finally:
-        done.lines.tell()
+        done.lines.flush()
         if options.json is not None and (done.written or done.again):
             write_json(options.json, _document(done))
 
@@ -162,7 +162,7 @@ def _document(done: _Done) -> dict[str, Any]:
         "values": done.values,
         "lost": done.lost,
         "wrong_lines": done.wrong_lines,
-        # What no verdict can rest on: failed and missing ones are results, the others are lost.
+        # No verdict rests on these: failed and missing cells are results, the others are lost.
         "cells": dict(done.cells),
         "unknown_units": done.unknown_units,
     }
@@ -195,9 +195,9 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
             if len(sources) == 1:
                 raise
             done.lines.add(source.path, f"left out: {error}")
-        if number % EVERY == 0:
+        if number % FILES_PER_REPORT == 0:
             say(f"{number:,} of {count_text(len(sources), 'file')}")
-    done.lines.tell()
+    done.lines.flush()
     if len(sources) > 1:
         say(
             f"{count_text(len(sources), 'file')}: {count_text(len(done.written), 'import')} of "
@@ -210,7 +210,9 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
     if done.refused and not done.written:
         raise CommandError(f"nothing was imported: {done.refused[0]}")
     written = done.written
-    named = shlex.join(map(str, written if len(written) <= NAMED else [written[0].parent]))
+    named = shlex.join(
+        map(str, written if len(written) <= MAX_NAMES_LISTED else [written[0].parent])
+    )
     if written:
         place = written[0].parent
         earlier = sum(one.suffix == written[0].suffix for one in place.iterdir()) - len(written)
@@ -235,12 +237,10 @@ def _note_refused(
     folder: ImportFolder,
     done: _Done,
 ) -> None:
-    """Keep that nodes have a file of which nothing could be read: what they passed before is not all."""
+    """File an unreadable file for its nodes, so that what they passed before does not count as all."""
     from pytest_anubis.store.importers.import_result import refused_file
 
-    if (
-        imported is None or imported.populations or not imported.runs
-    ):  # then it names no node itself
+    if imported is None or imported.populations or not imported.runs:  # the file names no node
         node = source.node or getattr(options, "node", "") or ""
         if not node or not source.path.is_file():
             return
@@ -250,7 +250,8 @@ def _note_refused(
     imported = replace(imported, runs=runs)
     imported = imported if options.date is None else imported.dated(options.date)
     nodes = sorted({run.node for run in imported.runs})
-    named = ", ".join(nodes[:NAMED]) + (", ..." if len(nodes) > NAMED else "")
+    more = ", ..." if len(nodes) > MAX_NAMES_LISTED else ""
+    named = ", ".join(nodes[:MAX_NAMES_LISTED]) + more
     with contextlib.suppress(OSError, ValueError):
         kept = folder.save(imported, source.name)
         is_not = "are not" if len(nodes) > 1 else "is not"
@@ -259,13 +260,13 @@ def _note_refused(
 
 
 def _learning(classes: Iterable[str], named: str) -> str:
-    """Return the command that learns what was imported; empty where each class has a baseline to judge by."""
+    """Return the command that learns from the imports; empty if each class has a baseline to judge by."""
     known = all(find_baseline(DEFAULT_BASELINE, one) for one in classes)
     return "" if known else f"anubis learn {named}, then "
 
 
 def _register(options: argparse.Namespace) -> str:
-    """Return the option that names a register of the nodes in the folder of what was imported."""
+    """Return the option that names a register of nodes in the folder of the files."""
     tables = sorted({path.parent / "nodes.csv" for path in options.files if path.is_file()})
     found = next((path for path in tables if path.is_file() and path not in options.files), None)
     return "" if found is None else f" --nodes-file {shlex.quote(str(found))}"
@@ -273,7 +274,7 @@ def _register(options: argparse.Namespace) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A file, with what its path says of it; both empty where nobody asked."""
+    """A file, with the node and the run that a pattern finds in its path."""
 
     path: Path
     node: str = ""
@@ -282,13 +283,13 @@ class _Source:
 
     @property
     def name(self) -> str:
-        """What its import is called; empty: as the file."""
+        """Name of its import; empty: the file's."""
         return ".".join(filter(None, (self.node, self.run, self.path.name))) if self.node else ""
 
 
 @dataclass(slots=True)
 class _Done:
-    """What became of the files so far, and the lines about them."""
+    """Results of all files so far, and the lines about them."""
 
     lines: FoldedLines
     written: list[Path] = field(default_factory=list)
@@ -304,7 +305,7 @@ class _Done:
 
 
 def _sources(options: argparse.Namespace) -> Iterator[_Source]:
-    """Yield the files, each with the node that a pattern finds in its path."""
+    """Yield the files, each with the node in its path if a pattern is given."""
     from pytest_anubis.store.importers.import_result import ImportFileError
     from pytest_anubis.store.importers.node_paths import NodePattern
 
@@ -331,7 +332,7 @@ def _keep(
     folder: ImportFolder,
     done: _Done,
 ) -> None:
-    """Say what an import holds and write it."""
+    """Report what an import holds, and write it."""
     from pytest_anubis.store.importers.import_result import UNCLASSIFIED, DoubleImportError
 
     path = source.path
@@ -341,44 +342,47 @@ def _keep(
     done.wrong_lines += imported.wrong_count
     for one in imported.lost_cells:
         done.cells[one.kind] += one.count
-    tell = functools.partial(done.lines.add, path)
-    tell(f"{path}: {_counts(imported)}", kind="all of it" if not imported.lost else "a part of it")
+    report = functools.partial(done.lines.add, path)
+    report(
+        f"{path}: {_counts(imported)}", kind="all of it" if not imported.lost else "a part of it"
+    )
     for one in imported.lost_cells:
         _, words, rule = CELLS[one.kind]
-        tell(f"{path}: {words}: {one.example}{rule}", kind=words)
+        report(f"{path}: {words}: {one.example}{rule}", kind=words)
     examples = sum(line.first for line in imported.wrong)  # one of each cause
     first = sorted(imported.wrong, key=lambda line: not line.first)
-    first = first[: min(SHOWN, max(FEWEST, examples))]
+    first = first[: min(MAX_WRONG_LINES, max(MIN_WRONG_LINES, examples))]
     for line in first:
-        tell(f"{path}: {line}")
+        report(f"{path}: {line}")
     if left := imported.wrong_count - len(first):
-        tell(f"{path}: ... and {count_text(left, 'more wrong line')}", kind="more")
+        report(f"{path}: ... and {count_text(left, 'more wrong line')}", kind="more")
     for note in imported.notes:
-        tell(f"{path}: {note}")
+        report(f"{path}: {note}")
     for text in unknown_units(imported, path, getattr(options, "map", None)):
         done.unknown_units += 1
-        tell(text)
+        report(text)
     if not imported.populations:
         raise CommandError(f"{path}: nothing could be imported; the lines above say why")
     for text in date_lines(imported, table=options.kind == "table"):
-        tell(text, kind="dates")
+        report(text, kind="dates")
     nodes = {node for population in imported.populations for node in population.nodes}
     if source.node and nodes != {source.node}:
-        tell(
-            f"{path}: its path says node {source.node}, the file {', '.join(sorted(nodes)[:NAMED])}: the "
-            "file counts",
+        report(
+            f"{path}: its path says node {source.node}, the file "
+            f"{', '.join(sorted(nodes)[:MAX_NAMES_LISTED])}: the file counts",
             kind="path",
         )
     try:
         target = folder.save(imported, source.name)
         if folder.lost:
-            lost = f"{count_text(len(folder.lost), 'node')} ({', '.join(folder.lost[:NAMED])})"
-            tell(
+            names = ", ".join(folder.lost[:MAX_NAMES_LISTED])
+            lost = f"{count_text(len(folder.lost), 'node')} ({names})"
+            report(
                 f"{path}: replaces an earlier import of this file, which had more runs of {lost}; these are "
                 "gone"
             )
     except DoubleImportError as error:
-        tell(str(error), kind="again")
+        report(str(error), kind="again")
         done.again += 1
         return
     except OSError as error:
@@ -386,26 +390,26 @@ def _keep(
     if folder.twice:
         (run, node), count = min(folder.twice.items())
         more = f" (and {len(folder.twice) - 1} more)" if len(folder.twice) > 1 else ""
-        tell(
-            f"{path}: {count_text(count, 'value')} of node {node}, run {run}{more} stand in an earlier file "
+        report(
+            f"{path}: {count_text(count, 'value')} of node {node}, run {run}{more} are in an earlier file "
             "too: which count? It is not accepted so; give each run its --run ID, or {run} in the pattern",
             kind="twice",
         )
         done.lost += sum(folder.twice.values())
-    tell(f"written: {target}", kind="written")
+    report(f"written: {target}", kind="written")
     done.written.append(target)
     done.nodes |= nodes
     done.classes |= {population.hardware_class for population in imported.populations}
     done.values += imported.values
     if any(population.hardware_class == UNCLASSIFIED for population in imported.populations):
-        tell(
+        report(
             f"{path}: hardware class '{UNCLASSIFIED}', for want of one: only nodes of one class are "
             "compared; to name it, import the file again with --class KEY"
         )
 
 
 def _counts(imported: Imported) -> str:
-    """Say in one line what was kept, what failed or is missing, and what was left out."""
+    """Return one line on what was kept, what failed or is missing, and what was left out."""
     nodes = {node for p in imported.populations for node in p.nodes}
     wrong = count_text(imported.wrong_count, "wrong line")
     causes = [(cause, count) for cause, count in imported.causes.items() if cause]
@@ -431,10 +435,10 @@ def _import(options: argparse.Namespace, source: _Source) -> Imported:
     try:
         open_regular(path).close()
     except (FileNotFoundError, IsADirectoryError):
-        pass  # whoever reads it says what it takes
+        pass  # the importer says what it takes
     except OSError as error:
         raise CommandError(f"{path}: cannot be read ({error.strerror})") from error
-    # Tables and SuperBench name their nodes; what is given here is for lines that name none.
+    # Tables and SuperBench name their nodes; this one is for lines without a node.
     here = platform.node() if kind in OF_ONE_NODE else ""
     given: dict[str, Any] = {
         "run": source.run or options.run,

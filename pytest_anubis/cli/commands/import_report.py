@@ -1,4 +1,4 @@
-"""Lines that ``anubis import`` says of a file besides its counts: strange units, and its date."""
+"""Lines of ``anubis import`` on a file besides its counts, and folding of lines that many files share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def date_lines(imported: Imported, *, table: bool) -> list[str]:
-    """Say which date the runs got and how to give another, where the file has none."""
+    """Return a line on the date of runs without one of their own, and on how to give another."""
     if not imported.file_dated or not imported.runs:
         return []
     started = imported.runs[0].started
@@ -22,13 +22,13 @@ def date_lines(imported: Imported, *, table: bool) -> list[str]:
     why = (
         "no column time holds moments (ISO 8601, or seconds since 1970)"
         if table
-        else "it tells no date"
+        else "it has no date"
     )
     return [f"{imported.source}: its runs are {date}: {why}; --date WHEN gives another"]
 
 
 def unknown_units(imported: Imported, path: Path, own: Path | None) -> list[str]:
-    """Return a line for every unit that is made of no known words: more often a slip than a unit."""
+    """Return a line for every unit of unknown words: it is more often a typing error than a unit."""
     strange: dict[str, list[str]] = {}
     for population in imported.populations:
         if not is_known_unit(population.metric.unit):
@@ -39,7 +39,7 @@ def unknown_units(imported: Imported, path: Path, own: Path | None) -> list[str]
         from pytest_anubis.store.importers.metric_map import read_metric_map
 
         line = read_metric_map(own).line_of_unit(unit) if own is not None else 0
-        if line:  # somebody has said it with thought
+        if line:  # a map states it, so it is meant
             continue
         more = f" and {len(set(names)) - 1} more" if len(set(names)) > 1 else ""
         lines.append(
@@ -50,12 +50,12 @@ def unknown_units(imported: Imported, path: Path, own: Path | None) -> list[str]
     return lines
 
 
-EACH = 3
-"""Lines of one kind up to which each is printed, and how many files a folded one names."""
+MAX_EACH = 3
+"""Lines of one kind that are printed one by one, and files that a folded line names."""
 
 
 class FoldedLines:
-    """Gathers lines by what they say, and prints them in the order in which each was first met.
+    """Lines about many files; those that say the same are printed once, with their number.
 
     Args:
         all_of_them: Print every line as it comes.
@@ -70,9 +70,9 @@ class FoldedLines:
         """Take a line.
 
         Args:
-            about: The file that it is about, which may stand in the text.
+            about: The file that it is about, which the text may name.
             text: The line.
-            kind: Lines of one kind say the same; empty: those do that differ in the file alone.
+            kind: Lines of one kind say the same; empty: those that only differ in the file.
         """
         if self._all:
             say(text)
@@ -80,17 +80,17 @@ class FoldedLines:
         key = kind or text.replace(str(about), "")
         self._counts[key] = self._counts.get(key, 0) + 1
         known = self._lines.setdefault(key, [])
-        if len(known) <= EACH:
+        if len(known) <= MAX_EACH:
             known.append((str(about), text))
 
-    def tell(self) -> None:
-        """Print what was gathered until now."""
+    def flush(self) -> None:
+        """Print what was gathered, in the order in which each kind was first met."""
         for key, known in self._lines.items():
-            if self._counts[key] <= EACH:
+            if self._counts[key] <= MAX_EACH:
                 say(*(text for _, text in known))
                 continue
             (_, first), *others = known
-            named = ", ".join(about for about, _ in others[: EACH - 1])
+            named = ", ".join(about for about, _ in others[: MAX_EACH - 1])
             more = count_text(self._counts[key] - 1, "more file")
             say(f"{first} (and {more}, such as {named}; -v for each)")
         self._lines, self._counts = {}, {}

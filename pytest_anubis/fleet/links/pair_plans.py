@@ -86,6 +86,6 @@ def check_rounds(rounds: Sequence[Round], count: int) -> None:
     for number, one in enumerate(rounds):
         nodes = [node for pair in one for node in pair]
         if len(set(nodes)) < len(nodes):
-            raise PlanError(f"round {number}: a node stands in two pairs")
+            raise PlanError(f"round {number}: a node is in two pairs")
         if not all(0 <= node < count for node in nodes):
             raise PlanError(f"round {number}: a node beyond the {count} there are")

@@ -22,12 +22,6 @@ from pytest_anubis.store.history.run_filing import record_run
 from tests.cli.command_line import anubis
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_a_fleet_is_registered_with_its_healthy_nodes(here: Path) -> None:
     table = here / "nodes.csv"
     table.write_text(

@@ -98,15 +98,14 @@ def test_wrong_usage_is_one_line(results: Path, arguments: list[str], said: str)
     assert done.stderr.count("\n") == 1
 
 
-def test_lost_cells_are_counted_by_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_cells_are_counted_by_cause(here: Path) -> None:
     """A value in another unit was neither counted nor named, and an invalid one had no line."""
-    monkeypatch.chdir(tmp_path)
     rows = [f"n{node},copy,rate,GB/s,higher,{100 + node}" for node in range(6) for _ in range(2)]
     rows[2] = "n1,copy,rate,MB/s,higher,101000"
     rows[4] = "n2,copy,rate,GB/s,lower,102"
     rows[6] = "n3,copy,rate,GB/s,higher,-5"
     rows[8] = "n4,copy,rate,GB/s,higher,"
-    (tmp_path / "t.csv").write_text("\n".join(["node,benchmark,metric,unit,better,value", *rows]))
+    (here / "t.csv").write_text("\n".join(["node,benchmark,metric,unit,better,value", *rows]))
     done = anubis("import", "table", "t.csv", "--class", "k")
     first, *said = done.stdout.splitlines()
     assert first == (
@@ -142,11 +141,10 @@ def test_learning_repeats_the_lost_lines(results: Path) -> None:
     assert origin.sha256 == hashlib.sha256(Path("t.csv").read_bytes()).hexdigest()
 
 
-def test_wrong_lines_are_counted_by_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_wrong_lines_are_counted_by_cause(here: Path) -> None:
     rows = [f"n{number},copy,rate,GB/s,higher,fast" for number in range(30)]
     rows += ["n30,copy,rate,,higher,1", "n31,copy,rate,GB/s,higher,1"]
-    (tmp_path / "t.csv").write_text("\n".join(["node,benchmark,metric,unit,better,value", *rows]))
+    (here / "t.csv").write_text("\n".join(["node,benchmark,metric,unit,better,value", *rows]))
     said = anubis("import", "table", "t.csv", "--class", "k").stdout.splitlines()
     said = [line for line in said if ": invalid: " not in line]
     assert said[0].endswith("31 wrong lines (30 value is not a number, 1 unit is empty)")
@@ -156,11 +154,10 @@ def test_wrong_lines_are_counted_by_cause(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_summary_names_the_cell_that_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     lines = [f'{{"node": "n{number}", "b/x_bw:1": {number - 1}}}' for number in range(4)]
-    (tmp_path / "s.jsonl").write_text("\n".join(lines) + "\n")
+    (here / "s.jsonl").write_text("\n".join(lines) + "\n")
     done = anubis("import", "superbench", "s.jsonl", "--class", "k")
     assert "1 value invalid" in done.stdout.splitlines()[0]
     assert "line 1, node n0, column b/x_bw:1: '-1'" in done.stdout
@@ -176,9 +173,8 @@ def table(name: str, unit: str) -> None:
 
 
 def test_a_unit_of_no_known_words_is_one_line_and_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     table("t.csv", "GBs/foo")
     given = ("import", "table", "t.csv", "--class", "K")
     done = anubis(*given, "--json", "said.json")
@@ -194,9 +190,8 @@ def test_a_unit_of_no_known_words_is_one_line_and_kept(
 
 
 def test_a_map_gives_the_baseline_its_units(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     table("m.csv", "")
     given = ("import", "table", "m.csv", "--class", "K", "--map", "map.csv")
     head = "benchmark,metric,unit,better,component\n"
@@ -230,7 +225,7 @@ def test_a_file_without_dates_says_its_date(results: Path) -> None:
     log, table = Path("results/n1/nccl.log"), Path("t.csv")
     table.write_text("node,benchmark,metric,unit,better,value\nn1,copy,rate,GB/s,higher,5\n")
     for kind, file, why in (
-        ("nccl", log, "it tells no date"),
+        ("nccl", log, "it has no date"),
         ("table", table, "no column time holds moments (ISO 8601, or seconds since 1970)"),
     ):
         os.utime(file, (1_790_000_000, 1_790_000_000))
@@ -295,7 +290,7 @@ def test_values_of_an_earlier_file_are_lost(results: Path) -> None:
     given = ("import", "table", "--node-pattern", "results/{node}/t.csv", "--class", "k")
     done = anubis(*given)
     assert done.returncode == 1
-    assert "n2/t.csv: 1 value of node n1, run t stand in an earlier file too" in done.stdout
+    assert "n2/t.csv: 1 value of node n1, run t are in an earlier file too" in done.stdout
     assert unread() == {("n1", "t"): 1}
     (results / "n2" / "t.csv").write_text(TABLE.format(node="n1", value=4).replace("rate", "back"))
     assert anubis(*given).returncode == 0  # parts of one run
@@ -321,9 +316,8 @@ def test_files_of_which_the_same_is_said_share_a_line(results: Path) -> None:
 
 
 def test_a_skipped_diagnostic_leaves_a_node_undecided(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     data = Path(__file__).parents[2] / "tool_outputs" / "data" / "dcgm_diag_4.json"
     text = re.sub(r'("status"\s*:\s*)"[^"]*"', r'\1"Skip"', data.read_text())
     Path("diag.json").write_text(text)

@@ -18,12 +18,6 @@ from pytest_anubis.store.node_standing import keep_ended
 from tests.cli.command_line import anubis
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def answer(*arguments: str, code: int = 0) -> Any:
     done = anubis(*arguments, "--json", "-")
     assert done.returncode == code, done.stderr

@@ -18,12 +18,6 @@ from tests.cli.command_line import anubis
 HEAD = "node,device,benchmark,metric,unit,better,value"
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def write(
     path: Path, values: dict[tuple[str, str, str], list[float]], better: str = "higher"
 ) -> None:

@@ -36,7 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_list_says_no_run_yet_and_counts(store: Path) -> None:
     done = anubis("history", "nodes", "list", "--history", str(store / "h"))
     lines = done.stdout.splitlines()
-    gone = "1 removed, which nobody is to measure"
+    gone = "1 removed, which need no run"
     assert f"6 nodes, 4 of them with no run yet; {gone}" in lines
     (three,) = (line for line in lines if line.startswith("n3"))
     assert "no run yet" in three

@@ -23,37 +23,34 @@ def test_a_journal_of_any_name_is_rebuilt(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_unknown_node_is_refused_with_known_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     rows = "".join(f"n{i},c,b,rate,GB/s,higher,{100 + i}\n" for i in range(10))
     for count, end in ((2, "there is n0, n1\n"), (10, "n7 and 2 more\n")):
         text = HEAD + "".join(rows.splitlines(keepends=True)[:count])
-        (tmp_path / "t.csv").write_text(text)
+        (here / "t.csv").write_text(text)
         assert anubis("report", "t.csv", "--node", "x").stderr.endswith(end)
 
 
 def test_a_node_of_two_classes_has_a_dossier_of_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     rows = "".join(f"n0,{key},b,rate,GB/s,higher,{i}\n" for key in "cd" for i in (1, 1.1))
-    (tmp_path / "t.csv").write_text(HEAD + rows)
+    (here / "t.csv").write_text(HEAD + rows)
     both = anubis("report", "t.csv", "--node", "n0")
     assert "it is in the classes c, d: add --class KEY --html FILE" in both.stdout
     for key in "cd":
         done = anubis("report", "t.csv", "--class", key, "--html", f"{key}.html")
         assert done.returncode == 0, done.stderr
         assert f"class {key}\n" in done.stdout
-        assert (tmp_path / f"{key}.html").exists()
+        assert (here / f"{key}.html").exists()
     wrong = anubis("report", "t.csv", "--class", "e")
     assert (wrong.returncode, wrong.stderr.count("there is c, d")) == (2, 1)
 
 
 def test_the_offered_dossier_agrees_with_judge(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     run, baselines = str(RUNS / "waived"), str(BASELINES)
     mild = anubis("judge", run, "--baseline", baselines)
     strict = anubis("judge", run, "--baseline", baselines, "--fail-on", "marginal")

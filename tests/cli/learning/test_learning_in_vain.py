@@ -128,16 +128,15 @@ def test_a_coarse_baseline_proposes_longer_learning(
 
 @pytest.mark.usefixtures("quick_processes")
 def test_a_failed_test_leaves_the_others_their_baseline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     steady = NOISY.partition('@pytest.mark.anubis(component="noisy.part")')[0]
     bad = "def test_bad(anubis_metric):\n    assert 1 == 2, 'a wrong sum'\n"
-    (tmp_path / "test_parts.py").write_text(steady + bad)
-    (tmp_path / "conftest.py").write_text(QUIET)
+    (here / "test_parts.py").write_text(steady + bad)
+    (here / "conftest.py").write_text(QUIET)
     result = anubis("learn", "test_parts.py", "--rounds", "3", "--json", "learned.json")
     assert result.returncode == 20
-    answer = json.loads((tmp_path / "learned.json").read_text())
+    answer = json.loads((here / "learned.json").read_text())
     assert [one["test"] for one in answer["failed"]] == ["test_parts.py::test_bad"]
     assert "a wrong sum" in answer["failed"][0]["why"]
     (learned,) = answer["classes"]

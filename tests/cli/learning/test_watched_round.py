@@ -57,12 +57,11 @@ def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_round_that_fails_shows_what_it_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "test_bad.py").write_text("import no_such_module_here\n", encoding="utf-8")
+    (here / "test_bad.py").write_text("import no_such_module_here\n", encoding="utf-8")
     with pytest.raises(CommandError, match=r"a round ended with exit code \d"):
-        measured(tmp_path / "store", "test_bad.py")
+        measured(here / "store", "test_bad.py")
     assert "no_such_module_here" in capsys.readouterr().out
 
 
@@ -84,30 +83,28 @@ def test_a_partial_round_keeps_its_measurements(
 
 
 def test_a_failed_round_hides_the_usual_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "test_bad.py").write_text(
+    (here / "test_bad.py").write_text(
         "import pytest\n\n\n@pytest.mark.anubis(cots='1s')\ndef test_x(anubis_metric):\n    pass\n",
         encoding="utf-8",
     )
     with pytest.raises(CommandError, match="a round ended"):
-        measured(tmp_path / "store", "test_bad.py")
+        measured(here / "store", "test_bad.py")
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("ERROR: ")
     assert "mark anubis has no key 'cots'" in line
 
 
 def test_a_folder_without_tests_suggests_an_import(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "fleet.csv").write_text("node\n")
+    (here / "tables").mkdir()
+    (here / "tables" / "fleet.csv").write_text("node\n")
     with pytest.raises(
         CommandError, match=r"^tables: no test is in there; .* \(FILE.csv\), or imported"
     ):
-        measured(tmp_path / "store", "tables")
+        measured(here / "store", "tables")
 
 
 def test_tests_are_left_out_wherever_the_root_is(
@@ -160,16 +157,15 @@ def test_a_round_that_ignores_interrupts_is_ended(
 
 
 def test_a_module_that_many_files_lack_is_one_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "suites").mkdir()
-    (tmp_path / "suites" / "helper.py").write_text("import nowhere_to_be_found\n")
+    (here / "suites").mkdir()
+    (here / "suites" / "helper.py").write_text("import nowhere_to_be_found\n")
     for number in range(20):
-        path = tmp_path / "suites" / f"test_{number:02}.py"
+        path = here / "suites" / f"test_{number:02}.py"
         path.write_text("import helper\ndef test_a(anubis_metric):\n    pass\n")
     with pytest.raises(CommandError) as raised:
-        measured(tmp_path / "store", "suites")
+        measured(here / "store", "suites")
     assert str(raised.value).startswith(
         "a round ended with exit code 1 (suites/test_00.py and 19 other files cannot be collected: "
         "ModuleNotFoundError: No module named 'nowhere_to_be_found'); nothing is learned"

@@ -49,7 +49,7 @@ def test_each_direction_is_a_round_of_its_own() -> None:
 
 
 def test_plan_that_cannot_be_run() -> None:
-    with pytest.raises(PlanError, match="round 1: a node stands in two pairs"):
+    with pytest.raises(PlanError, match="round 1: a node is in two pairs"):
         check_rounds((((0, 1),), ((0, 1), (1, 2))), 3)
     with pytest.raises(PlanError, match="beyond the 2"):
         check_rounds((((0, 2),),), 2)

@@ -135,7 +135,7 @@ def _plan(options: argparse.Namespace) -> int:
     risk = risk_of(found, options.horizon, kept_model(options), now)
     if risk is None:
         raise CommandError(
-            f"{found.place}: no incident is known, so nobody can say what a validation spares; "
+            f"{found.place}: no incident is known, so it is unknown what a validation spares; "
             f"enter them with "
             "'anubis history incident import', or validate everything"
         )

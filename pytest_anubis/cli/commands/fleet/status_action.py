@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 MAX_LINES = 40
 """Lines on the terminal without ``--all``."""
 
+PLAIN_FIELDS = (
+    "node", "why", "since", "hardware_class", "state", "decision", "run", "reason", "component", "device",
+    "retest", "group",
+)  # fmt: skip
+"""Fields of a node's status that the JSON has under the same names."""
+
 MAX_NOTES = 5
 """Notes about single files on the terminal; JSON has all of them."""
 
@@ -187,21 +193,10 @@ def _document(
         "counts": {one.value: 0 for one in Status} | counts,
         "nodes": [
             {
-                "node": one.node,
                 "is": one.word,
-                "why": one.why,
                 "next": one.act,
-                "since": one.since,
-                "hardware_class": one.hardware_class,
-                "state": one.state,
-                "decision": one.decision,
-                "run": one.run,
-                "reason": one.reason,
-                "component": one.component,
-                "device": one.device,
-                "retest": one.retest,
-                "group": one.group,
                 "residual_risk": one.risk,
+                **{name: getattr(one, name) for name in PLAIN_FIELDS},
             }
             for one in statuses
         ],

@@ -135,7 +135,7 @@ def list_nodes(options: argparse.Namespace) -> None:
     there = [node for node in nodes if node.state != "removed"]
     if unrun := sum(node.name not in counts for node in there):
         gone = len(nodes) - len(there)
-        removed = f"; {gone} removed, which nobody is to measure" if gone else ""
+        removed = f"; {gone} removed, which need no run" if gone else ""
         lines.append(f"{count_text(len(there), 'node')}, {unrun} of them with no run yet{removed}")
     lines.append("one node: anubis history --node NAME")
     if left := columns[_MAX_TRAITS:]:

@@ -1,10 +1,10 @@
-"""Classes of collected runs that are split: with what was split when it was taken, and class by class."""
+"""Hardware classes of collected runs: named early, and split by attributes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_anubis.cli.shared.class_split import split_classes
+from pytest_anubis.cli.shared.class_split import class_lines, split_classes
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
@@ -61,3 +61,14 @@ def test_every_class_of_a_node_is_split_by_itself() -> None:
         ("c_os-unknown", ("n1",)),
         ("d_os-unknown", ("n1",)),
     ]
+
+
+def test_classes_are_named_with_their_nodes() -> None:
+    runs = runs_of(("n0", "a", {}), ("n1", "a", {}), ("n2", "unclassified", {}))
+    (line,) = class_lines(runs)
+    assert line.startswith("2 hardware classes, each with limits of its own: a (2 nodes), unclassi")
+    assert "(1 node); unclassified is what an import named no class of" in line
+    assert line.endswith("--class KEY")
+    (line,) = class_lines(runs_of(("n0", "a", {}), ("n1", "b", {})))
+    assert "unclassified" not in line
+    assert class_lines(runs_of(("n0", "a", {}), ("n1", "a", {}))) == []
