@@ -1,7 +1,7 @@
-"""What can happen in a run, one type an event: the words of which every journal consists.
+"""The events of a run, of which its journal consists.
 
-An event is made where it happens, handed to the run's sink once, written to the journal and applied to the
-run's state (`run_state.RunState`), in this order. Nobody else interprets events.
+The part of the run where an event happens hands it to the run's sink once, which writes it to the journal and
+then applies it to the run's state (`run_state.RunState`), the only interpreter of events.
 """
 
 from __future__ import annotations
@@ -26,23 +26,26 @@ from pytest_anubis.core.waivers.waiving import WaiversRead
 INVENTORY = "inventory"
 """Entry of `RunStarted.looked_at`: the inventory was compared with that of the class."""
 
-KERNEL_LOG, COUNTERS = "kernel log", "error counters"
-"""Further entries: the kernel log, or the cards' error counters, were watched."""
+KERNEL_LOG = "kernel log"
+"""Entry of `RunStarted.looked_at`: the kernel log was watched."""
+
+COUNTERS = "error counters"
+"""Entry of `RunStarted.looked_at`: the cards' error counters were watched."""
 
 MACHINE = "machine"
-"""Further entry: a recorded inventory was used, and it is one of the machine that measured."""
+"""Entry of `RunStarted.looked_at`: the recorded inventory is of the machine that measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """A run begins: the first event of every journal.
+    """The start of a run: the first event of every journal.
 
     Attributes:
         run: Id of the run.
         node: Name of the node that is measured.
         started: ISO 8601, UTC.
         hardware_class: Key of the node's hardware class.
-        attributes: What the key was made of.
+        attributes: The parts of the key.
         profile: ``smoke``, ``standard`` or ``soak``.
         purpose: ``measure``, ``learn`` or ``acceptance``.
         inventory: The node's inventory as plain data.
@@ -50,15 +53,15 @@ class RunStarted:
         baseline: Digest of the baseline that the run is judged with; empty if none.
         devices: Devices that tests of every device run on; empty if none was given.
         tests, root: The tests as they were typed, and where their ids begin, as in `run.RunRecord`.
-        traits: What a table says of the node besides, as in `run.RunRecord`.
-        took: Benchmark -> its seconds on the node, of an imported file that says them.
-        file_dated: `started` is when the imported file was last written, as it names no time.
-        unread: Lines of an imported file about the node that could not be read.
-        looked_at: What besides tests is looked at: `INVENTORY`, `KERNEL_LOG`, `COUNTERS`, and each part whose
-            own counters could be read (``disk nvme0n1``); None in journals of older versions.
-        behind: Seconds by which the machine's clock was behind the baseline; `started` was moved on by them.
-        after: Id of the node's run that its store knew as the latest one; empty where there was none.
-        campaign: Name of the soak that it is a cycle of; empty if it is none.
+        traits: Further traits of the node from a table, as in `run.RunRecord`.
+        took: Benchmark -> its seconds on the node, from an imported file.
+        file_dated: `started` is when the imported file was last written, since it names no time.
+        unread: How many lines of an imported file about the node could not be read.
+        looked_at: What is checked besides tests: `INVENTORY`, `KERNEL_LOG`, `COUNTERS`, and each part whose
+            own counters could be read (``disk nvme0n1``); None if unknown.
+        behind: Seconds by which the machine's clock was behind the baseline; `started` includes them.
+        after: Id of the node's latest run in its store; empty if there was none.
+        campaign: Name of the soak of which it is a cycle; may be empty.
     """
 
     kind: ClassVar[str] = "run_started"
@@ -87,7 +90,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestsPlanned:
-    """What the run means to execute, and (`elsewhere`) the benchmarks of other profiles; events add up."""
+    """Planned tests, and (`elsewhere`) benchmarks of other profiles; several events add up."""
 
     __test__ = False
     kind: ClassVar[str] = "planned"
@@ -97,11 +100,11 @@ class TestsPlanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestStarted:
-    """A test begins: after a crash it names the one in flight; a repeated test begins again.
+    """The start of a test, or of its next attempt; after a crash it names the test that was running.
 
     Attributes:
         test: Node id.
-        worker, lane: Worker that runs it, and that one's lane; empty in the main process.
+        worker, lane: The worker that runs it, and the worker's lane; empty in the main process.
     """
 
     __test__ = False
@@ -113,7 +116,7 @@ class TestStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A metric was measured; what is here is never lost."""
+    """A measurement of a metric."""
 
     kind: ClassVar[str] = "measurement"
     measurement: Annotated[Measurement, Flat()]
@@ -121,7 +124,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted:
-    """Values of moments that were not clear, or a lead-in: nothing is concluded from them."""
+    """Values of moments that were not clear, or of a lead-in, which no verdict uses."""
 
     kind: ClassVar[str] = "attempt"
     measurement: Annotated[Measurement, Flat()]
@@ -129,7 +132,7 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A verdict was reached; it knows its test, or has none when the whole run was looked at."""
+    """A verdict on a test, or without one on the whole run."""
 
     kind: ClassVar[str] = "verdict"
     verdict: Annotated[MetricVerdict, Flat()]
@@ -137,7 +140,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestFinished:
-    """A test ended."""
+    """The end of a test."""
 
     __test__ = False
 
@@ -147,7 +150,7 @@ class TestFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestPutOff:
-    """A test met too few clear moments, or would fail: it is visited again at the end of the run."""
+    """A test that met too few clear moments, or would fail, and runs again at the end of the run."""
 
     __test__ = False
 
@@ -157,7 +160,7 @@ class TestPutOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestRepeated:
-    """An attempt of a test failed and another plugin repeats it: the last attempt counts."""
+    """A failed attempt of a test that another plugin repeats; the last attempt counts."""
 
     __test__ = False
 
@@ -169,17 +172,17 @@ class TestRepeated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockerFound:
-    """Something without a verdict prevents acceptance, such as a device that the user hides."""
+    """A blocker without a verdict, such as a device that the user hides."""
 
     kind: ClassVar[str] = "blocker"
-    text: str  # what, in one line
-    found_anew: bool = False  # a resumed run finds it again where it is still so; all else stays
-    file: str = ""  # what could not be collected, until tests of it were planned
-    test: Annotated[str, Rare] = ""  # which file, class or test could not; the text says why
+    text: str  # one line
+    found_anew: bool = False  # a resumed run checks it again; other blockers stay
+    file: str = ""  # the file that could not be collected; tests of it resolve the blocker
+    test: Annotated[str, Rare] = ""  # the file, class or test that could not; the text says why
 
     @property
     def blocker(self) -> Blocker:
-        """What prevents acceptance."""
+        """The blocker of the node's acceptance."""
         if not self.test:
             return Blocker(cause=self.text)
         subject = f"{self.test} cannot be collected"
@@ -190,7 +193,7 @@ class BlockerFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDied:
-    """A worker process ended before its time."""
+    """The unexpected end of a worker process."""
 
     kind: ClassVar[str] = "worker_died"
     worker: str = ""
@@ -201,34 +204,34 @@ class WorkerDied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftBehind:
-    """A test left something behind that the next one would have met; it was put right where possible."""
+    """State that a test left behind for the next one; it was restored if possible."""
 
     kind: ClassVar[str] = "left_behind"
     test: str  # node id
     what: tuple[str, ...] = ()  # one phrase each: a process that ran on, a changed limit
-    repaired: bool = True  # all of it was put right; if not, a blocker says so too
+    repaired: bool = True  # all of it was restored; if not, there is a blocker too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareFound:
-    """Something that the hardware itself reported while the run lasted, whatever its tests say.
+    """A report of the hardware itself during the run, such as a kernel message or a counter that grew.
 
-    What follows is decided from the record (`validator.deciding.hardware_policy`), live and read back.
+    `validator.deciding.hardware_policy` decides its consequence from the record.
     """
 
     kind: ClassVar[str] = "hardware"
-    sort: str  # which rule of the policy it falls under: ``card-lost``, ``thermal-slowdown``, ...
-    name: str  # what it was, without numbers that grow: ``XID 79``, ``uncorrected ECC errors``
+    sort: str  # the rule of the policy for it: ``card-lost``, ``thermal-slowdown``, ...
+    name: str  # its name without numbers that grow: ``XID 79``, ``uncorrected ECC errors``
     text: str  # what happened, one phrase
-    part: str = ""  # the part as people find it: ``GPU 3 (0000:5d:00.0)``; empty for the node
-    device: str = ""  # the run's name of that device; empty where it has none
+    part: str = ""  # the part for people: ``GPU 3 (0000:5d:00.0)``; empty for the node
+    device: str = ""  # the run's name of that device; may be empty
     tests: tuple[str, ...] = ()  # tests that ran on it meanwhile, as evidence
-    source: str = ""  # who says so: ``kernel log``, ``counters``, ``NVML event``, ``telemetry``
+    source: str = ""  # ``kernel log``, ``counters``, ``NVML event`` or ``telemetry``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneGivenUp:
-    """The workers of a lane died again and again: nothing more runs there."""
+    """A lane on which nothing more runs, since its workers died again and again."""
 
     kind: ClassVar[str] = "lane_given_up"
     lane: str = ""
@@ -236,7 +239,7 @@ class LaneGivenUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesPlaced:
-    """Which lane works on which CPUs; one with cards of several NUMA nodes stands there for each of them."""
+    """The CPUs of each lane; a lane with cards of several NUMA nodes has an entry for each of these."""
 
     kind: ClassVar[str] = "lanes"
     lanes: tuple[LaneCores, ...]
@@ -244,17 +247,17 @@ class LanesPlaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPredicted:
-    """What a distributed run will look like."""
+    """The expected schedule of a distributed run."""
 
     kind: ClassVar[str] = "placed"
-    tests: tuple[ExpectedTest, ...]  # one slot a test
+    tests: tuple[ExpectedTest, ...]
     wall: float  # seconds that the tests will take
     serial: float  # seconds that they would take one after the other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestRan:
-    """Where and when a test really ran; seconds since the first test's start."""
+    """The place and time of a test that ran; seconds since the first test's start."""
 
     __test__ = False
 
@@ -267,7 +270,7 @@ class TestRan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimed:
-    """How long all tests of a distributed run took, and how long had been predicted; seconds."""
+    """The duration of all tests of a distributed run, and the predicted one; seconds."""
 
     kind: ClassVar[str] = "dispatched"
     wall: float
@@ -276,7 +279,7 @@ class RunTimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseFailed:
-    """A test has failed in its setup or body, of what `text` says; its teardown may be cut short."""
+    """A failure in a test's setup or body, recorded before its teardown, which may be cut short."""
 
     kind: ClassVar[str] = "phase_failed"
     test: str
@@ -285,17 +288,17 @@ class PhaseFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """A run that was broken off goes on.
+    """The resumption of a run that was broken off.
 
     Attributes:
         started: ISO 8601, UTC.
         done: How many tests are not repeated.
         interrupted: Tests that had begun and never ended.
-        baseline: Digest of the baseline from here on; None where an earlier version went on, with any.
+        baseline: Digest of the baseline from here on; None if unknown.
         settings: The settings from here on, as in `RunStarted`.
         looked_at: As in `RunStarted`.
-        changed: What differs from the earlier part, one phrase each. If anything does, verdicts that were
-            reached before no longer hold: those of the kept measurements follow anew.
+        changed: Differences from the earlier part, one phrase each. If there are any, earlier verdicts are
+            dropped and reached again from the kept measurements.
     """
 
     kind: ClassVar[str] = "resumed"
@@ -310,9 +313,9 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamageFound:
-    """A line of the journal cannot be read, or was not kept: what it said is lost, and nothing is accepted.
+    """A line of the journal that cannot be read or was lost, so that the run accepts nothing.
 
-    Made where a journal is read; a run writes one only if its disk fails after its last word.
+    Readers of journals add it; a run writes one only if its disk fails at its very end.
     """
 
     kind: ClassVar[str] = "damage"
@@ -321,7 +324,7 @@ class DamageFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalErrorFound:
-    """A fault of ours or of a hook while the run was decided."""
+    """An error in our code or in a hook during the decision."""
 
     kind: ClassVar[str] = "internal_error"
     text: str
@@ -346,17 +349,17 @@ class NodeDecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """The run came to its end: the last event of a journal that is complete."""
+    """The end of the run: the last event of a complete journal."""
 
     kind: ClassVar[str] = "run_finished"
     exit_status: int  # pytest's exit status
     ended: str  # ISO 8601, UTC
-    broken_off: str = ""  # what broke the run off before its time; empty if nothing did
+    broken_off: str = ""  # what broke the run off; empty if nothing did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownEvent:
-    """An event of another version: kept as it is, and nothing is concluded from it."""
+    """An event of another version, which is kept and ignored."""
 
     kind: ClassVar[str] = ""
     data: Mapping[str, Any]  # the event as plain data

@@ -1,4 +1,4 @@
-"""One test of a run: what was planned, what it measured under which circumstances, how it ended."""
+"""One test of a run: its plan, its measurements and its result."""
 
 from __future__ import annotations
 
@@ -12,31 +12,30 @@ Purpose = Literal["measure", "learn", "acceptance"]
 PURPOSES: tuple[str, ...] = get_args(Purpose)
 
 NOT_INSTALLED = "not installed: "
-"""How the reason of a skip begins where a tool is missing, before its name: many are reported in one line."""
+"""Prefix of a skip's reason that names a missing tool; many are reported in one line."""
 
 LOOKS_SPENT = "the further looks that this run may take are used up"
-"""Said as a disturbance of a measurement whose call was close and which could not be looked at to the end."""
+"""Disturbance of a measurement whose close call needed more looks than the run had left."""
 
 ONE_VISIT = "it was seen at one of two moments only"
-"""Said as a disturbance of a measurement whose loss did not come again later in the run."""
+"""Disturbance of a measurement whose loss did not appear again later in the run."""
 
 HOST_SLOWER = "the whole host was slower than it has been"
-"""A disturbance: the probe of all cores was slower during a measurement than in earlier runs, on a machine
-that others may share unseen."""
+"""Disturbance of a measurement during which the probe of all cores was slower than in earlier runs, on a
+machine that may be shared."""
 
 MISTAKE = "the benchmark is written wrongly: "
-"""How a result's `environment` begins where what kept a test from its work is its own code."""
+"""Prefix of a result's `environment` if the test's own code prevented its work."""
 
 GATE_STOPPED = "the gate stopped the run before anything was measured"
-"""The blocker of a run whose hardware was rejected, or could not be tested, before its first test."""
+"""Blocker of a run whose hardware was rejected, or could not be tested, before its first test."""
 
 TOOL_PROPERTY = "anubis_tool"
-"""Name of the test's properties (pytest's ``record_property``) that say which tools it ran, with version."""
+"""Name of the test's properties (pytest's ``record_property``) with the tools that it ran."""
 
 
 ASKING = ("goal", "question", "metrics")
-"""Keys of a mark that make its test a question of the run, whether it ever asks for the fixture or not: it
-may look for its tool first, and skip without it."""
+"""Keys of a mark that make its test a question of the run, even if it skips before it measures."""
 
 SET = "suites"
 """The folder and package of the benchmark set that comes with this project."""
@@ -59,7 +58,7 @@ def portable_id(test: str, module: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTest:
-    """One test that the run meant to execute."""
+    """One planned test."""
 
     test: str  # node id
     benchmark: str = ""  # node id without the device parameter
@@ -67,11 +66,11 @@ class PlannedTest:
     device: str = ""  # device that the test is bound to, empty if none
     metrics: tuple[str, ...] = ()  # names of the metrics that the mark declares
     cost: NotNegative | None = None  # expected duration in seconds, None when nothing is known
-    question: str = ""  # what the mark says that it answers; empty if nothing
+    question: str = ""  # the question that its mark states; may be empty
 
     @property
     def place(self) -> tuple[str, str]:
-        """What is tested and where: the benchmark, or the test itself if it is none, and the device."""
+        """Its benchmark, or the test itself if it is no benchmark, and the device."""
         return self.benchmark or self.test, self.device
 
 
@@ -84,15 +83,15 @@ class Measurement:
         test: Node id of the test.
         benchmark: Node id without the device parameter.
         component: The part of the node that the benchmark exercises.
-        metric: What was measured.
+        metric: The metric.
         device: ``cpu``, ``cuda:3``, ``node``, ...
         group: Label of the comparable units; empty if there is none.
-        values: Those that count, in time order, in the metric's unit. Values of moments that were not clear
-            are set aside (`core.events.Attempted`); no value is lost.
-        disturbance: What disturbed the machine meanwhile, one phrase each; empty when it was quiet.
-        looks: How many looks the values come from: one, or more when the call was close.
+        values: Values that count, in time order, in the metric's unit; values of moments that were not clear
+            are in `core.events.Attempted`.
+        disturbance: What disturbed the machine meanwhile, one phrase each; empty if it was quiet.
+        looks: How many looks the values come from: more than one if the call was close.
         telemetry: Sensor series and counter changes during the measurement, (name, values) pairs.
-        evidence: What speaks for or against the hardware meanwhile (counters that moved, kernel events).
+        evidence: Signs for or against the hardware meanwhile (counters that moved, kernel events).
         seconds: Wall time of the measurement; 0 for values that the test recorded itself (`given`).
         unclear: How many more values were taken in moments that were not clear.
     """
@@ -113,7 +112,7 @@ class Measurement:
 
     @property
     def given(self) -> bool:
-        """Whether its values are as the test recorded them: nothing of it can be measured again here."""
+        """Whether the test recorded the values itself, so that they cannot be measured again."""
         return self.seconds == 0
 
 
@@ -132,16 +131,13 @@ class TestResult:
         seconds: Duration of its call.
         metrics: How many metrics it recorded.
         around: Duration of its setup and teardown, with the fixtures that it was the first to use.
-        busy: Seconds of its call for which what it measures was running, warm-ups included.
-        misuse: What is written wrongly in the benchmark itself, which says nothing about the hardware; empty
-            if nothing is.
-        left_out: Why a subtest was skipped, or failed as expected: the test has not looked at everything;
-            empty if it has.
-        environment: What of its surroundings kept the test from its work, and what to do about it; such a
-            failure says nothing about the hardware either. With `MISTAKE` in front it is the test's own code,
-            a misspelt name for one. Empty if nothing is known to have done so.
-        tools: Other people's programs that it ran, with version and path.
-        action: What to do about what it raised, where that is known; empty of everything else.
+        busy: Seconds of its call in which the measured code ran, warm-ups included.
+        misuse: The mistake in the benchmark's use of the plugin, which says nothing about the hardware.
+        left_out: Why a subtest was skipped, or failed as expected, so that the test is incomplete.
+        environment: What in its environment prevented the test's work, and what to do about it; it says
+            nothing about the hardware. With the prefix `MISTAKE` it is the test's own code.
+        tools: External programs that it ran, with version and path.
+        action: What to do about its error, if known.
     """
 
     __test__ = False
@@ -163,13 +159,13 @@ class TestResult:
 
     @property
     def duty(self) -> float | None:
-        """Share of its call for which what it measures was running; None where unknown."""
+        """Share of its call in which the measured code ran; None if unknown."""
         return min(1.0, self.busy / self.seconds) if self.busy and self.seconds else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedTest:
-    """Where and when a test is expected to run; seconds since the first test's start."""
+    """The expected place and time of a test; seconds since the first test's start."""
 
     test: str
     lane: str
@@ -184,6 +180,6 @@ class LaneCores:
     lane: str
     devices: tuple[str, ...] = ()  # the cards; empty for work that uses none in particular
     cpus: str = ""  # the CPUs in the kernel's form, such as ``0-11``
-    numa_node: int | None = None  # NUMA node of the cards; None where it is unknown
+    numa_node: int | None = None  # NUMA node of the cards; None if unknown
     near: bool = True  # the CPUs are those of that node
     own: bool = True  # no other lane of accelerators uses any of them
