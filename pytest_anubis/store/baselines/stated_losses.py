@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from pytest_anubis.core.baseline import LEAST_SIMILAR, Baseline, Criterion
+from pytest_anubis.core.baseline import MIN_THRESHOLD, Baseline, Criterion
 
 _ROUNDING = 1 - 1e-6
 """Losses in a file have eight significant digits: a smaller ratio than this is a real difference."""
@@ -34,7 +34,7 @@ def _failing_losses(criterion: Criterion) -> tuple[float, float]:
     """
     lower = criterion.metric.better == "lower"
     learned = 1.0 if criterion.learned is None else criterion.learned
-    threshold = max(min(criterion.alpha, learned), LEAST_SIMILAR)  # an edited file may say 0
+    threshold = max(min(criterion.alpha, learned), MIN_THRESHOLD)  # an edited file may say 0
     if not criterion.centre:
         return 0.0, 0.0
     typical = criterion.typical

@@ -10,7 +10,7 @@ import numpy as np
 from pytest_anubis.core.baseline import (
     ALPHA,
     DOUBTFUL,
-    MOST_MEDIANS,
+    MAX_MEDIANS,
     Criterion,
     Exclusion,
     Scope,
@@ -311,8 +311,8 @@ def _criterion(
     scope: Scope,
 ) -> Criterion:
     medians = np.sort(rows.medians()[healthy])
-    if len(medians) > MOST_MEDIANS:
-        places = np.linspace(0, len(medians) - 1, MOST_MEDIANS)
+    if len(medians) > MAX_MEDIANS:
+        places = np.linspace(0, len(medians) - 1, MAX_MEDIANS)
         medians = medians[np.round(places).astype(np.int64)]
     units = int(healthy.sum())
     nodes, count = _count(population, healthy)
