@@ -1,4 +1,4 @@
-"""What prevents a node's acceptance, as facts: whoever decides reads these, and people read the sentence."""
+"""Blockers: what prevents a node's acceptance, as fields for decisions and as a sentence for people."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class Hindrance(StrEnum):
     """Kind of a blocker."""
 
     OPEN = "open"  # a verdict that is INCONCLUSIVE or NOT_TESTED
-    UNANSWERED = "unanswered"  # the baseline expects a value, and no verdict speaks of it
+    UNANSWERED = "unanswered"  # the baseline expects a value that has no verdict
     ABSENT = "absent"  # counts the benchmarks of the baseline that did not run
     MISSING = "missing"  # counts the single values that a table lacks
     UNCOVERED = "uncovered"  # a component without a metric that shows a loss of a half
     UNCOLLECTED = "uncollected"  # a file of tests that cannot be collected
-    SHARED = "shared"  # what many nodes share explains alone what rejects this one
+    SHARED = "shared"  # a cause that many nodes share is the only reason to reject this one
     NO_BASELINE = "no-baseline"  # this hardware class has none
     SAMPLES_ONLY = "samples-only"  # an exported file, which has nothing besides samples
-    NOTHING_JUDGED = "nothing-judged"  # nothing of the run was held against the baseline
-    OTHER = "other"  # a process that died, another machine's baseline, a waiver that expired, ...
+    NOTHING_JUDGED = "nothing-judged"  # the baseline judged nothing of the run
+    OTHER = "other"  # a dead process, another machine's baseline, an expired waiver, ...
 
 
 @compact("defaults")
@@ -30,14 +30,14 @@ class Blocker:
     """One thing that prevents a node's acceptance.
 
     Attributes:
-        cause: Why, in words; blockers of one cause are shown as one.
-        kind: What kind of thing it is.
-        word: What came of it, as tables show it (``INCONCLUSIVE``); empty where nothing was asked.
-        subject: What it is about, in words; may be empty.
-        act: What resolves it, in few words; empty: its kind says it (`core.asking.next_step.open_act`).
-        benchmark: The benchmark, component or file that it is about; empty if it is about none.
+        cause: The reason in words; blockers with the same cause are shown as one.
+        kind: Its kind.
+        word: The outcome as tables show it (``INCONCLUSIVE``); empty without one.
+        subject: Its subject in words; may be empty.
+        act: What resolves it, in few words; empty: its kind decides (`core.asking.next_step.open_act`).
+        benchmark: The benchmark, component or file that it concerns; may be empty.
         reason: Value of the `Reason` of an open verdict.
-        run: The collected run that it is about; empty while a run goes on, and of several runs.
+        run: The collected run that it concerns; empty for the current run, and for several runs.
     """
 
     cause: str
@@ -51,7 +51,7 @@ class Blocker:
 
     @property
     def fact(self) -> str:
-        """Return what and why, in one line."""
+        """Subject and cause in one line."""
         head = f"{self.word} {self.subject}".strip()
         run = f"run {self.run}: " if self.run else ""
         return f"{run}{head}: {self.cause}" if head else f"{run}{self.cause}"
@@ -61,5 +61,5 @@ class Blocker:
 
     @classmethod
     def of_text(cls, text: str) -> Blocker:
-        """Return one of which only the line is known, as journals of older versions have it."""
+        """Return a blocker of a plain line, as notes and some journals have it."""
         return cls(cause=text)

@@ -1,7 +1,6 @@
-"""What may be said about a field where it is declared: its range, its stored name, when it is left out.
+"""Marks of a dataclass's fields for ``Annotated[...]``: range, stored name, when the field is left out.
 
-The marks stand in ``Annotated[...]`` and mean nothing to a type checker; ``pytest_anubis.codec`` goes by
-them whenever a value is written to plain data or read from it.
+`pytest_anubis.codec` obeys them when it writes plain data or reads it; type checkers ignore them.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ C = TypeVar("C", bound=type[Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The numbers that a field may hold, for ``float`` and ``int``.
+    """Range of a field of type ``float`` or ``int``.
 
     Attributes:
         least: Smallest number; None: no limit.
         most: Largest number; None: no limit.
-        above: Every number is larger than this one; None: no limit.
-        finite: NaN and the infinities are refused.
+        above: Lower limit that is not part of the range; None: no limit.
+        finite: Whether NaN and the infinities are refused.
     """
 
     least: float | None = None
@@ -31,7 +30,7 @@ class Range:
     finite: bool = True
 
     def holds(self, number: float) -> bool:
-        """Say whether a number lies within; NaN does only where it is not refused."""
+        """Return whether a number is within the range."""
         if not isfinite(number) and (self.finite or number != number):  # NaN
             return not self.finite
         return (
@@ -41,15 +40,15 @@ class Range:
         )
 
     def hold_all(self, numbers: Sequence[float]) -> bool:
-        """Say whether all of at least one number lie within, NaN and the infinities never."""
-        # A sum is finite only if every number is; where it overflows, each number is asked.
+        """Return whether all of some numbers, at least one, are finite and within the range."""
+        # A sum is finite only if every number is; it may overflow.
         return isfinite(sum(numbers)) and (
             self in _ANY or (self.holds(min(numbers)) and self.holds(max(numbers)))
         )
 
     @property
     def text(self) -> str:
-        """The range in words, to stand behind "a number"; empty without limits."""
+        """The range in words, to be printed after "a number"; empty without limits."""
         if self.above is not None:
             most = "" if self.most is None else f", at most {self.most:g}"
             return f" above {self.above:g}{most}"
@@ -65,16 +64,16 @@ _ANY = (Range(), Range(finite=False))
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """The name of a field in plain data, where that is not the attribute's."""
+    """Name of a field in plain data, if it differs from the attribute's."""
 
     name: str
 
 
 class Flat:
-    """The fields of a dataclass stand beside those of its owner, not in an object of their own.
+    """Mark of a dataclass whose fields are stored among those of its owner, not in an object of their own.
 
     Args:
-        stored: Attribute of the inner dataclass -> its name in plain data, where that is another one.
+        stored: Attribute of the inner dataclass -> its name in plain data, if it differs.
     """
 
     def __init__(self, **stored: str) -> None:
@@ -82,11 +81,11 @@ class Flat:
 
 
 class Compact:
-    """The field is left out of plain data while it holds its default: ``Annotated[int, Compact]``."""
+    """Mark of a field that plain data omits while it has its default: ``Annotated[int, Compact]``."""
 
 
 class Rare(Compact):
-    """The same of full plain data too, so that the digests of older files stay what they are."""
+    """Mark of a field that full plain data omits, too, so that digests of older files stay valid."""
 
 
 AnyFloat = Annotated[float, Range(finite=False)]
@@ -102,7 +101,7 @@ Count = Annotated[int, Range(least=0)]
 """How many of something there are."""
 
 LEFT_OUT = "__left_out__"
-"""Class attribute that says which fields are left out of plain data while they hold their default."""
+"""Class attribute that says which fields plain data omits while they have their default."""
 
 
 def compact(left_out: Literal["defaults", "none"]) -> Any:

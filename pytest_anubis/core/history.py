@@ -1,4 +1,4 @@
-"""What happened to nodes over time: incidents, defects, states, and their runs in short.
+"""The history of nodes: incidents, defects, states and summaries of runs.
 
 Times are seconds since 1970, UTC; durations are seconds.
 """
@@ -15,35 +15,35 @@ DefectState = Literal["open", "confirmed", "false alarm"]
 DEFECT_STATES: tuple[str, ...] = get_args(DefectState)
 
 NodeState = Literal["in service", "drained", "repair", "removed"]
-CLOCKS_DIFFER = 300.0
-"""Seconds by which clocks of hosts may differ and mean nothing: no two runs of a node are as near in time."""
-
-TOGETHER = 7 * 86400.0
-"""Seconds before a node's latest run within which other runs of it complete that one."""
-
 NODE_STATES: tuple[str, ...] = get_args(NodeState)
+
+CLOCK_TOLERANCE = 300.0
+"""Seconds by which clocks of hosts may differ; no two runs of a node are as near in time."""
+
+COMPLETING_SECONDS = 7 * 86400.0
+"""Seconds before a node's latest run within which its other runs complete that one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """One node."""
+    """A node with its latest state."""
 
     name: str
-    hardware_class: str = ""  # its class in its latest run; empty when unknown
+    hardware_class: str = ""  # its class in its latest run; empty if unknown
     since: float = 0.0  # when it was first seen or put into service
     state: str = "in service"  # its latest state
-    changed: float | None = None  # since when it is in that state; None if unknown
+    changed: float | None = None  # when that state began; None if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Something that users suffered."""
+    """A fault that users suffered."""
 
-    node: str  # the node that it happened on
-    kind: str  # what it was, e.g. ``nic``, ``gpu-memory``
-    started: float  # when it began
-    duration: float | None = None  # how long it lasted; None when unknown
-    component: str = ""  # the part of the node, empty when unknown
+    node: str
+    kind: str  # e.g. ``nic``, ``gpu-memory``
+    started: float
+    duration: float | None = None  # None if unknown
+    component: str = ""  # the part of the node, empty if unknown
     note: str = ""
     number: int = 0  # its number in the history; 0 before it is recorded
 
@@ -54,14 +54,14 @@ class Defect:
 
     number: int  # its number in the history
     node: str
-    found: float  # when
-    benchmarks: tuple[str, ...]  # those that exposed it in any of these, sorted
+    found: float
+    benchmarks: tuple[str, ...]  # those that exposed it in any of `runs`, sorted
     hardware_class: str = ""  # the node's class when it was found
-    run: str = ""  # the run that found it; empty when it was entered by hand
-    runs: tuple[str, ...] = ()  # all that met it while open, in time order
-    seen: float | None = None  # when it was met last; None if unknown
+    run: str = ""  # the run that found it; empty if it was entered by hand
+    runs: tuple[str, ...] = ()  # all runs that found it while open, in time order
+    seen: float | None = None  # when it was found last; None if unknown
     component: str = ""  # the part of the node that is blamed
-    components: tuple[str, ...] = ()  # all parts that its benchmarks exercise, that one first
+    components: tuple[str, ...] = ()  # all parts that its benchmarks exercise, `component` first
     kind: str = ""  # kind of incident that it leads to; at first the component
     state: str = "open"  # ``open``, ``confirmed`` or ``false alarm``
     closed: float | None = None  # when it was confirmed or found a false alarm; None while open
@@ -71,7 +71,7 @@ class Defect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One run of a node in short; one-sided similarities by benchmark, metric and device."""
+    """A run of a node with its one-sided similarities by benchmark, metric and device."""
 
     run: str
     node: str
@@ -86,17 +86,17 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetHistory:
-    """What the history knows about a fleet, read once: all that a choice of benchmarks rests on.
+    """The history of a fleet, on which a choice of benchmarks is based.
 
     Attributes:
         nodes: All nodes, sorted by name.
         incidents: All incidents, in time order.
         defects: Defects in time order, false alarms included.
-        runs: Node -> its runs in short, in time order; of the similarities only the lowest.
-        durations: Benchmark -> its usual seconds on the class that was asked for.
+        runs: Node -> its runs in time order, with the lowest similarities only.
+        durations: Benchmark -> its usual seconds on the requested class.
         experience: Benchmark -> how often it has run on that class.
-        components: Benchmark -> the component that it speaks for.
-        measured: Hardware class -> the benchmarks that recorded anything on it, whatever the run was for.
+        components: Benchmark -> the component that it tests.
+        measured: Hardware class -> the benchmarks that recorded anything on it, for any purpose.
         gone: Node -> when it was taken out of service for good.
     """
 

@@ -1,9 +1,8 @@
-"""Inventories: what hardware and software a node consists of, as far as it could be read.
+"""Inventories: the hardware and software of a node, as far as it could be read.
 
-Every reading may be None: then the node has no such sensor or the reader is not allowed to know it.
-A sensor that *should* have answered and failed is None too, and named in ``unreadable`` of the part that
-it belongs to, as ``field: reason``: absent is data, unreadable is never "fine". As plain data, what is
-None is left out.
+A reading is None if the node has no such sensor, or the reader has no permission. A sensor that failed is
+None as well, and ``unreadable`` of its part names it as ``field: reason``, since unreadable is never "fine".
+Plain data omits None.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Annotated, Literal
 from pytest_anubis.core.field_types import Compact, compact
 
 REDACTED = "redacted"
-"""Stands for a serial number or unique id that is not to be told."""
+"""Replaces a serial number or unique id that must not be published."""
 
 
 @compact("none")
@@ -167,7 +166,7 @@ class System:
 @compact("none")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """Everything that is known about one node."""
+    """The inventory of one node."""
 
     node: str  # host name
     machine: str | None = None  # digest of the OS's machine id; clones share it
@@ -189,14 +188,14 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFinding:
-    """One thing in an inventory that stands against accepting the node.
+    """A deviation in an inventory.
 
     Attributes:
-        severity: ``FAIL``: the hardware is not what it should be; ``INCONCLUSIVE``: it cannot be known, since
-            something else stands in the way; ``NOTE``: worth knowing, and it blocks nothing.
+        severity: ``FAIL``: the hardware is not what it should be; ``INCONCLUSIVE``: the check was not
+            possible; ``NOTE``: it blocks nothing.
     """
 
-    what: str  # what was looked at, e.g. ``PCIe link width``
+    what: str  # what was checked, e.g. ``PCIe link width``
     expected: str  # what it should be, in words
     found: str  # what it is, in words
     severity: Literal["FAIL", "INCONCLUSIVE", "NOTE"]

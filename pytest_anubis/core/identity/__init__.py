@@ -1,4 +1,4 @@
-"""Which machine it is, whatever it is called: what tells two of one name apart, and one of two names.
+"""The identity of machines and devices, independent of their names.
 
-What a node is *called* is in `hardware.inventory.node_name`. Open `machine_marks.py`.
+The name of a node is in `hardware.inventory.node_name`. Open `machine_marks.py`.
 """

@@ -1,17 +1,18 @@
-"""Devices of one node that fail alike: whoever pulls one card must know that it is not the only one."""
+"""Devices of one node that fail in the same way, so that a technician does not replace just one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Reason
 
-_NAMED = 2
-"""Devices that are named where there are many."""
+_MAX_NAMED = 2
+"""Devices that are named of many."""
 
 
 def failing_alike(worst: MetricVerdict, found: Iterable[MetricVerdict]) -> list[MetricVerdict]:
-    """Return those of other devices that tell the same trouble of the same metric in the same run."""
+    """Return verdicts on other devices with the same trouble of the same metric in the same run."""
     if worst.device in HOST or worst.reason is Reason.HARDWARE:
         return []
     alike = {
@@ -25,7 +26,7 @@ def failing_alike(worst: MetricVerdict, found: Iterable[MetricVerdict]) -> list[
 
 
 def without_repeats(found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
-    """Return verdicts without the metrics of tests whose own check failed: that it did is one failure."""
+    """Return verdicts without the metrics of tests whose own check failed, which is one failure."""
     checks = {_place(v) for v in found if v.reason is Reason.TEST_FAILED and not v.metric}
     return [
         v
@@ -35,7 +36,7 @@ def without_repeats(found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
 
 
 def latest_of(found: Iterable[MetricVerdict]) -> list[MetricVerdict]:
-    """Return of what several runs found the latest run's verdict only.
+    """Return the latest verdict on each fault.
 
     Args:
         found: Verdicts, in the order in which their runs began.
@@ -48,14 +49,13 @@ def _place(verdict: MetricVerdict) -> tuple[str, str]:
 
 
 def other_verdicts(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
-    """Return those that say something else than the worst does with the devices that fail alike.
+    """Return the latest verdicts on faults other than the worst one and the same on other devices.
 
-    What several runs found of one device is one thing. The loss of a node as a whole is that of its devices,
-    where several of them have it.
+    If several devices have the loss, the same loss of the node as a whole is no further fault.
 
     Args:
-        worst: The verdict that is reported; perhaps one of the others.
-        found: All that are bad.
+        worst: The verdict that is reported; it may be among `found`.
+        found: All bad verdicts.
     """
     alike = failing_alike(worst, found)
     same = {*map(same_thing, (worst, *alike))}
@@ -67,15 +67,15 @@ def other_verdicts(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list
 
 
 def alike_text(worst: MetricVerdict, found: Iterable[MetricVerdict], devices: Iterable[str]) -> str:
-    """Say which devices fail as the worst does: ``all 8 cards``, ``cuda:1, cuda:3 and 2 more``.
+    """Return the devices that fail like the worst one: ``all 8 cards``, ``cuda:1, cuda:3 and 2 more``.
 
     Args:
         worst: The worst verdict.
-        found: All that are bad.
-        devices: All devices of the node that are known, in any order, the failing ones or not.
+        found: All bad verdicts.
+        devices: All known devices of the node.
 
     Returns:
-        The phrase; empty where no other device fails so.
+        The phrase; empty if no other device fails in the same way.
     """
     failing = {worst.device, *(verdict.device for verdict in failing_alike(worst, found))}
     if len(failing) < 2:
@@ -84,14 +84,14 @@ def alike_text(worst: MetricVerdict, found: Iterable[MetricVerdict], devices: It
     if failing.issuperset(device for device in devices if _kind(device) == kind):
         what = "cards" if ":" in worst.device and ">" not in worst.device else "devices"
         return f"all {len(failing)} {what}"
-    *first, last = sorted(failing, key=_in_order)
-    if len(failing) <= _NAMED + 1:
+    *first, last = ordered = sorted(failing, key=lambda device: (len(device), device))
+    if len(failing) <= _MAX_NAMED + 1:
         return f"{', '.join(first)} and {last}"
-    return f"{', '.join(first[:_NAMED])} and {len(failing) - _NAMED} more"
+    return first_of(ordered, _MAX_NAMED)
 
 
 def same_thing(verdict: MetricVerdict) -> tuple[object, ...]:
-    """Return what is wrong with which device, whichever run found it."""
+    """Return the key of a fault of a device, which several runs may find."""
     what = (verdict.benchmark, verdict.metric, verdict.group, verdict.scope, verdict.device)
     return *what, verdict.trouble, "" if verdict.metric else verdict.text
 
@@ -102,9 +102,5 @@ def _sort(verdict: MetricVerdict) -> tuple[object, ...]:
 
 
 def _kind(device: str) -> str:
-    """Return what a device is, without its number: ``cuda``, ``rank``; of a pair that of both."""
+    """Return a device without its number: ``cuda``, ``rank``; for a pair both."""
     return ">".join(part.partition(":")[0].rstrip("0123456789") for part in device.split(">"))
-
-
-def _in_order(device: str) -> tuple[int, str]:
-    return len(device), device

@@ -1,4 +1,4 @@
-"""How a machine is known again: by its chassis, cards, network ports and, last, its operating system."""
+"""Marks by which a machine is recognised: its chassis, cards, network ports and operating system."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.run import RunRecord
 
 _MARK = 12
-"""Hexadecimal digits of a mark: one in 2^48 is alike by chance."""
-_LEAST = 4
-"""Characters of the shortest number that tells machines apart; ``0`` and ``n/a`` are none."""
+"""Hexadecimal digits of a mark: two differ but for a chance of 2^-48."""
+_MIN_LENGTH = 4
+"""Characters of the shortest serial number that identifies a machine; ``0`` and ``n/a`` do not."""
 _PLACEHOLDERS = {"0123456789", "123456789", "1234567890", "chassis serial number 1"}
 _SYSTEM = "system:"
 
 
 def machine_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
-    """Return how a machine is known again, whatever it is called: by its chassis, cards and network ports.
+    """Return the marks of a machine's chassis, cards and network ports.
 
-    A mark is ``kind:`` with a piece of a digest, so that a file which holds it spells no serial number;
-    whoever guesses one (the addresses of a maker's ports are few) can see that the guess is right.
-    Addresses that software made up, and the words that makers leave in place of a number, are none.
+    A mark is ``kind:`` with a part of a digest, so that a file with marks contains no serial number. A guess
+    can be verified with it, since the addresses of a maker's ports are few. Addresses assigned by software
+    and placeholders for serial numbers yield no marks.
 
     Args:
         inventory: Plain data of any shape; may be empty.
@@ -46,7 +46,7 @@ def machine_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
         f"{kind}:{hashlib.sha256(text.encode()).hexdigest()[:_MARK]}"
         for kind, value in found
         if isinstance(value, str)
-        and len(text := value.strip().lower()) >= _LEAST
+        and len(text := value.strip().lower()) >= _MIN_LENGTH
         and any(mark.isdigit() for mark in text)
         and len(set(text)) > 2
         and text not in _PLACEHOLDERS
@@ -56,7 +56,7 @@ def machine_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
 def identity_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
     """Return a machine's marks, and that of its installation (machine id), as far as they are known.
 
-    Images and clones share a machine id, so it proves nobody to be the same (`lasting_marks`).
+    Images and clones share a machine id, so it does not prove that two machines are one (`lasting_marks`).
     """
     found = inventory.get("machine")
     known = set()
@@ -66,20 +66,20 @@ def identity_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
 
 
 def marks_of(run: RunRecord) -> frozenset[str]:
-    """Return the marks of the machine that a run measured; none if its inventory may be another one's."""
+    """Return the marks of the machine that a run measured; none if its inventory may be of another one."""
     return frozenset() if run.replayed else identity_marks(run.inventory)
 
 
 def another_machine(one: AbstractSet[str], other: AbstractSet[str]) -> bool:
-    """Say whether two sets of `identity_marks` under one name are known to be of two machines."""
+    """Return whether two sets of `identity_marks` under one name are known to be of two machines."""
     return bool(what_differs(one, other))
 
 
 def what_differs(one: AbstractSet[str], other: AbstractSet[str]) -> str:
-    """Return what tells two sets of `identity_marks` apart, in words; empty if they may be of one machine.
+    """Return what distinguishes two sets of `identity_marks`, in words; empty if they may be of one machine.
 
-    A chassis decides where both know theirs; else one card or port in common makes them the same, different
-    ones two. Where nothing of the kind is known of one of them, the machine ids are all there is.
+    The chassis decides if both have one. Otherwise a card or port in common proves one machine, and none two.
+    If one set has neither, the machine ids decide.
     """
     chassis = chassis_of(one), chassis_of(other)
     if all(chassis):
@@ -97,21 +97,19 @@ def chassis_of(marks: AbstractSet[str]) -> set[str]:
 
 
 def lasting_marks(marks: AbstractSet[str]) -> set[str]:
-    """Return the marks of a machine's parts, of which one in common proves two machines to be the same."""
+    """Return the marks of a machine's parts; one in common proves that two machines are the same."""
     return {mark for mark in marks if not mark.startswith(_SYSTEM)}
 
 
 def _parts(inventory: Mapping[str, Any], name: str) -> Iterable[Mapping[str, Any]]:
     parts = inventory.get(name)
-    return (
-        [one for one in parts if isinstance(one, Mapping)]
-        if isinstance(parts, list | tuple)
-        else ()
-    )
+    if not isinstance(parts, list | tuple):
+        return ()
+    return [one for one in parts if isinstance(one, Mapping)]
 
 
 def _burnt_in(address: object) -> bool:
-    """Say whether a network address was given by a maker: in others the second lowest bit is set."""
+    """Return whether the maker assigned a network address: in others the second lowest bit is set."""
     if not isinstance(address, str):
         return False
     first = address.partition(":")[0]

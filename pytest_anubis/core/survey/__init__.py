@@ -1,7 +1,6 @@
-"""What was found about many nodes together: what the slow ones share, what drifts.
+"""Findings about many nodes: traits of slow nodes, and metrics that drift.
 
-How it is found is in ``validator/surveying``, how it is shown in ``report/fleet``. Open ``fleet_survey.py``
-first.
+`validator/surveying` finds them, `report/fleet` shows them. Open ``fleet_survey.py`` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,4 +1,4 @@
-"""What concerns many nodes together: traits that separate slow ones from the others, metrics that drift."""
+"""Findings about many nodes: traits that separate slow nodes from the others, and metrics that drift."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftedMetric:
-    """A metric by which the nodes of a trait differ from the others of their class.
+    """A metric in which the nodes of a trait differ from the others of their class.
 
     Attributes:
         benchmark: Benchmark id.
         metric: The metric.
-        component: The part of the node that it speaks of.
-        similarity: Typical value of these nodes to that of the others, below 1.
+        component: The part of the node that it measures.
+        similarity: Similarity of these nodes' typical value to that of the others, below 1.
         worse: Whether these nodes are the worse ones, else the better ones.
         apart: Chance that one of them is worse (better) than one of the others: 1 is complete separation.
-        chance: Chance of such a separation where the trait has nothing to do with it, over all that was
-            tried.
+        chance: Chance of such a separation without an effect of the trait, over all tests made.
     """
 
     benchmark: str
@@ -34,26 +33,26 @@ class ShiftedMetric:
 
     @property
     def size(self) -> str:
-        """How much worse they are: ``8.1 % slower``; of better ones how much worse the others are."""
+        """How much worse these nodes are, or the others if these are better: ``8.1 % slower``."""
         return loss_text(self.similarity, self.metric.better, self.metric.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraitShift:
-    """Nodes that share a trait and stand apart from the others of their class.
+    """Nodes that share a trait and differ from the others of their class.
 
     Attributes:
         hardware_class: Their class.
         trait: Name of the trait, e.g. ``batch`` or ``driver nvidia``.
         value: Its value.
-        nodes: The nodes of that value that were measured, sorted.
+        nodes: The measured nodes with that value, sorted.
         others: How many nodes of the class have another value.
-        metrics: What differs, the largest difference first; empty where only their decisions do.
-        aliases: Other traits that pick nearly the same nodes, ``name value`` each: nothing tells them apart.
+        metrics: Metrics that differ, the largest difference first; empty if only the decisions do.
+        aliases: Other traits (``name value``) of nearly the same nodes, which cannot be distinguished.
         rejected: How many of `nodes` are rejected.
         rejected_others: How many of the others are.
-        beside: The value that all of the others have; empty where they have several, or some have none.
-        mended: Nodes that had what these lose, and are as good as the others by their latest run.
+        beside: The value that all of the others have; empty if they have several, or some have none.
+        mended: Nodes that had this loss, and are as good as the others by their latest run.
     """
 
     hardware_class: str
@@ -68,16 +67,13 @@ class TraitShift:
     beside: str = ""
     mended: tuple[str, ...] = ()
 
-    def explains(self, told: Iterable[MetricVerdict]) -> bool:
-        """Return whether all that is bad on one of its nodes is what the trait costs all of them.
+    def explains(self, verdicts: Iterable[MetricVerdict]) -> bool:
+        """Return whether the trait's typical loss explains all bad verdicts on one of its nodes.
 
-        A loss is explained if it is within its limit once what the trait's nodes typically lose is taken out;
-        the worst one must be in what they lose.
-
-        Args:
-            told: What is known of the node.
+        It explains a loss that is within its limit after the typical loss is removed. The worst verdict must
+        be on a metric in which the trait's nodes are worse.
         """
-        bad = [one for one in told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+        bad = [one for one in verdicts if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
         worst = min(bad, key=lambda one: one.severity, default=None)
         if worst is None or self._typical(worst) >= 1:
             return False
@@ -89,7 +85,7 @@ class TraitShift:
         )
 
     def _typical(self, verdict: MetricVerdict) -> float:
-        """Return the typical similarity of the trait's nodes in the metric, or component, of a verdict."""
+        """Return the typical similarity of the trait's nodes in a verdict's metric or component."""
         found = [
             one.similarity
             for one in self.metrics
@@ -103,21 +99,21 @@ class TraitShift:
 
     @property
     def worse(self) -> bool:
-        """Whether they are the worse ones in what differs most, or are rejected more often."""
+        """Whether they are worse in the metric that differs most, or are rejected more often."""
         return not self.metrics or self.metrics[0].worse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftMoment:
-    """One stretch of time of a drift.
+    """A period of a drift.
 
     Attributes:
         begin: When it begins, seconds since 1970.
         end: When it ends.
         nodes: How many nodes were measured in it.
-        middle: Median of what they delivered, relative to what is typical of the class.
-        low: The tenth percentile of that.
-        high: The ninetieth.
+        middle: Median of their values, relative to the typical value of the class.
+        low: Their tenth percentile.
+        high: Their ninetieth percentile.
     """
 
     begin: float
@@ -136,11 +132,11 @@ class MetricDrift:
         hardware_class: The class.
         benchmark: Benchmark id.
         metric: The metric.
-        component: The part of the node that it speaks of.
-        moments: Stretches of time in order, those without a run left out.
-        similarity: Typical value of the last third of them to that of the first, 1 where nothing is worse.
-        chance: Chance of such an order where nothing drifts, over all metrics; 1 where it was not looked for.
-        drifts: Whether it became worse, costly enough and by no accident.
+        component: The part of the node that it measures.
+        moments: Periods with runs, in order.
+        similarity: Similarity of the last third's typical value to that of the first; 1 if it is no worse.
+        chance: Chance of such an order without a drift, over all metrics; 1 if it was not tested.
+        drifts: Whether it became worse, by a costly and significant amount.
     """
 
     hardware_class: str

@@ -1,5 +1,4 @@
-"""How verdicts count next to the failures that somebody answers for, and where the machine was let be noisy.
+"""Verdicts under waivers and under widened limits of noise.
 
-The file that they are read from is `store.waiver_files`, what is told about them `validator.deciding`. Open
-`waiving.py` first.
+`store.waiver_files` reads the waivers. Open `waiving.py` first.
 """

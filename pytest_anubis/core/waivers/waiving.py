@@ -1,4 +1,4 @@
-"""Which waiver covers which verdict, and what the verdict counts as then."""
+"""Waivers applied to verdicts: which one covers a verdict, and how the verdict counts then."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pytest_anubis.core.metric import counts_faults, named_by
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
 
 OWN_CHECK = "check"
-"""What a waiver names as its metric to cover the failure of a test itself: its assertions, its return code.
-In the benchmark set these are the exact results: checksums, elements, gradients."""
+"""`Waiver.metric` for the failure of a test itself: its assertions, its return code. In the benchmark set
+these are the exact results: checksums, elements, gradients."""
 
-HARDWARE_SAYS = ("hardware", "inventory")
-"""Benchmark ids of what the hardware itself reports, and of the gate."""
+HARDWARE_BENCHMARKS = ("hardware", "inventory")
+"""Benchmark ids of the hardware's own reports, and of the gate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaiversRead:
-    """An event: the failures of this run that somebody answers for; the latest counts.
+    """The event of reading the waivers; the latest in a run counts.
 
     Attributes:
-        waivers: As they stood when this part of the run began, those that had expired too.
+        waivers: All waivers at the start of this part of the run, expired ones included.
     """
 
     kind: ClassVar[str] = "waivers"
@@ -30,12 +30,12 @@ class WaiversRead:
 
 
 def concerns(waiver: Waiver, node: str) -> bool:
-    """Return whether a waiver is about this node at all."""
+    """Return whether a waiver is about this node."""
     return _matches(waiver.node, node)
 
 
 def covers(waiver: Waiver, verdict: MetricVerdict) -> bool:
-    """Return whether a waiver covers what a verdict is about, however that came out."""
+    """Return whether a waiver covers the subject of a verdict, whatever its outcome."""
     return speaks_of(waiver, verdict) and _matches(waiver.metric, name_of(verdict))
 
 
@@ -50,11 +50,11 @@ def speaks_of(waiver: Waiver, verdict: MetricVerdict) -> bool:
 
 
 def needs_its_name(verdict: MetricVerdict) -> bool:
-    """Return whether a waiver must name the metric of a verdict: it tells of something wrong, not slow."""
+    """Return whether a waiver must name the metric of a verdict, since a failure is wrong and not slow."""
     return (
         verdict.better == "equal"
         or verdict.reason in (Reason.TEST_FAILED, Reason.HARDWARE)
-        or verdict.benchmark in HARDWARE_SAYS
+        or verdict.benchmark in HARDWARE_BENCHMARKS
         or counts_faults(verdict.metric, verdict.unit)
     )
 
@@ -62,14 +62,14 @@ def needs_its_name(verdict: MetricVerdict) -> bool:
 def with_waiver(
     verdict: MetricVerdict, waivers: Sequence[Waiver], fail_on: str = "fail"
 ) -> MetricVerdict:
-    """Return a verdict as it counts beside waivers: a failure that one covers is waived.
+    """Return a verdict with waivers applied: a failure that one covers is waived.
 
-    One that has expired waives nothing any more, and the failure says so.
+    A failure that only an expired waiver covers stays one, and names the waiver.
 
     Args:
-        verdict: As it was reached.
-        waivers: All waivers; of those that cover it the one with the latest last day counts.
-        fail_on: Mildest verdict that rejects: a MARGINAL is waived only where it would.
+        verdict: The verdict before waivers.
+        waivers: All waivers; the one with the latest last day counts.
+        fail_on: Mildest verdict that rejects: a MARGINAL is waived only if it would reject.
     """
     marginal = verdict.outcome is Outcome.MARGINAL and fail_on == "marginal"
     if verdict.waiver is not None or not (verdict.outcome is Outcome.FAIL or marginal):
@@ -98,7 +98,7 @@ def with_waiver(
 
 
 def holds_on(day: str) -> Callable[[Waiver], bool]:
-    """Return what says whether a waiver of an earlier run holds on a day, by its own last day.
+    """Return a predicate for waivers of earlier runs that are valid on a day.
 
     Args:
         day: ISO 8601, UTC.
@@ -107,22 +107,22 @@ def holds_on(day: str) -> Callable[[Waiver], bool]:
 
 
 def holds_among(waivers: Iterable[Waiver]) -> Callable[[Waiver], bool]:
-    """Return what says whether a waiver of an earlier run holds: one that covers the same is among these.
+    """Return a predicate for waivers of earlier runs whose scope a present waiver has, too.
 
     Args:
-        waivers: Those of today; what has expired is marked. An xfail mark is in no file and holds.
+        waivers: The present waivers, expired ones included. An xfail mark is in no file and stays valid.
     """
-    there = {_scope(one) for one in waivers if not one.expired}
-    return lambda waiver: not waiver.owner or _scope(waiver) in there
+    valid = {_scope(one) for one in waivers if not one.expired}
+    return lambda waiver: not waiver.owner or _scope(waiver) in valid
 
 
 def _scope(waiver: Waiver) -> Waiver:
-    """Return what a waiver covers, whatever its owner, reason and last day are."""
+    """Return a waiver without owner, reason and last day."""
     return replace(waiver, owner="", reason="", expires="", expired=False)
 
 
 def name_of(verdict: MetricVerdict) -> str:
-    """Return what a waiver calls the metric of a verdict."""
+    """Return the name of a verdict's metric in waivers."""
     return OWN_CHECK if verdict.reason is Reason.TEST_FAILED else verdict.metric
 
 
@@ -131,7 +131,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
-    """Return the verdict of a test that failed as its xfail mark expects: listed, and it rejects nothing."""
+    """Return the verdict of a test that failed as its xfail mark expects, which is only listed."""
     if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL):
         return verdict
     return replace(
