@@ -1,8 +1,5 @@
-"""Which of the questions that benchmarks ask a run has answered, and what keeps the others open.
+"""The questions of a run and their answers (`open_questions.py`, open it first), and next steps.
 
-Also which planned tests never ran, and which one cause kept them from it: `silent_tests.py`; and what a bad
-verdict asks people to do: `next_step.py`.
-
-Page, terminal, JSON and `anubis goals` all count with it, so that they say the same numbers. How they say
-it is in ``report``. Open `open_questions.py` first.
+`silent_tests.py` explains planned tests that never ran, `next_step.py` says what to do about a bad verdict,
+`typed_tests.py` writes commands. Terminal, pages, JSON and `anubis goals` all count with it.
 """

@@ -20,27 +20,29 @@ from pytest_anubis.core.verdict import (
 
 AGAIN = "measure again while nothing else runs here"
 SCATTERED = f"nothing to repair, its usual value is as good as expected: {AGAIN}"
-"""Of values that lie unusually, but not by their median: noise does that, and no part to be replaced."""
+"""Step for values that are unusual although their median is not: noise, and no faulty part."""
 
-TOLD = (Reason.TEST_FAILED, Reason.UNSET)
-"""Of these the verdict's own text says what is wrong, and with what; no part is known to be worse."""
+SELF_EXPLAINED = (Reason.TEST_FAILED, Reason.UNSET)
+"""Reasons of verdicts whose text says all that is known; no component is known to be worse."""
 
 
 ABSENT = "measure there what is missing"
-"""What resolves that there is no value."""
+"""Step for a missing value."""
 
 STEP = ". Next step: "
-"""Separates an undecided headline from the step at its end."""
+"""Separator between an undecided headline and its step."""
 
-THROUGHOUT = 3
-"""Components in which a node is worse from which on one cause is likelier than several."""
+MIN_COMPONENTS = 3
+"""Components in which a node must be worse for one common cause to be more likely than several."""
 
-FIRST = 90
-"""Most characters of a benchmark's own step that end a line about a node; the dossier has all of it."""
+MAX_STEP = 90
+"""Characters of a benchmark's own step at the end of a node's line; the dossier has all of it."""
 
-WRONG, COUNTED = "wrong", "counted"
-"""Words for results that are wrong and not slow, and for more of what is no fault by itself."""
-BY_PART = (
+WRONG = "wrong"
+"""Pseudo part for wrong results."""
+COUNTED = "counted"
+"""Pseudo part for a count of events that are no faults by themselves."""
+STEPS_OF_PARTS = (
     ("power psu", "read the events of its power supplies, then compare its power limit"),
     ("cooling thermal fan", "check fans, air flow and temperatures under load"),
     ("nvlink link xgmi p2p", "read link states and error counts, then reseat or swap the card"),
@@ -67,32 +69,32 @@ BY_PART = (
     ("cpu compute host", "compare clock, governor and firmware settings with a healthy node"),
     ("training inference workload", "look at the other benchmarks of the same devices first"),
 )
-"""What is done first about a part whose benchmark names no step: words of its name (all of those joined by a
-plus), and the step; the first that fits."""
+"""Words in a component's name (joined by a plus: all of them) and the first step for it, if its benchmark
+names none; the first match counts."""
 
 
 def throughout(verdicts: Iterable[MetricVerdict]) -> tuple[int, int]:
-    """Return in how many metrics and components a node is worse, where one cause is likely; else zeros.
+    """Return in how many metrics and components a node is worse; zeros if one cause is unlikely.
 
     Args:
-        verdicts: Those of the node that are FAIL or MARGINAL.
+        verdicts: The node's FAIL and MARGINAL verdicts.
     """
     slow = [one for one in verdicts if one.metric and one.similarity is not None]
     components = {one.component for one in slow}
     metrics = {(one.benchmark, one.metric) for one in slow}
-    many = len(components) >= THROUGHOUT and len(metrics) >= 2 * THROUGHOUT
+    many = len(components) >= MIN_COMPONENTS and len(metrics) >= 2 * MIN_COMPONENTS
     return (len(metrics), len(components)) if many else (0, 0)
 
 
 def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
-    """Return what is done first about what rejects a node, in few words that end a line.
+    """Return the first step for a rejected node, in few words that end a line.
 
-    That is to measure again what is not sure; else to look for what a node shares that is worse nearly
-    everywhere; else the first sentence of the benchmark's own step, or what its component usually asks for.
+    An unsure failure is measured again; a node that is worse nearly everywhere is searched for a common
+    cause; otherwise the benchmark's own step counts, or the usual one of the component.
 
     Args:
-        verdict: The worst of the node.
-        bad: All of its verdicts that are FAIL or MARGINAL.
+        verdict: The node's worst verdict.
+        bad: All of its FAIL and MARGINAL verdicts.
     """
     if verdict.triage is Triage.RETEST:
         return "measure again first"
@@ -101,34 +103,35 @@ def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
     if verdict.reason is Reason.GONE:
         return "see whether the node's driver lists it, reseat it, then swap it"
     own = re.split(r"[.;:] ", verdict.action.strip(), maxsplit=1)[0].rstrip(".")
-    if own and len(own) <= FIRST:
+    if own and len(own) <= MAX_STEP:
         return own[0].lower() + own[1:] if own[1:2].islower() else own
-    return _usual(verdict) or (f"{own[: FIRST - 2].rpartition(' ')[0]} ..." if own else _CAUSE)
+    return _usual(verdict) or (f"{own[: MAX_STEP - 2].rpartition(' ')[0]} ..." if own else _CAUSE)
 
 
 def as_shared(verdict: NodeVerdict, cause: Blocker) -> NodeVerdict:
-    """Return a rejection that a cause explains alone which many nodes share: that is its first blocker.
+    """Return a rejection with a shared cause as its first blocker, and its step in the headline.
 
-    The headline ends with the cause's step, as a history has nothing else of it.
+    A history keeps only the headline.
     """
     others = (one for one in verdict.blocking if one.kind is not Hindrance.SHARED)
-    said = verdict.headline.partition(STEP)[0].removesuffix(".")
+    head = verdict.headline.partition(STEP)[0].removesuffix(".")
     return replace(
         verdict,
         triage=Triage.SHARED,
         blocking=(cause, *others),
-        headline=f"{said}{STEP}{cause.act}",
+        headline=f"{head}{STEP}{cause.act}",
     )
 
 
 def shared_act(verdict: NodeVerdict | None) -> str:
-    """Return what resolves the cause that alone rejects a node, and many others; empty of any other node."""
-    shared = verdict is not None and verdict.triage is Triage.SHARED
-    return verdict.blocking[0].act if verdict is not None and shared and verdict.blocking else ""
+    """Return the step against a node's shared cause; empty if only its own faults reject it."""
+    if verdict is None or verdict.triage is not Triage.SHARED or not verdict.blocking:
+        return ""
+    return verdict.blocking[0].act
 
 
 def open_act(blocker: Blocker) -> str:
-    """Return what resolves a blocker, in few words that end a line."""
+    """Return the step that resolves a blocker, in few words that end a line."""
     if blocker.act:
         return blocker.act
     if blocker.kind is Hindrance.OPEN and blocker.word == Outcome.INCONCLUSIVE:
@@ -153,30 +156,30 @@ _OF_OPEN: dict[str, str] = {
     Reason.CLASS_SHIFT: "find what all nodes of the class share, or learn anew",
     Reason.HARDWARE: "read the kernel log and the part's counters, then measure again",
 }
-"""What answers a verdict that is INCONCLUSIVE, by its reason; any other is measured again."""
+"""Step for an INCONCLUSIVE verdict by its reason; for other reasons: measure again."""
 
 
 def _usual(verdict: MetricVerdict) -> str:
-    """Return what a component that names no step usually asks for; empty if it is none of the known ones."""
+    """Return the usual step for a verdict's component; empty if the component is unknown."""
     words = set(re.split(r"[^a-z0-9]+", verdict.component.lower()))
     if verdict.better in ("equal", "lower") and verdict.trouble is Trouble.FAILED:
         if verdict.better == "equal" or counts_faults(verdict.metric, verdict.unit):
             words.add(WRONG)
         elif verdict.value is not None:
             words.add(COUNTED)
-    found = (
-        act for keys, act in BY_PART if any(words.issuperset(k.split("+")) for k in keys.split())
-    )
-    return next(found, "")
+    for names, step in STEPS_OF_PARTS:
+        if any(words.issuperset(name.split("+")) for name in names.split()):
+            return step
+    return ""
 
 
 _CAUSE = "find the cause, repair or replace what has it"
 
 
 def scattered(verdict: MetricVerdict) -> bool:
-    """Return whether a metric is unusual beside its own past or its peers, and its median is no worse.
+    """Return whether values are unusual against their own past or peers although their median is no worse.
 
-    Where a fleet says what is normal, hardware that halts now and then looks the same.
+    Against a fleet's baseline such values may be hardware that halts now and then.
     """
     if verdict.reason is not Reason.UNUSUAL or verdict.outcome is not Outcome.MARGINAL:
         return False
@@ -189,15 +192,15 @@ def scattered(verdict: MetricVerdict) -> bool:
 
 
 def next_step(verdict: MetricVerdict) -> str:
-    """Return what to do about a bad verdict: its benchmark's own step, else what holds of every such failure.
+    """Return what to do about a bad verdict: its benchmark's own step, or else a general one.
 
-    What is to be measured again first says so, and what is only scattered has no step of the hardware's. A
-    verdict that is only unusual has else no step but its own.
+    An unsure failure is measured again first. Scattered values need no step against the hardware, and an
+    unusual verdict has only its benchmark's step.
     """
     step = verdict.action
     if verdict.triage is Triage.RETEST:
         return f"measure again{f'; if the loss stays: {step}' if step else ''}"
-    if scattered(verdict):  # a few values that are far off may be hardware that halts now and then
+    if scattered(verdict):  # a few values far off may be hardware that halts now and then
         return f"{AGAIN}; if that stays: {step}" if verdict.part and step else SCATTERED
     if step or verdict.outcome is not Outcome.FAIL:
         return step
@@ -207,10 +210,10 @@ def next_step(verdict: MetricVerdict) -> str:
 
 
 def next_steps(verdicts: Iterable[MetricVerdict]) -> dict[str, list[MetricVerdict]]:
-    """Return the own steps of bad verdicts, each once, with those that it is for, in the given order.
+    """Return each own step of bad verdicts -> its verdicts, in the given order.
 
-    What a sure failure asks for needs no second measurement before it, whatever else asks for it; and where
-    a failure is to be measured again, so is what was only unusual.
+    Of several verdicts with one step the surest decides its wording: after a sure failure nothing is measured
+    again first.
     """
     own = [verdict for verdict in verdicts if verdict.action]
     first: dict[str, MetricVerdict] = {}
@@ -218,10 +221,10 @@ def next_steps(verdicts: Iterable[MetricVerdict]) -> dict[str, list[MetricVerdic
         first.setdefault(verdict.action, verdict)
     steps: dict[str, list[MetricVerdict]] = {}
     for verdict in own:
-        told = verdict if scattered(verdict) else first[verdict.action]
-        steps.setdefault(next_step(told), []).append(verdict)
+        surest = verdict if scattered(verdict) else first[verdict.action]
+        steps.setdefault(next_step(surest), []).append(verdict)
     return steps
 
 
 _CERTAINTY = {triage: place for place, triage in enumerate(Triage)}
-"""Of verdicts with one step the least decides how it is reported."""
+"""Rank of a verdict by its triage, the surest first."""

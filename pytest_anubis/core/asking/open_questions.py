@@ -1,4 +1,4 @@
-"""One count of a run's questions: each is answered, open for one reason, or none of this machine's."""
+"""The questions of a run: each is answered, open for one reason, or does not apply to this machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pytest_anubis.core.measurement import LOOKS_SPENT, PlannedTest, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
-"""Outcomes that answer a benchmark's question, where a norm decided."""
+"""Outcomes that answer a benchmark's question if a baseline decided."""
 
 APART = "not applicable"
-"""How a benchmark's reason begins that its question is none of this machine's."""
+"""Prefix of the reason of a benchmark that does not apply to this machine."""
 
 
 class Standing(StrEnum):
-    """Where a question stands; of the open ones, what is to be seen to first comes first."""
+    """State of a question, the most urgent open state first."""
 
     BROKEN = "broken off or kept from its work"
     LOOKS_SPENT = "looks used up"
@@ -49,7 +49,7 @@ _OF_REASON = {
     Reason.WAIVED: Standing.WAIVED,
     Reason.UNSET: Standing.SILENT,
 }
-"""Of what has no answer; every other reason is UNCLEAR."""
+"""State of a question by the reason of its verdict; other reasons are UNCLEAR."""
 
 _OF_RESULT = {
     "skipped": Standing.NOT_RUN,
@@ -60,7 +60,7 @@ _OF_RESULT = {
     "not reported": Standing.BROKEN,
     "xfailed": Standing.WAIVED,
 }
-"""Of tests that no verdict speaks of, as in a run that did not come to its end."""
+"""State of a question by the result of its test, if that has no verdict, as in an incomplete run."""
 
 Place = tuple[str, str]
 """Benchmark and device."""
@@ -68,7 +68,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQuestion:
-    """A question of a run, and whether it is answered."""
+    """A question of a run with its state."""
 
     question: str
     standing: Standing
@@ -77,7 +77,7 @@ class AskedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestions:
-    """All questions of a run. Those that are asked are the answered and the open ones, each counted once."""
+    """All questions of a run; the asked ones are the answered and the open ones."""
 
     every: Sequence[AskedQuestion] = ()  # one entry a question, in the order of the tests
 
@@ -88,17 +88,17 @@ class AskedQuestions:
 
     @property
     def asked(self) -> int:
-        """How many were asked of this machine in this run."""
+        """How many were asked: all that apply to this machine and are part of the run."""
         return self.answered + sum(map(len, self.unanswered.values()))
 
     @property
     def unanswered(self) -> dict[Standing, list[AskedQuestion]]:
-        """Those without an answer, by what keeps them open, in the order of `Standing`."""
+        """The open ones by state, in the order of `Standing`."""
         found = {kind: self.of(kind) for kind in Standing if kind not in _CLOSED}
         return {kind: some for kind, some in found.items() if some}
 
     def of(self, standing: Standing) -> list[AskedQuestion]:
-        """Return those that stand so."""
+        """Return those in one state."""
         return [one for one in self.every if one.standing is standing]
 
     def plain(self) -> dict[str, object]:
@@ -113,12 +113,12 @@ class AskedQuestions:
 
 
 def inapplicable(reason: str) -> bool:
-    """Tell whether this is why a benchmark does not apply to a machine: there is nothing to be mended."""
+    """Return whether a reason says that a benchmark does not apply to this machine."""
     return reason.removeprefix("Skipped: ").startswith(APART)
 
 
 def why_inapplicable(reason: str) -> str:
-    """Return what is behind the words that say that a benchmark does not apply."""
+    """Return the explanation in a reason that a benchmark does not apply."""
     return reason.partition(APART)[2].strip(": ")
 
 
@@ -129,17 +129,17 @@ def asked_questions(
     *,
     no_part: Iterable[str] = (),
 ) -> AskedQuestions:
-    """Return the questions of a run and where each stands.
+    """Return the questions of a run with the state of each.
 
-    A question is answered where every benchmark that asks it was judged by a norm on every device that it
-    applies to, whatever came out. That a value is as it was before, or as its neighbours are, says only that
-    nothing changed; and that values are right says nothing of rates that have no criterion.
+    A question is answered if a baseline judged every benchmark that asks it, on every device that it applies
+    to, whatever the outcome. A comparison with the own past or with peers shows only that nothing changed,
+    and correct values do not answer for rates without a criterion.
 
     Args:
-        planned: The tests, with the questions that their marks ask and the metrics that they declare.
-        verdicts: All verdicts as they count (`RunRecord.told`).
-        results: How the tests ended, for those that no verdict speaks of.
-        no_part: Questions that are asked by benchmarks which are no part of the run.
+        planned: The tests, with the questions of their marks and the declared metrics.
+        verdicts: All verdicts as they count (`RunRecord.effective_verdicts`).
+        results: How the tests ended, for those without a verdict.
+        no_part: Questions of benchmarks that are no part of the run.
     """
     of_place: dict[Place, list[MetricVerdict]] = {}
     for verdict in verdicts:
@@ -164,31 +164,30 @@ def most_frequent_why(questions: Sequence[AskedQuestion]) -> tuple[str, int]:
 
 
 def _first(places: Sequence[AskedQuestion]) -> AskedQuestion:
-    """Return what is to be seen to first; an answer counts only where nothing is open."""
+    """Return the most urgent state of a question's tests; tests that do not apply here are ignored."""
     order = list(Standing)
-    here = [one for one in places if one.standing is not Standing.APART]  # one that can, answers
+    here = [one for one in places if one.standing is not Standing.APART]
     return min(here or places, key=lambda one: order.index(one.standing))
 
 
 def _standing(
     plan: PlannedTest, verdicts: Sequence[MetricVerdict], result: TestResult | None
 ) -> tuple[Standing, str]:
-    """Return where a test's question stands, and why it has no answer."""
+    """Return the state of a test's question, and why it has no answer."""
+    order = list(Standing)
     open_ones = [v for v in verdicts if _leaves_open(v)]
     for verdict in open_ones:
         if inapplicable(verdict.text):
             return Standing.APART, verdict.text
     if open_ones:
-        return min(map(_of_verdict, open_ones), key=_order)
+        return min(map(_of_verdict, open_ones), key=lambda pair: order.index(pair[0]))
     judged = [v for v in verdicts if v.outcome.value in ANSWERS and not v.compared_only]
     without = [v for v in verdicts if v.reason is Reason.NO_CRITERION]
     rates = [v for v in without if v.better != "equal"]
     if judged and not (rates and all(v.metric and v.better == "equal" for v in judged)):
         unset = set(plan.metrics) - {v.metric for v in verdicts}
-        whole = any(
-            not v.metric for v in judged
-        )  # the test itself failed: its metrics do not matter
-        if unset and not whole:
+        test_failed = any(not v.metric for v in judged)
+        if unset and not test_failed:
             return Standing.SILENT, f"declared, but not recorded: {', '.join(sorted(unset))}"
         return Standing.ANSWERED, ""
     if without:
@@ -201,8 +200,8 @@ def _standing(
 
 
 def _leaves_open(verdict: MetricVerdict) -> bool:
-    """Tell whether a verdict leaves the question open whatever others say."""
-    if verdict.reason is Reason.UNSET:  # the node fails for it, and yet nobody knows the answer
+    """Return whether a verdict leaves the question open, whatever the other verdicts are."""
+    if verdict.reason is Reason.UNSET:  # the node fails for it, but the question has no answer
         return True
     answers = verdict.outcome.value in ANSWERS
     return not answers and verdict.reason not in (Reason.NO_CRITERION, Reason.REPEATED)
@@ -214,7 +213,3 @@ def _of_verdict(verdict: MetricVerdict) -> tuple[Standing, str]:
     if verdict.reason is Reason.DISTURBED and LOOKS_SPENT in verdict.disturbance:
         return Standing.LOOKS_SPENT, verdict.text
     return _OF_REASON.get(verdict.reason, Standing.UNCLEAR), verdict.text
-
-
-def _order(told: tuple[Standing, str]) -> int:
-    return list(Standing).index(told[0])

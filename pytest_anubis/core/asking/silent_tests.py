@@ -1,4 +1,4 @@
-"""Which planned tests never reported, and what kept them from it."""
+"""Planned tests that never reported, and the cause."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from pytest_anubis.core.run import RunRecord, given_up_text
 
 
 def kept_silent(run: RunRecord) -> dict[str, str]:
-    """Return test -> the line about what kept it from running, for planned tests that never reported.
+    """Return planned test that never reported -> the line about the cause, if known.
 
-    A gate that rejects stops a run before its first test; where the workers of a lane died again and again,
-    nothing more runs there, nor what needs all lanes. Other tests that are silent have no entry.
-
-    Args:
-        run: The run, as far as it came.
+    The gate may have stopped the run before its first test, or a lane was given up after its workers died
+    again and again.
     """
     silent = _silent(run)
     if not silent:
@@ -28,7 +25,7 @@ def kept_silent(run: RunRecord) -> dict[str, str]:
 
 
 def unexplained(run: RunRecord) -> list[str]:
-    """Return one line for every planned test that did not report, where no other line says why."""
+    """Return one line for every planned test that never reported for no known cause."""
     kept = kept_silent(run)
     return [f"{test}: planned, but never reported" for test in _silent(run) if test not in kept]
 

@@ -1,4 +1,4 @@
-"""The tests of a run, as they are typed again."""
+"""Commands to type for the tests of a run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Sequence
 
 SHIPPED = "--pyargs pytest_anubis.shipped.suites"
-"""The set that the package brings, where it runs in the place in which it lies."""
+"""Arguments that run the benchmark set of the installed package in place."""
 
 
 def learning(tests: str) -> str:
     """Return the command that learns from tests, without options.
 
     Args:
-        tests: As they are typed for pytest; `SHIPPED`, of which `anubis learn` takes a copy.
+        tests: The tests as typed for pytest; of `SHIPPED`, `anubis suites` makes a copy first.
     """
     if tests.startswith(SHIPPED):
         return "anubis suites && anubis learn suites/"
@@ -21,11 +21,11 @@ def learning(tests: str) -> str:
 
 
 def with_options(line: str, options: Sequence[str]) -> str:
-    """Return a next step with options of pytest that the run had, as its command takes them.
+    """Return a command with further pytest options, in the form that it takes.
 
     Args:
-        line: A command, perhaps with when to type it in brackets behind it; empty stays empty.
-        options: Those of pytest.
+        line: A command, perhaps followed by a remark in brackets; empty stays empty.
+        options: The pytest options.
     """
     if not options or not line:
         return line
