@@ -16,7 +16,7 @@ import pytest
 
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.asking.typed_tests import SHIPPED, learning
-from pytest_anubis.core.history import CLOCKS_DIFFER
+from pytest_anubis.core.history import CLOCK_TOLERANCE
 from pytest_anubis.core.identity.machine_marks import another_machine, identity_marks
 from pytest_anubis.core.waivers.waiving import concerns
 from pytest_anubis.distributed.workers.lane_allotment import side_by_side
@@ -265,7 +265,7 @@ def _seconds_behind(baseline: Baseline | None) -> float:
     """Return by how many seconds this clock is behind its baseline; 0 within what clocks may differ by."""
     learned = moment(baseline.created) if baseline else None
     behind = (learned or 0.0) - time.time()
-    return behind if behind > CLOCKS_DIFFER else 0.0
+    return behind if behind > CLOCK_TOLERANCE else 0.0
 
 
 def _waivers(settings: Settings) -> tuple[Waiver, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pytest_anubis.core.asking.next_step import STEP, first_act, open_act
-from pytest_anubis.core.history import CLOCKS_DIFFER, NodeRecord
+from pytest_anubis.core.history import CLOCK_TOLERANCE, NodeRecord
 from pytest_anubis.core.verdict import (
     RETEST,
     Decision,
@@ -246,7 +246,7 @@ def _standing(
         return Status.UNDECIDED, _short(last.verdict.headline, node.name), last.at
     if last.doubtful:
         return Status.UNDECIDED, "accepted by a clock that was ahead: measure it again", last.at
-    if last.at - now > CLOCKS_DIFFER:
+    if last.at - now > CLOCK_TOLERANCE:
         why = f"accepted {span_text(last.at - now)} in the future: the clocks differ"
         return Status.UNDECIDED, why, now
     if max_age is not None and now - last.at > max_age:

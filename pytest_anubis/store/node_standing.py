@@ -16,7 +16,7 @@ from typing import Annotated
 from pytest_anubis.codec import from_plain, read_json, to_plain
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.field_types import Rare
-from pytest_anubis.core.history import CLOCKS_DIFFER
+from pytest_anubis.core.history import CLOCK_TOLERANCE
 from pytest_anubis.core.identity.machine_marks import marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
@@ -397,7 +397,7 @@ def dated_run(record: RunRecord, now: float) -> JudgedRun:
     """
     began = moment(record.started) or 0.0
     judged = judged_of(record, began=began, ended=moment(record.ended))
-    return replace(judged, passed=()) if began - now > CLOCKS_DIFFER else judged
+    return replace(judged, passed=()) if began - now > CLOCK_TOLERANCE else judged
 
 
 def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun:

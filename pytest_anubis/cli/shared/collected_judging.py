@@ -16,7 +16,7 @@ from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.blocker import Blocker
-from pytest_anubis.core.history import CLOCKS_DIFFER, TOGETHER
+from pytest_anubis.core.history import CLOCK_TOLERANCE, COMPLETING_SECONDS
 from pytest_anubis.core.identity.alike_devices import without_repeats
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunEvidence, RunRecord
@@ -108,7 +108,7 @@ def _ahead(runs: RunSet, now: float) -> dict[tuple[str, str], float]:
     """Return (run, node) -> seconds by which it began in the future, for runs beyond the tolerance."""
     began = {(one.run, one.node): moment(one.started) for one in runs.runs}
     off = {unit: when - now for unit, when in began.items() if when is not None}
-    return {unit: seconds for unit, seconds in off.items() if seconds > CLOCKS_DIFFER}
+    return {unit: seconds for unit, seconds in off.items() if seconds > CLOCK_TOLERANCE}
 
 
 def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: Any) -> JudgedFleet:
@@ -198,7 +198,7 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
         unit = verdict.node, detail.hardware_class
         now = alone.get(unit, verdict)
         if verdict.decision is Decision.ACCEPTED and now.decision is not Decision.ACCEPTED:
-            why = f"what is over {TOGETHER / 86400:g} days older than its latest run completes it no more"
+            why = f"what is over {COMPLETING_SECONDS / 86400:g} days older than its latest run completes it no more"
             old = Blocker(cause=why, act="measure it again")
             verdict = dataclasses.replace(now, blocking=(*now.blocking, old))
             detail = details[unit]
@@ -261,7 +261,7 @@ def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]
     created = {moment(one.created) or 0.0: key for key, one in baselines.items()}
     latest = max(created, default=0.0)
     behind = latest - time.time()
-    if options.waivers is not None and behind > CLOCKS_DIFFER:
+    if options.waivers is not None and behind > CLOCK_TOLERANCE:
         raise CommandError(
             f"--waivers: the clock of this machine is {duration_text(behind)} behind the baseline of "
             f"{created[latest]}, so it is unknown which waivers have expired: set it (timedatectl); if it is "

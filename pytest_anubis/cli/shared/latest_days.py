@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pytest_anubis.codec.moments import moment
-from pytest_anubis.core.history import TOGETHER
+from pytest_anubis.core.history import COMPLETING_SECONDS
 from pytest_anubis.store.collected_runs import RunSet
 
 Unit = tuple[str, str]
@@ -29,7 +29,7 @@ def of_latest_days(runs: RunSet, ahead: Collection[tuple[str, str]]) -> tuple[Ru
     old = {
         (run, node, key)
         for (run, node, key), when in began.items()
-        if when is not None and latest.get((node, key), when) - when > TOGETHER
+        if when is not None and latest.get((node, key), when) - when > COMPLETING_SECONDS
     }
     near = {(run, node) for run, node, _ in began.keys() - old}
     return only(runs, near) if old else runs, {(node, key) for _, node, key in old}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.asking.next_step import STEP
 from pytest_anubis.core.blocker import Blocker
-from pytest_anubis.core.history import CLOCKS_DIFFER
+from pytest_anubis.core.history import CLOCK_TOLERANCE
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.standing.standing_of import Holds, in_order, standing_of
@@ -103,7 +103,7 @@ def _row(run: RunRecord, now: float) -> NodeRow:
         verdict = _undecided(run.node, why)
     elif (
         verdict.decision is Decision.ACCEPTED
-        and (early := (moment(run.started) or 0.0) - now) > CLOCKS_DIFFER
+        and (early := (moment(run.started) or 0.0) - now) > CLOCK_TOLERANCE
     ):
         # Its real time is unknown, so another run may be later; a rejection counts whenever it was.
         why = f"accepted by run {run.run}, {early / 3600:.1f} h in the future: the clocks differ"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_anubis.codec.moments import day_of
-from pytest_anubis.core.history import CLOCKS_DIFFER
+from pytest_anubis.core.history import CLOCK_TOLERANCE
 from pytest_anubis.core.standing.standing_of import Holds, Standing
 from pytest_anubis.core.standing.standing_verdict import lapsed_text
 from pytest_anubis.core.verdict import Decision
@@ -86,7 +86,7 @@ def health_of(
     if standing.running and now - standing.since > limit:
         began = _ago(now - standing.since)
         return _open("CUT-SHORT", f"run {standing.running} began {began} and never ended", kept)
-    if age < -CLOCKS_DIFFER:
+    if age < -CLOCK_TOLERANCE:
         return _open("CLOCK", f"accepted {span_text(-age)} in the future: the clocks differ", kept)
     if age > limit:
         return _open("OLD-VERDICT", f"accepted {_ago(age)}, the limit is {span_text(limit)}", kept)

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import day_of, moment
-from pytest_anubis.core.history import TOGETHER, NodeRecord
+from pytest_anubis.core.history import COMPLETING_SECONDS, NodeRecord
 from pytest_anubis.core.metric import measured_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.standing_of import Standing, in_order, standing_of
@@ -217,7 +217,9 @@ def _looks(connection: sa.Connection, nodes: Iterable[NodeLast]) -> dict[str, li
         if one.last and one.standing.by and one.last.verdict.decision is Decision.ACCEPTED
     }
     by_last: dict[int, list[int]] = {}  # last run of a node -> its runs of these days, in order
-    near = (last.c.node_id == runs.c.node_id) & (runs.c.started >= last.c.started - TOGETHER)
+    near = (last.c.node_id == runs.c.node_id) & (
+        runs.c.started >= last.c.started - COMPLETING_SECONDS
+    )
     query = sa.select(runs.c.id, last.c.id.label("last")).join(last, near)
     for some in _batches(accepted):
         rows = query.where(last.c.id.in_(some)).order_by(runs.c.started, runs.c.id)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from pytest_anubis.core.asking.next_step import STEP, TOLD, next_step
+from pytest_anubis.core.asking.next_step import SELF_EXPLAINED, STEP, next_step
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.identity.alike_devices import alike_text, other_verdicts
@@ -107,7 +107,9 @@ def _rejection(
     others = troubles_text(other_verdicts(worst, bad))
     more = f"; also {others}" if others else ""
     # The step of a failed test is to read its message, which this line quotes.
-    quoted = worst.reason in TOLD and not worst.action and worst.triage is not Triage.RETEST
+    quoted = (
+        worst.reason in SELF_EXPLAINED and not worst.action and worst.triage is not Triage.RETEST
+    )
     todo = "" if quoted else next_step(worst)
     step = f" Next step: {todo}" if todo else ""
     among = alike_text(worst, bad, devices)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
-from pytest_anubis.core.history import CLOCKS_DIFFER
+from pytest_anubis.core.history import CLOCK_TOLERANCE
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History, HistoryError, moment_of
@@ -49,11 +49,11 @@ def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> Clock
     if record.behind:
         return ClockOffset(known=UNDATED)
     off = last - (time.time() - history.ahead)
-    if just_ended and abs(history.ahead) > CLOCKS_DIFFER:
-        return ClockOffset(off) if abs(off) > CLOCKS_DIFFER else ClockOffset()
+    if just_ended and abs(history.ahead) > CLOCK_TOLERANCE:
+        return ClockOffset(off) if abs(off) > CLOCK_TOLERANCE else ClockOffset()
     return (
         ClockOffset(off, "exactly" if just_ended else AT_LEAST)
-        if off > CLOCKS_DIFFER
+        if off > CLOCK_TOLERANCE
         else ClockOffset()
     )
 
