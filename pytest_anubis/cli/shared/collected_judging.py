@@ -198,7 +198,8 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
         unit = verdict.node, detail.hardware_class
         now = alone.get(unit, verdict)
         if verdict.decision is Decision.ACCEPTED and now.decision is not Decision.ACCEPTED:
-            why = f"what is over {COMPLETING_SECONDS / 86400:g} days older than its latest run completes it no more"
+            days = f"{COMPLETING_SECONDS / 86400:g}"
+            why = f"what is over {days} days older than its latest run completes it no more"
             old = Blocker(cause=why, act="measure it again")
             verdict = dataclasses.replace(now, blocking=(*now.blocking, old))
             detail = details[unit]

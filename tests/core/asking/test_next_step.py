@@ -10,7 +10,7 @@ import pytest
 from pytest_anubis.core.asking.next_step import (
     ABSENT,
     AGAIN,
-    FIRST,
+    MAX_STEP,
     SCATTERED,
     first_act,
     next_step,
@@ -101,7 +101,7 @@ def test_the_first_act_is_short_and_the_marks_own() -> None:
     assert first_act(SLOW) == "clean the heat sink"
     assert first_act(replace(SLOW, retest="a single value")) == "measure again first"
     long = "compare " + "everything " * 20
-    assert len(first_act(replace(SLOW, action=long))) <= FIRST
+    assert len(first_act(replace(SLOW, action=long))) <= MAX_STEP
     assert first_act(replace(SLOW, action="Reseat it. Then swap it.")) == "reseat it"
     assert first_act(replace(SLOW, action="", component="coffee")) != ""
 
