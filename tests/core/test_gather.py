@@ -87,7 +87,7 @@ def sample(run: str, version: int, **given: Any) -> dict[str, Any]:
     return {**fixed, "metric": metric, **given}
 
 
-def test_samples_of_the_newest_version_count_however_few_they_are() -> None:
+def test_only_samples_of_the_newest_version_count() -> None:
     failed = SampleProblem(kind="failed", text="x")
     samples = [sample(f"r{i}", 1) for i in range(3)]
     samples += [sample("r3", 2, values=[5.0]), sample("r4", 1, problem=failed)]

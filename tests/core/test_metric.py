@@ -23,7 +23,7 @@ from pytest_anubis.core.metric import (
 )
 
 
-def test_metrics_of_one_name_are_told_apart_by_their_parameters() -> None:
+def test_parameters_distinguish_metrics_of_one_name() -> None:
     latency = "suites/memory/test_latency.py::test_load_latency"
     some = [(f"{latency}[{level}]", "load_latency") for level in ("l2", "llc")]
     rates = [(f"a.py::test_{what}_step", "training_rate") for what in ("gpt", "resnet")]
@@ -96,9 +96,7 @@ def test_a_table_and_a_sentence_say_one_number(similarity: float, better: str) -
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
 @pytest.mark.parametrize("similarity", [0.99, 0.95, 0.5, 0.045])
-def test_a_stored_loss_reads_as_the_similarity_that_it_came_from(
-    similarity: float, better: str
-) -> None:
+def test_size_text_inverts_relative_loss(similarity: float, better: str) -> None:
     assert size_text(relative_loss(similarity, better), better) == loss_size(similarity, better)
 
 
@@ -108,7 +106,7 @@ def test_nothing_normal_makes_an_endless_loss() -> None:
     assert percent_text(math.inf) == "inf %"
 
 
-def test_a_loss_close_to_the_limit_gets_the_digits_that_tell_them_apart() -> None:
+def test_close_losses_get_distinguishing_decimals() -> None:
     decimals = distinguishing_decimals(0.9496, 0.95, "higher")
     assert loss_size(0.9496, "higher", decimals) == "5.04 %"
     assert loss_size(0.95, "higher", decimals) == "5.00 %"
@@ -116,7 +114,7 @@ def test_a_loss_close_to_the_limit_gets_the_digits_that_tell_them_apart() -> Non
     assert distinguishing_decimals(0.9, 0.9, "higher") is None
 
 
-def test_units_of_the_trade_are_known_and_slips_are_not() -> None:
+def test_common_units_are_known_and_typos_are_not() -> None:
     known = (
         "GB/s GBps Gbps TFLOPS GFLOP/s samples/s tokens/s us/step ms % 1 °C MHz count kIOPS MiB/s unit "
         "img/s imgs/sec"
@@ -158,7 +156,7 @@ def test_only_exact_metrics_expect_a_value(better: Direction, expect: float) -> 
 
 
 @pytest.mark.parametrize("factor", [8, 60, 1000, 1024, 3600, 10**6, 10**9])
-def test_a_slip_is_known_by_its_factor_in_both_directions(factor: int) -> None:
+def test_unit_factors_are_found_in_both_directions(factor: int) -> None:
     assert slip_of(factor * 1.003) == slip_of(1 / (factor * 1.003)) == str(factor)
 
 

@@ -203,7 +203,7 @@ def test_the_live_state_is_the_state_read_back(happened: list[Event]) -> None:
 
 
 @given(st.lists(any_event, max_size=12), st.lists(any_event, max_size=12), st.integers(0, 400))
-def test_a_run_that_crashed_and_goes_on_is_what_its_journal_tells(
+def test_a_resumed_run_equals_its_journal(
     before: list[Event], after: list[Event], cut: int
 ) -> None:
     """A crash cuts the journal anywhere behind its first line; whoever resumes reads it and goes on."""
@@ -230,7 +230,7 @@ def started(*happened: Event) -> RunState:
     return state
 
 
-def test_of_a_repeated_test_the_last_attempt_counts_and_the_failure_is_told() -> None:
+def test_the_last_attempt_of_a_repeated_test_counts() -> None:
     test = TESTS[0]
     state = started(
         TestStarted(test=test),
@@ -250,7 +250,7 @@ def test_of_a_repeated_test_the_last_attempt_counts_and_the_failure_is_told() ->
     assert [(one.test, one.text) for one in run.repeats] == [(test, "slow")]
 
 
-def test_a_failure_whose_end_was_lost_is_not_forgotten_when_the_test_is_repeated() -> None:
+def test_a_failure_with_a_lost_end_is_remembered() -> None:
     test = TESTS[0]
     bad = dataclasses.replace(verdict(test, Outcome.FAIL), text="half as fast")
     state = started(
@@ -266,7 +266,7 @@ def test_a_failure_whose_end_was_lost_is_not_forgotten_when_the_test_is_repeated
     assert [(one.test, one.text) for one in run.repeats] == [(test, "half as fast")]
 
 
-def test_what_was_judged_before_counts_only_against_the_same_baseline() -> None:
+def test_verdicts_need_an_unchanged_baseline() -> None:
     test = TESTS[0]
     ended = (
         TestStarted(test=test),
@@ -282,7 +282,7 @@ def test_what_was_judged_before_counts_only_against_the_same_baseline() -> None:
     assert other.baseline == "c"
 
 
-def test_after_the_end_nothing_counts_until_the_run_goes_on() -> None:
+def test_events_after_the_end_are_ignored() -> None:
     test = TESTS[0]
     state = started(
         NodeDecided(verdict=DECISION),
@@ -300,15 +300,13 @@ def test_after_the_end_nothing_counts_until_the_run_goes_on() -> None:
 @pytest.mark.parametrize(
     ("status", "cause", "off"), [(0, "", False), (2, "", True), (7, "", True), (0, "exit", True)]
 )
-def test_a_run_is_broken_off_by_its_status_or_by_what_is_known(
-    status: int, cause: str, off: bool
-) -> None:
+def test_a_run_is_broken_off_by_status_or_cause(status: int, cause: str, off: bool) -> None:
     run = started(RunFinished(exit_status=status, ended="2026", broken_off=cause)).record()
     assert bool(run.broken_off) is off
     assert started().record().broken_off == "never finished"
 
 
-def test_a_failed_attempt_is_told_apart_whatever_comes_first() -> None:
+def test_a_failed_attempt_is_known_in_any_order() -> None:
     """Between processes the second start may be heard before the word that the first attempt failed."""
     test = TESTS[0]
     state = started(
@@ -328,7 +326,7 @@ def test_a_second_beginning_does_not_replace_the_first() -> None:
     assert (state.record().run, state.record().node) == ("r", "n")
 
 
-def test_of_a_test_that_was_cut_short_the_values_are_kept_and_do_not_count() -> None:
+def test_values_of_a_cut_test_become_attempts() -> None:
     test = TESTS[0]
     state = started(
         TestStarted(test=test),
@@ -344,7 +342,7 @@ def test_of_a_test_that_was_cut_short_the_values_are_kept_and_do_not_count() -> 
     assert kept == [(1.0,)]
 
 
-def test_what_a_resumed_run_finds_anew_is_forgotten_and_its_deaths_are_not() -> None:
+def test_a_resumed_run_drops_blockers_it_checks_again() -> None:
     ended, cut = TESTS[:2]
     state = started(
         BlockerFound(text="cuda:2 is hidden", found_anew=True),
@@ -376,7 +374,7 @@ def test_what_a_resumed_run_finds_anew_is_forgotten_and_its_deaths_are_not() -> 
     assert run.broken_off == "never finished"
 
 
-def test_an_exact_result_that_was_wrong_in_an_attempt_stays_wrong() -> None:
+def test_a_wrong_exact_result_stays_wrong() -> None:
     wrong = dataclasses.replace(verdict("t", Outcome.FAIL), better="equal", metric="errors")
     for between in ([], [Resumed()], [Resumed(changed=("baseline",))]):
         state = started(
@@ -400,7 +398,7 @@ def test_an_exact_result_that_was_wrong_in_an_attempt_stays_wrong() -> None:
         assert [event.test for event in state.record().repeats] == ["t"]
 
 
-def test_a_body_that_failed_is_remembered_though_its_teardown_was_cut_short() -> None:
+def test_a_failed_body_is_remembered_without_teardown() -> None:
     begun = (TestStarted(test="t"), PhaseFailed(test="t", text="assert 0"))
     again = (Resumed(), TestStarted(test="t"), TestFinished(result=result("t")))
     (repeat,) = started(*begun, *again).record().repeats
@@ -409,7 +407,7 @@ def test_a_body_that_failed_is_remembered_though_its_teardown_was_cut_short() ->
     assert whole.repeats == ()
 
 
-def test_a_planned_test_that_never_ended_is_not_reported() -> None:
+def test_an_unfinished_test_is_not_reported() -> None:
     state = started(
         TestsPlanned(tests=tuple(PlannedTest(test=t, benchmark="b") for t in TESTS[:3])),
         TestStarted(test=TESTS[0]),

@@ -74,9 +74,7 @@ ECC = replace(SLOW, better="lower", metric="ecc", unit="errors")
         (ECC, "ecc"),
     ],
 )
-def test_what_is_wrong_and_not_slow_is_waived_by_its_name_only(
-    verdict: MetricVerdict, name: str
-) -> None:
+def test_wrong_results_are_waived_by_name_only(verdict: MetricVerdict, name: str) -> None:
     for broad in (
         replace(WAIVER, test="*"),
         replace(WAIVER, metric="*"),
@@ -88,7 +86,7 @@ def test_what_is_wrong_and_not_slow_is_waived_by_its_name_only(
     assert (found.outcome, found.reason) == (Outcome.NOT_TESTED, Reason.WAIVED)
 
 
-def test_an_expired_waiver_waives_nothing_and_the_failure_says_so() -> None:
+def test_an_expired_waiver_waives_nothing() -> None:
     expired = replace(WAIVER, metric="h2d", expired=True)
     found = with_waiver(SLOW, [expired])
     assert found.outcome is Outcome.FAIL

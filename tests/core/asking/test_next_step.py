@@ -52,18 +52,18 @@ SLOW = replace(UNUSUAL, outcome=Outcome.FAIL, reason=Reason.BEYOND, value=5.0, s
         ({"expected": None}, "clean the heat sink"),
     ],
 )
-def test_what_is_no_slower_than_before_needs_no_repair(changes: dict[str, Any], step: str) -> None:
+def test_scattered_values_need_no_repair(changes: dict[str, Any], step: str) -> None:
     assert next_step(replace(UNUSUAL, **changes)) == step
 
 
-def test_a_failed_check_blames_its_part_and_a_metric_that_is_missing_the_test() -> None:
+def test_a_failed_check_blames_its_component() -> None:
     told = replace(SLOW, reason=Reason.TEST_FAILED, component="memory", action="")
     assert "memory" in next_step(told)
     assert next_step(replace(told, action="swap it")) == "swap it"
     assert "memory" not in next_step(replace(told, reason=Reason.UNSET))
 
 
-def test_a_step_that_is_sure_of_one_failure_is_told_once() -> None:
+def test_the_surest_failure_words_a_shared_step() -> None:
     again = replace(SLOW, device="cuda:1", retest=NOISY)
     other = replace(again, device="cuda:2", action="swap the cable")
     assert next_steps([SLOW, again, other, UNUSUAL]) == {
@@ -92,7 +92,7 @@ def test_a_step_that_is_sure_of_one_failure_is_told_once() -> None:
         ("accelerator.compute", "clock"),
     ],
 )
-def test_a_component_says_what_is_done_first_where_no_mark_does(component: str, word: str) -> None:
+def test_components_have_usual_first_steps(component: str, word: str) -> None:
     assert word in first_act(replace(SLOW, action="", component=component))
     assert word in next_step(replace(SLOW, action="", component=component))
 
@@ -106,7 +106,7 @@ def test_the_first_act_is_short_and_the_marks_own() -> None:
     assert first_act(replace(SLOW, action="", component="coffee")) != ""
 
 
-def test_what_is_open_is_answered_by_its_reason() -> None:
+def test_open_blockers_have_a_step_by_reason() -> None:
     unclear = Blocker(kind=Hindrance.OPEN, word="INCONCLUSIVE", cause="", reason=Reason.WRONG_UNIT)
     assert "unit" in open_act(unclear)
     assert open_act(replace(unclear, word="NOT_TESTED")) == ABSENT
@@ -119,9 +119,7 @@ def test_what_is_open_is_answered_by_its_reason() -> None:
     ("better", "unit", "corrupt"),
     [("lower", "packets", False), ("lower", "errors", True), ("equal", "crc", True)],
 )
-def test_only_a_count_of_what_is_wrong_tells_of_wrong_results(
-    better: Any, unit: str, corrupt: bool
-) -> None:
+def test_only_counted_faults_are_corruption(better: Any, unit: str, corrupt: bool) -> None:
     counted = replace(
         SLOW, metric="seen", better=better, unit=unit, value=1.0, similarity=0.0, action=""
     )

@@ -34,7 +34,7 @@ def test_a_metric_is_a_group_of_properties() -> None:
     }
 
 
-def test_a_benchmark_without_a_metric_and_one_without_a_value_have_properties_too() -> None:
+def test_missing_metrics_and_values_have_properties() -> None:
     nothing = MetricVerdict(
         outcome=Outcome.INCONCLUSIVE, reason=Reason.UNSET, text="nothing", benchmark="b", metric=""
     )

@@ -71,7 +71,7 @@ def samples(text: str) -> dict[tuple[str, str], str]:
     return found
 
 
-def test_the_decision_is_one_hot_and_counts_are_complete() -> None:
+def test_decisions_are_one_hot_and_counts_complete() -> None:
     found = samples(prometheus_text(NODE, [verdict(Outcome.FAIL)]))
     decisions = {k[1]: v for k, v in found.items() if k[0] == "anubis_node_decision"}
     assert decisions == {
@@ -108,7 +108,7 @@ def test_a_run_without_anything_is_an_empty_file() -> None:
     assert prometheus_text(None, []) == ""
 
 
-def test_the_run_is_told_with_its_times_and_class() -> None:
+def test_the_run_has_times_and_class() -> None:
     run = RunRecord(
         run="r1",
         node="n1",
@@ -127,7 +127,7 @@ def test_the_run_is_told_with_its_times_and_class() -> None:
     assert cut == {"anubis_run_info", "anubis_run_start_time_seconds"}
 
 
-def test_values_that_are_not_numbers_are_written_as_the_format_wants() -> None:
+def test_special_values_follow_the_format() -> None:
     text = prometheus_text(
         None, [verdict(value=v, device=str(v)) for v in (math.nan, math.inf, -math.inf, None)]
     )
@@ -142,7 +142,7 @@ def test_any_name_and_value_makes_a_readable_file(
     samples(prometheus_text(NODE, [verdict(outcome, value, name, device=name)]))
 
 
-def test_what_the_format_has_no_escape_for_is_replaced_and_no_sample_stands_twice() -> None:
+def test_unwritable_characters_yield_no_duplicates() -> None:
     devices = ("a\x1b[31m", "a\x07[31m", "a\ud800[31m")
     text = prometheus_text(None, [verdict(device=device) for device in devices])
     assert text.encode().decode() == text
@@ -150,7 +150,7 @@ def test_what_the_format_has_no_escape_for_is_replaced_and_no_sample_stands_twic
     assert len([key for key in samples(text) if key[0] == "anubis_metric_value"]) == 1
 
 
-def test_what_to_do_about_a_metric_and_a_node_is_a_gauge() -> None:
+def test_triage_and_word_are_gauges() -> None:
     slow = replace(verdict(Outcome.FAIL), better="lower", similarity=0.5, certainty=0.9, retest="x")
     node = replace(NODE, triage=Triage.RETEST)
     found = samples(prometheus_text(node, [slow, verdict(Outcome.PASS, device="d")]))

@@ -73,7 +73,7 @@ def test_a_run_is_strict_json_with_all_values() -> None:
     assert plain["node_verdict"] is None
 
 
-def test_what_noise_makes_unsure_is_so_in_json_as_elsewhere() -> None:
+def test_failures_in_noise_are_unsure_in_json() -> None:
     slow = MetricVerdict(
         outcome=Outcome.FAIL, reason=Reason.BEYOND, text="slow", benchmark="b", metric="rate",
         better="higher", similarity=0.6, certainty=1.0,
@@ -84,7 +84,7 @@ def test_what_noise_makes_unsure_is_so_in_json_as_elsewhere() -> None:
     assert 'triage="retest"' in prometheus_text(None, record.effective_verdicts)
 
 
-def test_a_criterion_is_one_row_with_centre_limit_and_smallest_loss() -> None:
+def test_a_criterion_is_one_row() -> None:
     header, row = criteria_lines(BASELINE, whole=False)
     assert header.split()[:3] == ["benchmark", "metric", "centre"]
     assert row.split() == [
@@ -100,7 +100,7 @@ def test_a_criterion_is_one_row_with_centre_limit_and_smallest_loss() -> None:
     ]
 
 
-def test_group_and_pooled_criteria_are_told_apart() -> None:
+def test_group_and_pooled_criteria_differ() -> None:
     pooled = replace(CRITERION, scope="node", group="slot 1", learned=None, detectable=None)
     row = criteria_lines(replace(BASELINE, criteria=(pooled,)), whole=True)[1]
     assert "t.py::test_rate (slot 1) [node]" in row

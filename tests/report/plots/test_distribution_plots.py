@@ -57,7 +57,7 @@ def points(path: str) -> list[tuple[int, int]]:
 
 
 @given(values, values, directions, st.none() | st.floats(min_value=0, max_value=1e15), st.text())
-def test_any_cdf_plot_is_small_well_formed_and_in_single_quotes(
+def test_any_cdf_plot_is_small_and_well_formed(
     sample: list[float], centre: list[float], better: str, limit: float | None, label: str
 ) -> None:
     svg = cdf_plot(sample, centre, unit="GB/s", better=better, limit=limit, label=plain(label))
@@ -78,7 +78,7 @@ def plain(text: str) -> str:
     return "".join(c for c in text if c.isprintable() and "nan" not in text and "inf" not in text)
 
 
-def test_the_curve_climbs_by_the_share_of_values_up_to_each_point() -> None:
+def test_the_curve_is_the_empirical_distribution() -> None:
     frame = Frame(low=0, high=1)  # only its heights are used
     svg = cdf_plot([10, 20, 20, 40], [], unit="s", better="lower")
     heights = [y for _, y in points(path_of(svg, SAMPLE))]
@@ -110,14 +110,14 @@ def test_an_exact_metric_has_no_shade() -> None:
     assert "beyond the limit" not in cdf_plot([0, 0, 3], [0], unit="count", better="equal", limit=0)
 
 
-def test_one_far_value_does_not_flatten_the_rest_and_is_told() -> None:
+def test_one_far_value_does_not_flatten_the_rest() -> None:
     svg = cdf_plot([*HEALTHY, 90_000], HEALTHY, unit="us", better="lower")
     assert "1 further up to 90000 us" in svg
     xs = [x for x, _ in points(path_of(svg, CENTRE))]
     assert max(xs[1:-1]) - min(xs[1:-1]) > 100  # of 600: the curve is still a curve
 
 
-def test_measured_and_expected_differ_by_more_than_colour() -> None:
+def test_curves_differ_by_more_than_colour() -> None:
     svg = cdf_plot(HEALTHY, HEALTHY, unit="s", better="lower")
     dashes = {
         e.get("stroke"): e.get("stroke-dasharray")
@@ -140,7 +140,7 @@ def test_any_fan_is_well_formed(
         assert '"' not in svg
 
 
-def test_a_fan_of_many_units_stays_small_and_names_what_was_left_out() -> None:
+def test_a_large_fan_stays_small() -> None:
     samples = [[unit + 0.1 * i for i in range(200)] for unit in range(1000)]
     bad = {f"node{n} <cuda>": [5000.0 + n] * 30 for n in range(200)}
     svg = fan_plot(samples, HEALTHY, unit="s", bad=bad, better="lower", limit=110.0)
@@ -149,7 +149,7 @@ def test_a_fan_of_many_units_stays_small_and_names_what_was_left_out() -> None:
     assert "left out: node0 &lt;cuda&gt;" in svg
 
 
-def test_a_fan_shows_a_unit_that_was_left_out_beside_the_others() -> None:
+def test_a_fan_shows_excluded_units() -> None:
     svg = fan_plot([HEALTHY] * 30, HEALTHY, unit="s", bad={"slow": [88.0, 88.5]}, better="higher")
     xs = [x for x, _ in points(path_of(svg, BAD))]
     frame = Frame(low=0, high=1)
@@ -226,7 +226,7 @@ def test_more_lies_further_right_and_higher() -> None:
     assert y2 - y4 == pytest.approx((y0 - y4) * 20 / 90, abs=2)
 
 
-def test_a_line_joins_its_points_and_a_single_point_is_a_dot() -> None:
+def test_single_points_are_dots() -> None:
     def lines(points: Sequence[tuple[float, float]]) -> int:
         svg = frontier_plot([("p", points)], x_label="x", y_label="y")
         return sum("stroke-width" in path.attrib for path in parsed(svg).iter("path"))
@@ -241,7 +241,7 @@ def test_points_that_are_no_numbers_are_left_out() -> None:
     assert frontier_plot([("p", [(nan, 1)])], x_label="x", y_label="y") == ""
 
 
-def test_nine_lines_are_told_apart() -> None:
+def test_nine_lines_have_different_styles() -> None:
     svg = frontier_plot(
         [(f"p{i}", [(i, i), (i + 1, i)]) for i in range(9)], x_label="x", y_label="y"
     )
@@ -316,7 +316,7 @@ def test_the_last_number_of_an_axis_is_not_cut() -> None:
         assert int(x) + len(words) * FONT * DIGIT / 2 <= frame.width + 1
 
 
-def test_a_single_line_needs_no_legend_and_a_dot_has_one_that_is_a_dot() -> None:
+def test_legends_show_lines_and_dots() -> None:
     alone = frontier_plot([("fleet", [(1, 1), (2, 2)])], x_label="x", y_label="y")
     assert ">fleet</text>" not in alone
     two = frontier_plot([("a", [(1, 1)]), ("b", [(1, 1), (2, 2)])], x_label="x", y_label="y")

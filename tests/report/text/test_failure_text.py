@@ -69,7 +69,7 @@ GOOD = replace(
 )
 
 
-def test_the_first_line_of_one_bad_metric_stands_alone() -> None:
+def test_the_first_line_makes_sense_alone() -> None:
     first, blank, *_ = failure_text([GOOD, SLOW]).split("\n")
     assert first == (
         "gemm_rate 12 % slower: 6.1 TFLOP/s, expected 6.9 (similarity .88 < .95): "
@@ -84,7 +84,7 @@ def test_a_metric_where_less_is_better_is_above() -> None:
     assert summary_sentence(slow).startswith("latency 20 % longer: 12 us, expected 10 (")
 
 
-def test_a_bad_tail_is_not_told_by_the_medians() -> None:
+def test_a_bad_tail_is_not_shown_by_medians() -> None:
     tail = replace(SLOW, value=6.89, similarity=0.8)
     assert summary_sentence(tail).startswith(
         "gemm_rate worse in its distribution: median 6.89 TFLOP/s, expected 6.9 ("
@@ -96,7 +96,7 @@ def test_a_bad_tail_is_not_told_by_the_medians() -> None:
     assert [row[5] for row in failure_rows([tail, part])] == ["loss", "in part", "in part"]
 
 
-def test_what_all_devices_show_together_has_one_name() -> None:
+def test_pooled_verdicts_name_all_devices() -> None:
     pooled = replace(SLOW, scope="node", device="node")
     node = NodeVerdict(node="n", decision=Decision.REJECTED, headline="")
     texts = (
@@ -121,7 +121,7 @@ def test_what_all_devices_show_together_has_one_name() -> None:
         ("lower", 300.0, 0.45, "3 times as long"),
     ],
 )
-def test_a_loss_beside_two_values_is_the_one_that_they_give(
+def test_a_shown_loss_is_the_quotient_of_its_values(
     better: Direction, value: float, similarity: float, lost: str
 ) -> None:
     unit = "GB/s" if better == "higher" else "ms"
@@ -141,7 +141,7 @@ def test_several_bad_metrics_are_counted_and_named() -> None:
     assert first.endswith("; 2 of 3 metrics are bad, also hbm_rate")
 
 
-def test_the_card_is_told_by_slot_and_serial_number() -> None:
+def test_a_card_has_slot_and_serial_number() -> None:
     cards = {SLOW.device: "slot 0000:5d:00.0, serial number 1654321"}
     first, *others = failure_text([SLOW], cards).split("\n")
     assert first.endswith("on cuda:3 (slot 0000:5d:00.0, serial number 1654321)")
@@ -169,7 +169,7 @@ def test_the_table_explains_the_verdict(needed: str) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
-def test_the_text_follows_the_width_of_the_terminal_and_breaks_no_word(width: int) -> None:
+def test_the_text_fits_the_terminal(width: int) -> None:
     verdicts = [GOOD, SLOW]
     whole = failure_text(verdicts).split("\n")
     lines = fitted_failure(whole, failure_rows(verdicts), width)
@@ -194,7 +194,7 @@ def test_a_text_with_another_table_is_left_as_it_is() -> None:
     assert fitted_failure(whole, failure_rows([GOOD, SLOW]), 40) == whole
 
 
-def test_the_first_line_has_shorter_forms_that_still_say_what_was_lost() -> None:
+def test_short_forms_keep_the_loss() -> None:
     cards = {SLOW.device: "slot 0000:5d:00.0, serial number 1654321"}
     assert short_lines([GOOD, SLOW], cards) == [
         failure_text([GOOD, SLOW], cards).split("\n")[0],
@@ -215,7 +215,7 @@ def test_the_first_line_has_shorter_forms_that_still_say_what_was_lost() -> None
     assert short_lines([replace(SLOW, text="it is\nbad", similarity=None)])[-1] == "it is bad"
 
 
-def test_component_place_evidence_and_next_step_follow_once() -> None:
+def test_component_evidence_and_step_follow_once() -> None:
     lines = failure_text([SLOW, replace(SLOW, metric="hbm_rate")]).split("\n")
     assert lines.count("component: accelerator.compute (node7 cuda:3)") == 1
     assert lines.count("learned from: 312 nodes") == 1
@@ -223,7 +223,7 @@ def test_component_place_evidence_and_next_step_follow_once() -> None:
     assert lines.count("next step: clean the heat sink of GPU 3") == 1
 
 
-def test_a_verdict_without_numbers_is_told_in_its_own_words() -> None:
+def test_a_verdict_without_numbers_shows_its_text() -> None:
     unset = MetricVerdict(
         outcome=Outcome.FAIL,
         reason=Reason.UNSET,
@@ -237,7 +237,7 @@ def test_a_verdict_without_numbers_is_told_in_its_own_words() -> None:
     )
 
 
-def test_a_change_within_the_run_is_not_told_as_a_loss() -> None:
+def test_a_change_within_the_run_is_no_loss() -> None:
     changed = replace(
         SLOW,
         outcome=Outcome.MARGINAL,
@@ -262,7 +262,7 @@ def test_an_exact_metric_says_what_it_must_be() -> None:
     assert summary_sentence(size).startswith("size 4095 B, must be 4096 B: ")
 
 
-def test_a_metric_that_should_be_zero_but_is_not_has_a_sentence() -> None:
+def test_a_value_above_an_expected_zero() -> None:
     wrong = replace(SLOW, better="lower", value=2.0, expected=0.0, similarity=0.0)
     assert "above zero: 2 TFLOP/s, expected 0 (" in summary_sentence(wrong)
 

@@ -78,7 +78,7 @@ def tree(*runs: RunRecord, goal: BenchmarkGoal = GOAL) -> str:
     return "\n".join(goals_tree(goal_answers([goal], runs)))
 
 
-def test_every_metric_stands_under_its_question_and_goal() -> None:
+def test_metrics_are_under_their_question_and_goal() -> None:
     assert goals_tree(goal_answers([GOAL], [GOOD])) == [
         "run good of n1, 2026-01-31 12:00 UTC: 1 of 1 questions answered",
         "goal: full speed",
@@ -89,9 +89,7 @@ def test_every_metric_stands_under_its_question_and_goal() -> None:
     ]
 
 
-def test_what_the_latest_run_skipped_is_not_tested_with_the_reason_and_the_older_verdict_with_its_date() -> (
-    None
-):
+def test_a_skipped_metric_shows_its_older_verdict() -> None:
     text = tree(SKIPPED, GOOD)
     assert "run skipped of n1, 2026-02-01 12:00 UTC: 0 of 1 questions answered" in text
     assert (
@@ -101,7 +99,7 @@ def test_what_the_latest_run_skipped_is_not_tested_with_the_reason_and_the_older
     assert "before:" not in tree(SKIPPED, other)  # another node's answers nothing about this one
 
 
-def test_a_benchmark_that_the_latest_run_left_out_is_not_tested() -> None:
+def test_a_pruned_benchmark_is_not_tested() -> None:
     elsewhere = replace(PLAN, test="t.py::test_disk", benchmark="t.py::test_disk")
     latest = replace(SKIPPED, planned=(elsewhere,), results=())
     disk = replace(GOAL, benchmark="t.py::test_disk")
@@ -120,7 +118,7 @@ def test_a_benchmark_that_the_latest_run_left_out_is_not_tested() -> None:
     assert "-> NOT_TESTED: left out by the Selector: found nothing; before: PASS (6.1 GFL" in text
 
 
-def test_a_metric_that_was_declared_and_never_recorded_is_listed() -> None:
+def test_unrecorded_declared_metrics_are_listed() -> None:
     goal = replace(GOAL, metrics=("rate", "heat"))
     passed = replace(
         GOOD, results=(TestResult(test=TEST, benchmark=PLAN.benchmark, outcome="passed"),)
@@ -131,7 +129,7 @@ def test_a_metric_that_was_declared_and_never_recorded_is_listed() -> None:
     assert "metric: heat -> NOT_TESTED: not measured yet" in tree(goal=goal)
 
 
-def test_a_metric_that_was_recorded_without_being_declared_is_listed() -> None:
+def test_undeclared_recorded_metrics_are_listed() -> None:
     heat = replace(MEASURED, metric=replace(MEASURED.metric, name="heat"))
     both = replace(
         GOOD,
@@ -146,7 +144,7 @@ def test_a_metric_that_was_recorded_without_being_declared_is_listed() -> None:
     assert "without" not in tree(both, goal=replace(GOAL, metrics=()))  # nothing is declared at all
 
 
-def test_what_was_not_judged_says_so_and_the_last_verdict_counts() -> None:
+def test_the_last_verdict_counts() -> None:
     assert "-> NOT_JUDGED: not judged in this run" in tree(replace(GOOD, verdicts=()))
     elsewhere = replace(VERDICT, device="cuda:1")
     assert "-> NOT_JUDGED" in tree(replace(GOOD, verdicts=(elsewhere,)))
@@ -154,7 +152,7 @@ def test_what_was_not_judged_says_so_and_the_last_verdict_counts() -> None:
     assert "-> FAIL (7 GFLOP/s)" in tree(replace(GOOD, verdicts=(VERDICT, later)))
 
 
-def test_passing_beside_no_norm_is_said_alike_in_goals_summary_and_questions() -> None:
+def test_a_pass_without_a_baseline_answers_nothing() -> None:
     bare = replace(
         VERDICT, outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_BASELINE, text="no baseline here"
     )
@@ -171,7 +169,7 @@ def test_passing_beside_no_norm_is_said_alike_in_goals_summary_and_questions() -
         assert (plain["answered"], plain["metrics"][0]["outcome"]) == (False, "NOT_JUDGED")
 
 
-def test_a_change_within_a_run_without_a_norm_is_told_and_leaves_the_question_open() -> None:
+def test_a_change_without_a_baseline_stays_open() -> None:
     changed = replace(
         VERDICT,
         outcome=Outcome.MARGINAL,
@@ -189,7 +187,7 @@ def test_a_change_within_a_run_without_a_norm_is_told_and_leaves_the_question_op
     assert "before: PASS" in tree(run, earlier)  # whose baseline there was then
 
 
-def test_benchmarks_of_one_goal_stand_together_and_one_without_is_listed() -> None:
+def test_benchmarks_are_grouped_by_goal() -> None:
     other = replace(GOAL, benchmark="t.py::test_disk", goal="no loss")
     last = replace(GOAL, benchmark="t.py::test_dispatch")
     bare = BenchmarkGoal(benchmark="t.py::test_bare")
@@ -205,7 +203,7 @@ def test_benchmarks_of_one_goal_stand_together_and_one_without_is_listed() -> No
     ]
 
 
-def test_documents_for_readers_and_programs_say_the_same() -> None:
+def test_markdown_and_json_agree() -> None:
     odd = replace(VERDICT, value=float("inf"))
     found = goal_answers([replace(GOAL, question="a | b <c>?")], [replace(GOOD, verdicts=(odd,))])
     text = "\n".join(goals_markdown(found))
@@ -242,7 +240,7 @@ def test_a_run_says_which_of_its_questions_are_open() -> None:
     assert count([replace(PLAN, question="")], [VERDICT]) == ""
 
 
-def test_exact_values_answer_no_question_whose_rates_have_no_criterion() -> None:
+def test_exact_values_do_not_answer_for_rates() -> None:
     right = replace(VERDICT, metric="wrong", better="equal")
     without = replace(
         VERDICT,
@@ -266,7 +264,7 @@ def test_exact_values_answer_no_question_whose_rates_have_no_criterion() -> None
     assert count([PLAN], [right, without, other]).startswith("1 of 1")
 
 
-def test_classes_of_open_questions_add_up_and_are_the_same_everywhere() -> None:
+def test_open_questions_add_up_everywhere() -> None:
     told, plans = [], []
     for number, (outcome, reason) in enumerate(
         [
@@ -302,7 +300,7 @@ def test_classes_of_open_questions_add_up_and_are_the_same_everywhere() -> None:
 NO_CARD = "not applicable: no accelerator"
 
 
-def test_questions_that_are_none_of_this_machines_are_counted_apart() -> None:
+def test_inapplicable_questions_are_not_asked() -> None:
     cards = [replace(PLAN, benchmark=f"t.py::test_{n}", question=f"are they {n}?") for n in "ab"]
     here = replace(PLAN, benchmark="t.py::test_here", question="is it safe?")
     skipped = replace(

@@ -37,7 +37,7 @@ from pytest_anubis.report.text.summary_text import summary_lines
         (7, "at an unknown time, out of n1.json"),
     ],
 )  # fmt: skip
-def test_when_an_inventory_was_recorded_is_said(taken: object, said: str) -> None:
+def test_an_inventory_has_its_time(taken: object, said: str) -> None:
     assert said in inventory_line({"node": "n1", "taken": taken}, "n1.json")
 
 
@@ -55,9 +55,7 @@ def test_pages_say_when_the_inventory_was_recorded() -> None:
         (Decision.REJECTED, "node n12 rejected: of another", "node n12 rejected: of another"),
     ],
 )
-def test_what_stands_behind_a_decision_does_not_say_it_again(
-    decision: Decision, headline: str, said: str
-) -> None:
+def test_after_decision_does_not_repeat_it(decision: Decision, headline: str, said: str) -> None:
     verdict = NodeVerdict(decision=decision, headline=headline, node="n1")
     assert after_decision(verdict) == said
     assert summary_lines(verdict, [], verbosity=-1)[0][0] == f"{decision.value}: {said}"
@@ -77,6 +75,27 @@ LACKS = Blocker(
 )
 
 LEARN = "next: anubis learn suites/ --for 9m (when the machine is quieter than it was)"
+PASSED = MetricVerdict(
+    outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="suites/a.py::t"
+)
+SKIPPED = replace(
+    PASSED,
+    outcome=Outcome.NOT_TESTED,
+    reason=Reason.NOT_RUN,
+    text="not installed: fio (apt install fio)",
+    metric="",
+)
+ON_ONE_MACHINE = replace(PASSED, reference=Reference.FLEET, population="9 runs of one machine")
+
+
+def undecided(*blocking: Blocker, absent: Sequence[str] = ()) -> NodeVerdict:
+    return NodeVerdict(
+        node="n1",
+        decision=Decision.UNDECIDED,
+        headline="",
+        blocking=blocking,
+        absent=tuple(absent),
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,54 +109,34 @@ LEARN = "next: anubis learn suites/ --for 9m (when the machine is quieter than i
         ((LACKS,), ""),
     ],
 )  # fmt: skip
-def test_what_to_type_next_is_known_from_what_measuring_again_cannot_help(
+def test_the_next_command_follows_from_the_blockers(
     blocking: tuple[Blocker, ...], said: str
 ) -> None:
-    node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=blocking)
-    one = MetricVerdict(
-        outcome=Outcome.PASS,
-        reason=Reason.WITHIN,
-        text="",
-        metric="m",
-        benchmark="suites/a/test_b.py::test_c",
-    )
-    assert next_line(node, [one]) == said
-    assert next_line(node, []) == ""  # nobody knows where the tests lie
-    other = NodeVerdict(node="n1", decision=Decision.REJECTED, headline="", blocking=blocking)
-    assert next_line(other, [one]) == ""
+    node = undecided(*blocking)
+    assert next_line(node, [PASSED]) == said
+    assert next_line(node, []) == ""  # the folder of the tests is unknown
+    assert next_line(replace(node, decision=Decision.REJECTED), [PASSED]) == ""
 
 
-def test_of_the_set_in_the_package_a_copy_is_learned_and_the_set_is_run() -> None:
-    one = MetricVerdict(
-        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="suites/a.py::b"
-    )
-
-    def said(*blocking: Blocker) -> str:
-        node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=blocking)
-        return next_line(node, [one], typed=SHIPPED)
-
-    assert said(NONE) == "next: anubis suites && anubis learn suites/"
-    assert said(UNCLEAR) == f"next: pytest --anubis {SHIPPED} (when the machine is quiet)"
+def test_the_shipped_set_is_copied_before_learning() -> None:
+    learn = next_line(undecided(NONE), [PASSED], typed=SHIPPED)
+    assert learn == "next: anubis suites && anubis learn suites/"
+    run = next_line(undecided(UNCLEAR), [PASSED], typed=SHIPPED)
+    assert run == f"next: pytest --anubis {SHIPPED} (when the machine is quiet)"
 
 
-def test_where_every_tool_is_missing_it_is_installed_before_anything_is_learned() -> None:
-    node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=(NONE,))
-    fio, ib, other, apart = (
-        MetricVerdict(
-            outcome=Outcome.NOT_TESTED, reason=Reason.NOT_RUN, text=text, metric="",
-            benchmark=f"suites/tools/test_{number}.py::test_a",
-        )
-        for number, text in enumerate((
-            "not installed: fio (apt install fio)", "not installed: ib_write_bw (perftest)",
-            "left out: too hot", "not applicable: one host",
-        ))
-    )  # fmt: skip
+def test_missing_tools_are_installed_before_learning() -> None:
+    node = undecided(NONE)
+    fio = SKIPPED
+    ib = replace(fio, benchmark="suites/b.py::t", text="not installed: ib_write_bw (perftest)")
+    other = replace(fio, benchmark="suites/c.py::t", text="left out: too hot")
+    inapplicable = replace(fio, benchmark="suites/d.py::t", text="not applicable: one host")
     first = "next: install fio, ib_write_bw (-v says how), then anubis learn suites/"
     assert next_line(node, [fio, ib, fio]) == first
-    assert next_line(node, [apart, fio, ib]) == first
-    seen_to = "next: pytest --anubis suites/ (once this is seen to: not installed: fio"
-    assert next_line(node, [fio, other]).startswith(seen_to)
-    assert next_line(node, [apart]) == ""
+    assert next_line(node, [inapplicable, fio, ib]) == first
+    reason = "next: pytest --anubis suites/ (once this is seen to: not installed: fio"
+    assert next_line(node, [fio, other]).startswith(reason)
+    assert next_line(node, [inapplicable]) == ""
 
 
 @pytest.mark.parametrize(
@@ -153,116 +152,88 @@ def test_where_every_tool_is_missing_it_is_installed_before_anything_is_learned(
         ("a.py", "", [f"{n}/b.py::x" for n in range(4)], ""),
     ],
 )  # fmt: skip
-def test_what_did_not_run_is_run_with_what_was_typed(
+def test_absent_benchmarks_join_the_typed_tests(
     typed: str, root: str, absent: Sequence[str], said: str
 ) -> None:
-    lines = (
+    blocking = (
         *(replace(LACKS, kind=Hindrance.UNANSWERED, benchmark=name) for name in absent),
         Blocker(kind=Hindrance.ABSENT, cause="4 of 9 did not run"),
     )
-    node = NodeVerdict(
-        node="n1", decision=Decision.UNDECIDED, headline="", absent=(*absent, "free.py::y"),
-        blocking=lines,
-    )  # fmt: skip
-    one = MetricVerdict(
-        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="suites/a.py::t"
-    )
-    line = next_line(node, [one], typed=typed, root=root, required=("cpu",))
+    node = undecided(*blocking, absent=(*absent, "free.py::y"))
+    line = next_line(node, [PASSED], typed=typed, root=root, required=("cpu",))
     assert line == (said and f"next: pytest --anubis {said} --anubis-require=cpu")
-    more = replace(node, blocking=(*lines, replace(UNCLEAR, reason=Reason.WRONG_UNIT)))
-    assert next_line(more, [one], typed=typed, root=root).endswith(")") == bool(said)
+    more = replace(node, blocking=(*blocking, replace(UNCLEAR, reason=Reason.WRONG_UNIT)))
+    assert next_line(more, [PASSED], typed=typed, root=root).endswith(")") == bool(said)
 
 
-def test_what_broke_comes_before_what_is_to_be_learned() -> None:
-    one = MetricVerdict(
-        outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_REPORTED, text="hung: no end within 6 s",
-        metric="", benchmark="suites/a/test_b.py::test_c[x]",
-    )  # fmt: skip
-    node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=(NONE, BARE))
-    assert next_line(node, [one]) == (
-        "next: pytest --anubis suites/a/test_b.py::test_c (alone, after a look at where it ended)"
+def test_broken_tests_come_before_learning() -> None:
+    node = undecided(NONE, BARE)
+    hung = replace(
+        PASSED,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.NOT_REPORTED,
+        metric="",
+        benchmark="suites/a.py::t[x]",
     )
-    kept = replace(one, reason=Reason.ENVIRONMENT)
+    alone = "next: pytest --anubis suites/a.py::t"
+    assert next_line(node, [hung]) == f"{alone} (alone, after a look at where it ended)"
+    kept = replace(hung, reason=Reason.ENVIRONMENT)
     assert next_line(node, [kept], profile="soak") == (
-        "next: pytest --anubis suites/a/test_b.py::test_c --anubis-profile=soak "
-        "(alone, after a look at what stood in its way)"
+        f"{alone} --anubis-profile=soak (alone, after a look at what stood in its way)"
     )
     broken = Blocker(kind=Hindrance.UNCOLLECTED, cause="SyntaxError", benchmark="t.py")
-    lost = replace(node, blocking=(broken, NONE))
-    good = replace(one, outcome=Outcome.PASS, reason=Reason.WITHIN, metric="m")
-    assert next_line(lost, [good]) == "next: pytest --anubis t.py (once it can be collected)"
+    line = next_line(undecided(broken, NONE), [PASSED])
+    assert line == "next: pytest --anubis t.py (once it can be collected)"
 
 
 @pytest.mark.parametrize(
     ("disturbance", "said"),
     [
-        ((LOOKS_SPENT,), "next: pytest --anubis mine/"),
+        ((LOOKS_SPENT,), "next: pytest --anubis suites/"),
         (
             ("others used 40 % of it",),
-            "next: pytest --anubis mine/ (when the machine is quiet)",
+            "next: pytest --anubis suites/ (when the machine is quiet)",
         ),
     ],
 )
-def test_nothing_is_learned_while_a_loss_waits_for_its_confirmation(
-    disturbance: tuple[str, ...], said: str
-) -> None:
-    fine = MetricVerdict(
-        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="mine/test_a.py::a",
-        reference=Reference.FLEET, population="9 runs of one machine",
-    )  # fmt: skip
+def test_open_losses_come_before_learning(disturbance: tuple[str, ...], said: str) -> None:
+    node = undecided(BARE, UNCLEAR)
     lost = replace(
-        fine, outcome=Outcome.INCONCLUSIVE, reason=Reason.DISTURBED, benchmark="mine/test_slow.py::b",
-        disturbance=disturbance, similarity=0.61,
-    )  # fmt: skip
-    node = NodeVerdict(
-        node="n1", decision=Decision.UNDECIDED, headline="", blocking=(BARE, UNCLEAR)
+        ON_ONE_MACHINE,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.DISTURBED,
+        disturbance=disturbance,
+        similarity=0.61,
     )
-    assert next_line(node, [fine, lost]) == said
-    assert next_line(node, [fine]).startswith("next: anubis learn mine/")
+    assert next_line(node, [ON_ONE_MACHINE, lost]) == said
+    assert next_line(node, [ON_ONE_MACHINE]) == LEARN
 
 
-def test_a_profile_is_typed_again_and_a_fleet_is_not_learned_from_one_machine() -> None:
-    one = MetricVerdict(
-        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="t.py::test_c",
-        reference=Reference.FLEET, population="9 runs of one machine",
-    )  # fmt: skip
-    node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=(BARE,))
-    assert next_line(node, [one], profile="burnin").startswith(
-        "next: anubis learn t.py --profile burnin (when"
-    )
-    assert next_line(node, [replace(one, population="40 nodes")]) == ""
+def test_profile_and_fleet_in_the_next_command() -> None:
+    learn = "next: anubis learn suites/ --profile burnin (when"
+    assert next_line(undecided(BARE), [ON_ONE_MACHINE], profile="burnin").startswith(learn)
+    of_fleet = replace(ON_ONE_MACHINE, population="40 nodes")
+    assert next_line(undecided(BARE), [of_fleet]) == ""
 
 
-def test_a_run_in_which_tools_were_missing_says_to_see_to_them_and_not_to_learn() -> None:
-    text = "not installed: fio (apt install fio)"
-    one = MetricVerdict(
-        outcome=Outcome.NOT_TESTED,
-        reason=Reason.NOT_RUN,
-        text=text,
-        metric="",
-        benchmark="suites/a.py::test_a",
-    )
-    apart = replace(one, benchmark="suites/b.py::test_b", text="not applicable: no accelerator")
-    node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=(NONE,))
-    said = f"next: pytest --anubis suites/ (once this is seen to: {text})"
-    broken = replace(one, text="the driver answers nothing")
-    assert next_line(node, [broken, one, apart]) == (
+def test_skip_reasons_come_before_learning() -> None:
+    node = undecided(NONE)
+    inapplicable = replace(SKIPPED, text="not applicable: no accelerator")
+    broken = replace(SKIPPED, text="the driver answers nothing")
+    assert next_line(node, [broken, SKIPPED, inapplicable]) == (
         "next: pytest --anubis suites/ (once this is seen to: the driver answers nothing; and 1 other reason)"
     )
-    some = replace(one, outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_BASELINE, metric="m")
-    assert (
-        next_line(node, [one, some]) == "next: anubis learn suites/"
-    )  # there is something to learn
-    lost = replace(node, blocking=(replace(LACKS, benchmark="suites/a.py::test_a"),))
-    passed = replace(some, outcome=Outcome.PASS, reason=Reason.WITHIN)
-    assert next_line(lost, [passed, one]) == said
-    assert next_line(lost, [passed, one], profile="soak") == said.replace(
-        "suites/", "suites/ --anubis-profile=soak"
-    )
-    assert next_line(lost, [passed, apart]) == ""
+    unlearned = replace(PASSED, outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_BASELINE)
+    assert next_line(node, [SKIPPED, unlearned]) == "next: anubis learn suites/"
+    lacking = undecided(replace(LACKS, benchmark="suites/a.py::t"))
+    reason = f"(once this is seen to: {SKIPPED.text})"
+    assert next_line(lacking, [PASSED, SKIPPED]) == f"next: pytest --anubis suites/ {reason}"
+    line = next_line(lacking, [PASSED, SKIPPED], profile="soak")
+    assert line == f"next: pytest --anubis suites/ --anubis-profile=soak {reason}"
+    assert next_line(lacking, [PASSED, inapplicable]) == ""
 
 
-def test_open_questions_do_not_repeat_next_steps_or_the_class_without_a_baseline() -> None:
+def test_open_questions_do_not_repeat_next_steps() -> None:
     place = "t.py::test_{}"
     why = {
         "a": (
@@ -287,7 +258,7 @@ def test_open_questions_do_not_repeat_next_steps_or_the_class_without_a_baseline
     )
 
 
-def test_the_next_step_allows_the_noise_that_the_run_allowed() -> None:
+def test_the_next_command_keeps_allowed_noise() -> None:
     settings = {"quiet_limits": {"steal": 0.5}, "allowed_processes": ["bash", "dcgm-exporter"]}
     options = noise_options([settings, {}])
     assert options == (

@@ -50,7 +50,7 @@ def sick(name: str, device: str = "2", similarity: float = 0.85, **more: object)
 
 
 @pytest.mark.parametrize("width", [70, 80, 200])
-def test_the_table_fits_the_terminal_and_keeps_what_is_found(width: int) -> None:
+def test_the_table_of_criteria_fits_the_terminal(width: int) -> None:
     some = sample_run.baseline(5)
     rows = criteria_lines(some, whole=False, width=width)
     assert len(rows) == 1 + len(some.criteria)
@@ -60,7 +60,7 @@ def test_the_table_fits_the_terminal_and_keeps_what_is_found(width: int) -> None
     assert criteria_lines(some, width=width, whole=True) == criteria_lines(some, whole=True)
 
 
-def test_sick_nodes_are_named_with_metric_device_loss_and_what_to_type() -> None:
+def test_sick_nodes_have_their_worst_metric() -> None:
     lines = told(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False))
     assert lines[-6:] == [
         "these nodes are sick or unlike the others in one of their runs or more, worst first ('anubis judge' "
@@ -73,7 +73,7 @@ def test_sick_nodes_are_named_with_metric_device_loss_and_what_to_type() -> None
     ]
 
 
-def test_judging_says_the_same_of_such_a_node_that_it_accepts() -> None:
+def test_accepted_sick_nodes_are_explained() -> None:
     check = SelfCheck(
         nodes=9,
         rejected=1,
@@ -96,14 +96,14 @@ def test_judging_says_the_same_of_such_a_node_that_it_accepts() -> None:
     assert unlike_node("n1", baseline) is unlike_node("n7", None) is None
 
 
-def test_of_many_sick_nodes_the_worst_are_named_and_all_if_verbose() -> None:
+def test_only_verbose_names_all_sick_nodes() -> None:
     many = [sick(f"n{i}") for i in range(MAX_UNLIKE + 3)]
     assert "  ... and 3 more (-v names all)" in told(*many)
     assert sum(line.startswith("  n") for line in told(*many)) == MAX_UNLIKE
     assert sum(line.startswith("  n") for line in told(*many, verbose=True)) == MAX_UNLIKE + 3
 
 
-def test_what_was_left_out_is_counted_and_told_if_verbose() -> None:
+def test_only_verbose_names_exclusions() -> None:
     given = [
         Exclusion(node=f"n{i}", device="node", benchmark="b", metric="m", reason="missing: gone")
         for i in range(30)
@@ -116,7 +116,7 @@ def test_what_was_left_out_is_counted_and_told_if_verbose() -> None:
     assert sum(line.startswith("left out") for line in every) == len(given)
 
 
-def test_of_one_kind_the_first_finding_is_told_and_all_if_verbose() -> None:
+def test_only_verbose_shows_all_findings() -> None:
     some = [Finding(kind="promise", text=f"text {i}", benchmark="s/t.py::test_x") for i in range(3)]
     blind = Finding(kind="no-criterion", text="too few")
     rate = sample_run.baseline(5).criteria[:1]

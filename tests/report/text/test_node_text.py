@@ -68,7 +68,7 @@ def row(name: str, decision: Decision, *told: MetricVerdict, blocking: int = 0) 
     return NodeRow(verdict=verdict, verdicts=told, cards=CARDS)
 
 
-def test_the_worst_metric_has_device_slot_size_and_component() -> None:
+def test_the_worst_metric_is_complete() -> None:
     assert worst_text(SLOW, CARDS) == (
         "test_copy rate on cuda:3 (slot 0000:5d:00.0, serial number 1654) 30 % slower: 70 GB/s, "
         "expected 100 [accelerator.memory]"
@@ -80,7 +80,7 @@ def test_the_worst_metric_has_device_slot_size_and_component() -> None:
     assert worst_text(pooled, CARDS).startswith("test_copy rate of all devices 30 % slower")
 
 
-def test_what_else_is_wrong_is_counted_by_kind_of_trouble() -> None:
+def test_other_troubles_are_counted_by_kind() -> None:
     borderline, other = replace(SLOW, retest="borderline"), replace(SLOW, device="cuda:7")
     lines = fleet_lines(
         [row("n1", Decision.REJECTED, SLOW, other, WRONG, borderline, OPEN, blocking=3)]
@@ -96,21 +96,21 @@ def test_what_several_runs_found_is_one_thing() -> None:
     assert "; in run w3 and 2 more -> " in lines[0]
 
 
-def test_nodes_to_be_taken_out_are_listed_without_those_to_be_measured_again() -> None:
+def test_only_sure_rejections_leave_service() -> None:
     again = replace(SLOW, retest="borderline")
     rows = [row(name, Decision.REJECTED, SLOW) for name in ("n1", "n2")]
     lines = fleet_lines([*rows, row("n3", Decision.REJECTED, again)])
     assert [line for line in lines if line.endswith(": n1,n2")]
 
 
-def test_a_borderline_node_says_that_it_is_measured_again_first() -> None:
+def test_a_borderline_node_is_measured_again() -> None:
     lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest="borderline"))])
     assert lines[0].startswith("RETEST    borderline n1: ")
     assert lines[0].endswith(" -> measure again first")
     assert "1 RETEST" in lines[1]
 
 
-def test_nodes_that_lack_the_same_are_one_line_and_so_are_many_accepted_ones() -> None:
+def test_similar_nodes_share_a_line() -> None:
     rows = [row(f"a{n}", Decision.ACCEPTED) for n in range(9)]
     rows += [row(f"u{n:03d}", Decision.UNDECIDED, blocking=2) for n in range(228)]
     rows += [row("bad", Decision.REJECTED, SLOW)]
@@ -126,14 +126,14 @@ def test_nodes_that_lack_the_same_are_one_line_and_so_are_many_accepted_ones() -
     assert count == "238 nodes: 1 REJECTED, 228 UNDECIDED, 9 ACCEPTED"
 
 
-def test_the_kinds_of_trouble_take_no_more_room_than_there_are_kinds() -> None:
+def test_the_trouble_column_is_narrow() -> None:
     fine = [row(f"a{n}", Decision.ACCEPTED) for n in range(2)]
     assert fleet_lines(fine)[0].startswith("ACCEPTED  a0: ")
     first, second, *_ = fleet_lines([*fine, row("bad", Decision.REJECTED, SLOW)])
     assert first.index("bad") == second.index("a0")
 
 
-def test_v_tells_every_node_and_all_that_was_found() -> None:
+def test_verbose_shows_every_node_and_finding() -> None:
     rows = [row(f"u{n:03d}", Decision.UNDECIDED, blocking=2) for n in range(60)]
     rows.append(row("bad", Decision.REJECTED, replace(SLOW, action="reseat the card"), WRONG))
     lines = fleet_lines(rows, verbosity=1)
@@ -145,7 +145,7 @@ def test_v_tells_every_node_and_all_that_was_found() -> None:
     assert any(line.startswith("  next step: ") for line in lines)
 
 
-def test_no_line_is_wider_than_the_terminal_and_the_cause_is_whole() -> None:
+def test_lines_fit_the_terminal() -> None:
     for width in (80, 120, 250):
         lines = fleet_lines([row("n1", Decision.REJECTED, SLOW)], width=width)
         assert max(map(width_of, lines)) <= width
@@ -161,7 +161,7 @@ def test_a_wrapped_line_loses_nothing() -> None:
     assert wrap(text, None) == [text]
 
 
-def test_an_accepted_node_with_a_part_of_its_values_far_off_has_a_line_of_its_own() -> None:
+def test_a_node_worth_a_look_has_its_own_line() -> None:
     part = replace(
         SLOW,
         outcome=Outcome.PASS,
@@ -194,7 +194,7 @@ def test_single_values_are_counted_in_plain_words() -> None:
     assert row("n1", Decision.REJECTED, SLOW, *also).rest == "8 of a single value"
 
 
-def test_a_failed_test_is_one_failure_however_many_metrics_it_has() -> None:
+def test_a_failed_test_is_one_failure() -> None:
     check = replace(SLOW, metric="", reason=Reason.TEST_FAILED, similarity=None, value=None)
     metrics = [replace(check, metric=name, text=f"{name}: test failed") for name in "ab"]
     other = replace(check, metric="c", benchmark="other.py::test_other")
@@ -204,7 +204,7 @@ def test_a_failed_test_is_one_failure_however_many_metrics_it_has() -> None:
     assert without_repeats(metrics) == metrics  # nothing else says so
 
 
-def test_cards_that_fail_alike_are_told_together() -> None:
+def test_cards_that_fail_alike_share_a_line() -> None:
     cards = tuple(replace(SLOW, device=f"cuda:{n}", similarity=0.7 + n / 100) for n in range(4))
     pooled = replace(SLOW, scope="node", device="node")
     found = row("n1", Decision.REJECTED, *cards, pooled, replace(SLOW, metric="other"))
@@ -220,7 +220,7 @@ def test_cards_that_fail_alike_are_told_together() -> None:
     assert " on cuda:0 30 % slower" in replace(more, verdicts=(cards[0], OPEN)).cause
 
 
-def test_an_accepted_node_with_a_waived_failure_is_not_among_those_that_are_only_counted() -> None:
+def test_waived_nodes_have_their_own_line() -> None:
     waived = replace(SLOW, outcome=Outcome.NOT_TESTED, reason=Reason.WAIVED)
     rows = [row(f"n{number}", Decision.ACCEPTED) for number in range(20)]
     lines = fleet_lines([*rows, row("n99", Decision.ACCEPTED, waived)])

@@ -50,7 +50,7 @@ def test_a_value_keeps_four_significant_digits(value: float) -> None:
 
 
 @given(st.floats())
-def test_every_value_has_a_text_on_one_line_with_its_unit(value: float) -> None:
+def test_every_value_has_a_text_with_its_unit(value: float) -> None:
     text = value_text(value, "GB/s")
     assert re.fullmatch(r"(-?[\d.]+(e[+-]\d+)?|NaN|-?Infinity) GB/s", text), text
 
@@ -83,7 +83,7 @@ def test_a_comparison_shows_which_side_is_larger(similarity: float, threshold: f
         assert (left < right) == (similarity < threshold)
 
 
-def test_a_comparison_takes_more_digits_only_when_it_must() -> None:
+def test_comparisons_have_few_digits() -> None:
     assert comparison_text(0.88, 0.95) == "similarity .88 < .95"
     assert comparison_text(0.9496, 0.95) == "similarity .9496 < .9500"
 
@@ -158,7 +158,7 @@ def test_memory_is_written_in_binary_units(size: float, text: str) -> None:
         ("yesterday", "yesterday"),
     ],
 )
-def test_moments_in_utc_are_written_short_and_others_are_left_alone(iso: str, text: str) -> None:
+def test_only_moments_in_utc_are_shortened(iso: str, text: str) -> None:
     assert moment_text(iso) == text
 
 

@@ -30,7 +30,7 @@ BASELINE = Baseline(hardware_class="c", criteria=(RATE, TIME), created="-", one_
 COMMANDS: dict[str, Any] = {"judge": ["pytest", "a b.py"], "learn": ["anubis", "learn", "a b.py"]}
 
 
-def test_losses_are_counted_on_one_scale_and_the_weakest_metrics_named() -> None:
+def test_detectable_losses_share_one_scale() -> None:
     noisy = Unjudged(benchmark="s.py::test_disk", metric="rate", reason="too noisy")
     coarse = replace(TIME, benchmark="s.py::test_seek", detectable=2.0)  # has its own line
     many = replace(BASELINE, criteria=(RATE, TIME, coarse), unjudged=(noisy,))

@@ -53,7 +53,7 @@ def test_moment_says_what_runs_where_and_what_failed() -> None:
     assert run_progress(state, DISK.test).doing == "test_disk on cpu"
 
 
-def test_moment_knows_which_part_of_the_declared_costs_has_ended() -> None:
+def test_progress_is_the_share_of_ended_costs() -> None:
     assert (run_progress(RunState()).cost, run_progress(RunState()).share) == (0.0, 0.0)
     plans = tuple(
         replace(one, cost=cost) for one, cost in ((GEMM, 30.0), (STREAM, 9.0), (DISK, None))
@@ -64,7 +64,7 @@ def test_moment_knows_which_part_of_the_declared_costs_has_ended() -> None:
     assert (run_progress(state).cost, run_progress(state).share) == (25.0, 0.75)
 
 
-def test_moment_names_a_benchmark_on_several_cards_once_and_the_lane_that_waits() -> None:
+def test_progress_names_devices_and_waiting_lanes() -> None:
     cards = [planned("gemm", f"cuda:{number}") for number in range(5)]
     slots = [ExpectedTest(test=one.test, lane=one.device, start=0.0, end=1.0) for one in cards]
     slots.append(ExpectedTest(test=DISK.test, lane="node", start=1.0, end=2.0))
@@ -79,12 +79,12 @@ def test_moment_names_a_benchmark_on_several_cards_once_and_the_lane_that_waits(
     )
 
 
-def test_what_an_earlier_part_of_the_run_was_doing_does_not_run() -> None:
+def test_tests_of_an_earlier_part_do_not_run() -> None:
     state = state_of(TestsPlanned(tests=(GEMM,)), TestStarted(test=GEMM.test), Resumed(started=""))
     assert run_progress(state).text() == "starting, 0 of 1 done"
 
 
-def test_a_run_whose_tests_are_done_waits_for_no_worker() -> None:
+def test_a_finished_run_waits_for_no_worker() -> None:
     done = RunProgress(done=3, planned=3)
     assert done.text() == "writes what it found, 3 of 3 done"
     assert RunProgress(done=2, planned=3).text() == "waits for a worker, 2 of 3 done"

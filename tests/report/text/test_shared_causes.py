@@ -68,7 +68,7 @@ def row(node: str, *told: MetricVerdict, gone: tuple[str, ...] = ()) -> NodeRow:
     return NodeRow(verdict=verdict, verdicts=told)
 
 
-def test_the_slower_group_is_named_with_what_it_is_slower_than() -> None:
+def test_the_slower_group_is_named() -> None:
     assert cause_text(BATCH).startswith("batch C (8 nodes): b copy 4.5 % slower -> ")
     half = replace(BATCH, trait="driver", value="580", others=8, beside="570")
     words = "driver 580 (8 nodes): b copy 4.5 % slower than 570 -> give "
@@ -79,7 +79,7 @@ def test_the_slower_group_is_named_with_what_it_is_slower_than() -> None:
     assert cause_text(rejected).startswith("batch C (8 nodes): 6 rejected, of the 92 others 1 -> ")
 
 
-def test_what_is_only_better_than_several_others_is_no_cause_and_many_are_counted() -> None:
+def test_better_groups_are_no_cause() -> None:
     better = replace(BATCH, metrics=(replace(SHIFTED, worse=False),))
     assert cause_lines([better], {}) == []
     assert len(cause_lines([BATCH] * 9, {})) == MAX_CAUSES + 1
@@ -95,13 +95,13 @@ def test_what_is_only_better_than_several_others_is_no_cause_and_many_are_counte
         ((), False),
     ],
 )
-def test_a_batch_explains_what_is_within_limits_beside_its_typical_value(
+def test_a_batch_explains_its_typical_loss(
     told: tuple[MetricVerdict, ...], explained: bool
 ) -> None:
     assert BATCH.explains(told) is explained
 
 
-def test_nodes_that_are_slow_as_their_batch_are_one_line_behind_what_is_gone() -> None:
+def test_nodes_of_a_slow_batch_share_a_line() -> None:
     rows = [row(f"n{n}", slow(0.93 + n / 1000)) for n in range(5)]
     rows += [row("n6", slow(0.6)), row("x", gone=("cuda:6",)), row("y", slow(0.93))]
     lines = fleet_lines(rows, [BATCH])

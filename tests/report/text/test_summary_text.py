@@ -84,7 +84,7 @@ def test_quiet_shows_the_decision_only() -> None:
     assert len(texts(-1)) == 1
 
 
-def test_what_failed_comes_first_and_every_metric_only_with_v() -> None:
+def test_failures_come_first() -> None:
     rows = [line.split()[2] for line in texts() if line.startswith(("FAIL", "MARGINAL"))]
     assert rows == ["rate3", "rate2"]
     assert not any("rate1" in line or line.startswith("benchmark") for line in texts())
@@ -95,7 +95,7 @@ def test_what_failed_comes_first_and_every_metric_only_with_v() -> None:
     assert any("suites/a_long_folder_name/test_something.py" in line for line in every)
 
 
-def test_a_failure_has_benchmark_device_metric_values_loss_and_component() -> None:
+def test_a_failure_is_one_complete_line() -> None:
     slow = verdict(1, Outcome.FAIL, value=2398.0, expected=3001.0, similarity=0.8)
     cards = {"cuda:0": "slot ab:00.0"}
     (line,) = [t for t, _ in summary_lines(NODE, [slow], cards=cards) if t.startswith("FAIL")]
@@ -114,14 +114,14 @@ def test_nothing_is_said_twice() -> None:
     assert open_one[0] == ("UNDECIDED: node node7: 3 results judged, none failed")
 
 
-def test_what_is_waived_is_counted_beside_the_decision() -> None:
+def test_waived_failures_are_counted() -> None:
     waived = verdict(1, Outcome.NOT_TESTED, reason=Reason.WAIVED)
     node = replace(NODE, decision=Decision.UNDECIDED, counts=(("PASS", 3), ("NOT_TESTED", 1)))
     first = summary_lines(node, [waived])[0][0]
     assert first == "UNDECIDED: node node7: 3 results judged, none failed, 1 waived"
 
 
-def test_the_end_fits_a_screen_whatever_is_wrong() -> None:
+def test_the_summary_fits_a_screen() -> None:
     many = [verdict(i, outcome) for i in range(40) for outcome in (Outcome.FAIL, Outcome.MARGINAL)]
     many += [verdict(i, Outcome.NOT_TESTED, reason=Reason.NOT_RUN, text="why") for i in range(9)]
     blocking = tuple(of_text(f"obstacle {i}: {'reason ' * i}") for i in range(30))
@@ -137,7 +137,7 @@ def test_the_end_fits_a_screen_whatever_is_wrong() -> None:
         assert sum(line.endswith("more (-v shows all)") for line in lines) == 3
 
 
-def test_a_terminal_breaks_no_word_of_headline_and_lists() -> None:
+def test_lines_are_wrapped_between_words() -> None:
     """It did where its edge was; into a file a line stays one line."""
     headline = f"node node7 accepted: {'some metrics ' * 9}"
     blocking = (of_text(f"NOT_TESTED t::c: {'fio not found ' * 9}"),)
@@ -153,7 +153,7 @@ def test_a_terminal_breaks_no_word_of_headline_and_lists() -> None:
         assert parts[1][0].startswith("  ")
 
 
-def test_next_steps_are_told_once() -> None:
+def test_next_steps_appear_once() -> None:
     steps = [line for line in texts() if line.startswith("next step")]
     assert steps == [
         "next step for disk: replace the disk",
@@ -202,7 +202,7 @@ def test_long_lists_are_cut_with_a_hint() -> None:
     assert sum("obstacle" in line for line in texts(1, blocking=blocking)) == 30
 
 
-def test_what_did_not_run_is_one_line_with_its_reasons() -> None:
+def test_tests_that_did_not_run_are_one_line() -> None:
     reasons = ["not applicable: no accelerator"] * 3
     reasons += [
         "not installed: fio (apt install fio)",
@@ -236,7 +236,7 @@ def test_a_long_entry_is_cut_before_what_is_to_be_done() -> None:
     assert next(line for line in lines if "NOT_TESTED link" in line).endswith("yyy…")
 
 
-def test_questions_and_what_does_not_block_are_told_with_v() -> None:
+def test_only_verbose_shows_questions_and_notes() -> None:
     questions = AskedQuestions(
         [AskedQuestion(question="is it fast?", standing=Standing.NO_CRITERION, why="no criterion")]
     )
@@ -248,7 +248,7 @@ def test_questions_and_what_does_not_block_are_told_with_v() -> None:
     assert not {every[at], every[at + 1], "not judged, does not block:", every[-1]} & set(lines)
 
 
-def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
+def test_coverage_has_counts_baseline_and_risk() -> None:
     assert coverage_text(replace(NODE, residual_risk=0.004)) == (
         "judged against baseline sha256:0123456789ab: 3 PASS, 1 FAIL; 2 in the way of acceptance; "
         "risk of an incident after what passed: 0.40 %"
@@ -260,12 +260,12 @@ def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
     assert coverage_text(bare) == "judged: nothing"
 
 
-def test_texts_from_strangers_cannot_move_the_cursor() -> None:
+def test_untrusted_texts_are_printable() -> None:
     lines = texts(1, headline="a\x1b[2Jb", blocking=(of_text("x: \x1b[1mbold\nnext"),))
     assert all(line.isprintable() for line in lines)
 
 
-def test_folders_of_tests_are_left_out_where_there_is_little_room() -> None:
+def test_test_ids_lose_their_folders() -> None:
     line = "FAIL suites/a/test_b.py::test_c[x/y] cuda:0: 3 GB/s below a/b"
     assert without_folders(line) == "FAIL test_b.py::test_c[x/y] cuda:0: 3 GB/s below a/b"
     assert without_folders("2 tests: gone (suites/a/test_b.py::test_c, ...)").endswith(
@@ -276,13 +276,13 @@ def test_folders_of_tests_are_left_out_where_there_is_little_room() -> None:
     assert "  NOT_TESTED suites/a/test_b.py::test_c: gone" in texts(1, blocking=blocking)
 
 
-def test_a_reason_is_read_to_its_end_on_a_narrow_terminal() -> None:
+def test_reasons_are_whole_on_narrow_terminals() -> None:
     reason = "disturbed by another process on every core, measure again"
     blocking = (of_text(f"INCONCLUSIVE suites/a/test_b.py::test_c rate cuda:0: {reason}"),)
     assert any(line.endswith(reason) for line in texts(width=80, blocking=blocking))
 
 
-def test_what_is_too_short_to_be_searched_is_one_line_counted_by_component() -> None:
+def test_short_series_are_counted_by_component() -> None:
     short = [verdict(n, Outcome.PASS, count=10) for n in (1, 2, 3)]
     short += [replace(short[0], device="cuda:1"), replace(short[2], component="net", metric="x")]
     long = [verdict(6, Outcome.PASS, count=24), verdict(7, Outcome.INCONCLUSIVE, count=1)]

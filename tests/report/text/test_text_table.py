@@ -38,7 +38,7 @@ def test_a_line_holds_nothing_that_moves_the_cursor(text: str) -> None:
     assert plain_line(text).isprintable()
 
 
-def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
+def test_numbers_are_aligned_to_the_right() -> None:
     lines = table([["name", "value"], ["a", "-"], ["long name", "12.5"], ["b", "3 %"]]).split("\n")
     assert lines == ["name       value", "a              -", "long name   12.5", "b            3 %"]
 
@@ -49,7 +49,7 @@ def test_wide_and_combining_characters_count_as_shown() -> None:
     assert table([["温度", "x"], ["abcd", "y"]]).split("\n") == ["温度  x", "abcd  y"]
 
 
-def test_a_table_that_is_too_wide_is_cut_in_one_column_only() -> None:
+def test_a_wide_table_is_cut_in_one_column() -> None:
     rows = [["benchmark", "value"], ["suites/compute/test_gemm.py::test_gemm[float32]", "123.4"]]
     lines = table(rows, width=40).split("\n")
     assert all(width_of(line) <= 40 for line in lines)
@@ -87,7 +87,7 @@ def test_rows_of_different_length_are_refused() -> None:
         table([["a", "b"], ["c"]])
 
 
-def test_names_that_differ_in_what_would_be_cut_are_told_apart() -> None:
+def test_cut_names_still_differ() -> None:
     names = [
         f"suites/compute/test_gemm.py::test_gemm[float{bits}-8192x8192x8192-cuda]"
         for bits in (16, 32)
@@ -100,7 +100,7 @@ def test_names_that_differ_in_what_would_be_cut_are_told_apart() -> None:
     assert max(width_of(first), width_of(second)) <= 40
 
 
-def test_many_rows_that_differ_in_their_name_only_are_one() -> None:
+def test_rows_that_differ_in_name_are_folded() -> None:
     rows = [["node", "state"], *([f"n{i}", "in service"] for i in range(6)), ["x", "drained"]]
     found, counts = folded(rows)
     assert found == [["node", "state"], ["n0, n1, n2 and 3 more", "in service"], ["x", "drained"]]
