@@ -57,10 +57,10 @@ def test_scattered_values_need_no_repair(changes: dict[str, Any], step: str) -> 
 
 
 def test_a_failed_check_blames_its_component() -> None:
-    told = replace(SLOW, reason=Reason.TEST_FAILED, component="memory", action="")
-    assert "memory" in next_step(told)
-    assert next_step(replace(told, action="swap it")) == "swap it"
-    assert "memory" not in next_step(replace(told, reason=Reason.UNSET))
+    shown = replace(SLOW, reason=Reason.TEST_FAILED, component="memory", action="")
+    assert "memory" in next_step(shown)
+    assert next_step(replace(shown, action="swap it")) == "swap it"
+    assert "memory" not in next_step(replace(shown, reason=Reason.UNSET))
 
 
 def test_the_surest_failure_words_a_shared_step() -> None:

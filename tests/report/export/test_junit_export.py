@@ -106,5 +106,5 @@ def test_a_strict_schema_gets_cases_without_properties(pytester: pytest.Pytester
     cases = list(suite.iter("testcase"))
     assert len(cases) == 4
     assert [case for case in cases if case.find("properties") is not None] == []
-    told = {p.get("name") for p in suite.iterfind("properties/property")}  # which every schema has
-    assert told == {"anubis.decision", "anubis.headline"}
+    shown = {p.get("name") for p in suite.iterfind("properties/property")}  # which every schema has
+    assert shown == {"anubis.decision", "anubis.headline"}

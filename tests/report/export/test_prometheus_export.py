@@ -154,8 +154,8 @@ def test_triage_and_word_are_gauges() -> None:
     slow = replace(verdict(Outcome.FAIL), better="lower", similarity=0.5, certainty=0.9, retest="x")
     node = replace(NODE, triage=Triage.RETEST)
     found = samples(prometheus_text(node, [slow, verdict(Outcome.PASS, device="d")]))
-    told = {name: value for (name, labels), value in found.items() if 'device="c"' in labels}
-    assert (told["anubis_metric_loss"], told["anubis_metric_certainty"]) == ("1.0", "0.9")
+    shown = {name: value for (name, labels), value in found.items() if 'device="c"' in labels}
+    assert (shown["anubis_metric_loss"], shown["anubis_metric_certainty"]) == ("1.0", "0.9")
     (labels,) = [labels for name, labels in found if name == "anubis_metric_triage"]
     assert 'triage="retest"' in labels
     assert found["anubis_node_word", 'node="n1",word="RETEST"'] == "1.0"

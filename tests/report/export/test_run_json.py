@@ -79,8 +79,8 @@ def test_failures_in_noise_are_unsure_in_json() -> None:
         better="higher", similarity=0.6, certainty=1.0,
     )  # fmt: skip
     record = RunRecord(run="r", node="n", verdicts=(slow,), settings={"quiet_limits": {"steal": 1}})
-    (told,) = json.loads(run_json(record))["verdicts"]
-    assert (told["triage"], told["retest"]) == (Triage.RETEST, NOISY)
+    (shown,) = json.loads(run_json(record))["verdicts"]
+    assert (shown["triage"], shown["retest"]) == (Triage.RETEST, NOISY)
     assert 'triage="retest"' in prometheus_text(None, record.effective_verdicts)
 
 

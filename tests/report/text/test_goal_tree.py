@@ -252,11 +252,11 @@ def test_exact_values_do_not_answer_for_rates() -> None:
     as_before = replace(VERDICT, better="higher", reference=Reference.SELF)
     assert count([PLAN], [right]).startswith("1 of 1")
     for near in ([], [as_before], [replace(as_before, reference=Reference.PEERS)]):
-        told = [right, without, *near]
-        assert count([PLAN], told) == (
+        shown = [right, without, *near]
+        assert count([PLAN], shown) == (
             "0 of 1 questions answered; 1 not: 1 without a criterion (too noisy): is it fast?"
         )
-        found = goal_answers([replace(GOAL, metrics=())], [replace(GOOD, verdicts=tuple(told))])
+        found = goal_answers([replace(GOAL, metrics=())], [replace(GOOD, verdicts=tuple(shown))])
         plain = goals_plain(found)
         assert (plain["answered"], plain["open"]) == (0, {"no_criterion": 1})
         assert not plain["benchmarks"][0]["answered"]
@@ -265,7 +265,7 @@ def test_exact_values_do_not_answer_for_rates() -> None:
 
 
 def test_open_questions_add_up_everywhere() -> None:
-    told, plans = [], []
+    shown, plans = [], []
     for number, (outcome, reason) in enumerate(
         [
             (Outcome.PASS, Reason.WITHIN),
@@ -280,12 +280,12 @@ def test_open_questions_add_up_everywhere() -> None:
     ):
         name = f"t.py::test_{number}"
         plans.append(replace(PLAN, test=name, benchmark=name, question=f"is it {number}?"))
-        told.append(replace(VERDICT, benchmark=name, outcome=outcome, reason=reason))
-    head, *classes = questions_lines(asked_questions(plans, told))
+        shown.append(replace(VERDICT, benchmark=name, outcome=outcome, reason=reason))
+    head, *classes = questions_lines(asked_questions(plans, shown))
     assert head == "2 of 8 questions answered; 6 not:"
     assert sum(int(line.split()[0]) for line in classes) == 6
-    run = replace(GOOD, planned=tuple(plans), verdicts=tuple(told), measurements=())
-    counts = asked_questions(plans, told).plain()
+    run = replace(GOOD, planned=tuple(plans), verdicts=tuple(shown), measurements=())
+    counts = asked_questions(plans, shown).plain()
     assert json.loads(run_json(run))["questions"] == counts
     goals = [replace(GOAL, benchmark=p.benchmark, question=p.question, metrics=()) for p in plans]
     elsewhere = replace(GOAL, benchmark="t.py::test_else", question="is it elsewhere?")
@@ -294,7 +294,7 @@ def test_open_questions_add_up_everywhere() -> None:
         counts | {"no_part": 1}
     )
     assert classes[0] in "\n".join(goals_tree(goal_answers(goals, [run])))
-    assert questions_text(asked_questions(plans, told)) in html.unescape(run_page(run))
+    assert questions_text(asked_questions(plans, shown)) in html.unescape(run_page(run))
 
 
 NO_CARD = "not applicable: no accelerator"
@@ -308,8 +308,8 @@ def test_inapplicable_questions_are_not_asked() -> None:
     )
     apart = [replace(skipped, benchmark=plan.benchmark) for plan in cards]
     pair = replace(apart[1], text="not applicable: fewer than two accelerators")
-    told = [VERDICT, replace(skipped, benchmark=here.benchmark, text="fio not found")]
-    assert count([PLAN, here, *cards], [*told, *apart]) == (
+    shown = [VERDICT, replace(skipped, benchmark=here.benchmark, text="fio not found")]
+    assert count([PLAN, here, *cards], [*shown, *apart]) == (
         "1 of 2 questions answered; 2 do not apply here (no accelerator); 1 not: "
         "1 not run, or only in part (fio not found): is it safe?"
     )

@@ -245,14 +245,14 @@ def test_open_questions_do_not_repeat_next_steps() -> None:
     plans = [
         PlannedTest(test=place.format(k), benchmark=place.format(k), question=f"{k}?") for k in why
     ]
-    told = [
+    shown = [
         MetricVerdict(
             outcome=Outcome.INCONCLUSIVE, reason=reason, text=text, metric="",
             benchmark=place.format(k), test=place.format(k),
         )
         for k, (reason, text) in why.items()
     ]  # fmt: skip
-    text = questions_text(asked_questions(plans, told))
+    text = questions_text(asked_questions(plans, shown))
     assert text.endswith(
         "1 broken off or kept from its work (hung: no end within 3 s): a?; 1 without a baseline: b?"
     )

@@ -27,7 +27,7 @@ from tests.report import sample_run
 SEE = (("anubis", "judge", "runs/"), ("anubis", "report", "runs/", "--node", "NODE"))
 
 
-def told(*nodes: UnlikeNode, verbose: bool = False, **more: object) -> list[str]:
+def shown(*nodes: UnlikeNode, verbose: bool = False, **more: object) -> list[str]:
     check = SelfCheck(nodes=96, rejected=4, sick=4, rate=0.0, upper=0.04, holds=True, unlike=nodes)
     baseline = Baseline(hardware_class="c", criteria=(), created="2026-01-01", self_check=check)
     return learned_lines(replace(baseline, **more), verbose=verbose, see=SEE)  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ def test_the_table_of_criteria_fits_the_terminal(width: int) -> None:
 
 
 def test_sick_nodes_have_their_worst_metric() -> None:
-    lines = told(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False))
+    lines = shown(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False))
     assert lines[-6:] == [
         "these nodes are sick or unlike the others in one of their runs or more, worst first ('anubis judge' "
         "decides):",
@@ -98,9 +98,9 @@ def test_accepted_sick_nodes_are_explained() -> None:
 
 def test_only_verbose_names_all_sick_nodes() -> None:
     many = [sick(f"n{i}") for i in range(MAX_UNLIKE + 3)]
-    assert "  ... and 3 more (-v names all)" in told(*many)
-    assert sum(line.startswith("  n") for line in told(*many)) == MAX_UNLIKE
-    assert sum(line.startswith("  n") for line in told(*many, verbose=True)) == MAX_UNLIKE + 3
+    assert "  ... and 3 more (-v names all)" in shown(*many)
+    assert sum(line.startswith("  n") for line in shown(*many)) == MAX_UNLIKE
+    assert sum(line.startswith("  n") for line in shown(*many, verbose=True)) == MAX_UNLIKE + 3
 
 
 def test_only_verbose_names_exclusions() -> None:
@@ -108,10 +108,10 @@ def test_only_verbose_names_exclusions() -> None:
         Exclusion(node=f"n{i}", device="node", benchmark="b", metric="m", reason="missing: gone")
         for i in range(30)
     ]
-    assert "0 criteria from 0 nodes, 0 runs, 30 samples left out (-v says why)" in told(
+    assert "0 criteria from 0 nodes, 0 runs, 30 samples left out (-v says why)" in shown(
         exclusions=given
     )
-    every = told(exclusions=given, verbose=True)
+    every = shown(exclusions=given, verbose=True)
     assert "left out: n3 node b m: missing: gone" in every
     assert sum(line.startswith("left out") for line in every) == len(given)
 
@@ -120,17 +120,17 @@ def test_only_verbose_shows_all_findings() -> None:
     some = [Finding(kind="promise", text=f"text {i}", benchmark="s/t.py::test_x") for i in range(3)]
     blind = Finding(kind="no-criterion", text="too few")
     rate = sample_run.baseline(5).criteria[:1]
-    lines = told(findings=(*some, blind), criteria=rate)
+    lines = shown(findings=(*some, blind), criteria=rate)
     assert [line for line in lines if line.startswith("finding")] == [
         "finding: t.py::test_x: text 0 (and 2 more of this kind, see -v)"
     ]
-    assert "finding: too few" in told(findings=(blind,))  # why there is no criterion at all
-    assert sum(line.startswith("finding") for line in told(findings=some, verbose=True)) == 3
+    assert "finding: too few" in shown(findings=(blind,))  # why there is no criterion at all
+    assert sum(line.startswith("finding") for line in shown(findings=some, verbose=True)) == 3
 
 
 def test_one_node_is_not_judged_without_itself() -> None:
     check = SelfCheck(nodes=1, rejected=0, sick=0, rate=0.0, upper=1.0, holds=True)
-    lines = told(self_check=check, nodes=("n1",))
+    lines = shown(self_check=check, nodes=("n1",))
     assert lines[-1] == "0 criteria from 1 node, 0 runs"
 
 
@@ -140,4 +140,4 @@ def test_one_node_is_not_judged_without_itself() -> None:
 )
 def test_the_verb_agrees_with_the_count(count: int, check: str) -> None:
     alike = SelfCheck(nodes=96, rejected=count, sick=0, rate=0.0, upper=0.04, holds=True)
-    assert f"judged each without itself, {check}" in "\n".join(told(self_check=alike))
+    assert f"judged each without itself, {check}" in "\n".join(shown(self_check=alike))

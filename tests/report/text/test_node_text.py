@@ -48,7 +48,7 @@ WRONG = replace(
 OPEN = replace(SLOW, outcome=Outcome.INCONCLUSIVE, reason=Reason.DISTURBED)
 
 
-def row(name: str, decision: Decision, *told: MetricVerdict, blocking: int = 0) -> NodeRow:
+def row(name: str, decision: Decision, *shown: MetricVerdict, blocking: int = 0) -> NodeRow:
     verdict = NodeVerdict(
         node=name,
         decision=decision,
@@ -62,10 +62,10 @@ def row(name: str, decision: Decision, *told: MetricVerdict, blocking: int = 0) 
             )
             for number in range(blocking)
         ),
-        triage=min(told, key=lambda v: v.severity).triage if told else Triage.NONE,
-        lowest=0.7 if told else None,
+        triage=min(shown, key=lambda v: v.severity).triage if shown else Triage.NONE,
+        lowest=0.7 if shown else None,
     )
-    return NodeRow(verdict=verdict, verdicts=told, cards=CARDS)
+    return NodeRow(verdict=verdict, verdicts=shown, cards=CARDS)
 
 
 def test_the_worst_metric_is_complete() -> None:

@@ -56,16 +56,16 @@ def slow(similarity: float, metric: str = "copy") -> MetricVerdict:
     )
 
 
-def row(node: str, *told: MetricVerdict, gone: tuple[str, ...] = ()) -> NodeRow:
+def row(node: str, *shown: MetricVerdict, gone: tuple[str, ...] = ()) -> NodeRow:
     verdict = NodeVerdict(
         node=node,
         decision=Decision.REJECTED,
         headline="",
         triage=Triage.REJECT,
-        lowest=min((v.similarity or 0.0 for v in told), default=0.0),
+        lowest=min((v.similarity or 0.0 for v in shown), default=0.0),
         gone=gone,
     )
-    return NodeRow(verdict=verdict, verdicts=told)
+    return NodeRow(verdict=verdict, verdicts=shown)
 
 
 def test_the_slower_group_is_named() -> None:
@@ -87,7 +87,7 @@ def test_better_groups_are_no_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "explained"),
+    ("shown", "explained"),
     [
         ((slow(0.93),), True),
         ((slow(0.70),), False),
@@ -96,9 +96,9 @@ def test_better_groups_are_no_cause() -> None:
     ],
 )
 def test_a_batch_explains_its_typical_loss(
-    told: tuple[MetricVerdict, ...], explained: bool
+    shown: tuple[MetricVerdict, ...], explained: bool
 ) -> None:
-    assert BATCH.explains(told) is explained
+    assert BATCH.explains(shown) is explained
 
 
 def test_nodes_of_a_slow_batch_share_a_line() -> None:

@@ -197,8 +197,8 @@ def test_components_that_nothing_covers_are_one_line() -> None:
 def test_long_lists_are_cut_with_a_hint() -> None:
     blocking = tuple(of_text(f"obstacle {i}: reason {i}") for i in range(30))
     lines = texts(blocking=blocking)
-    told = sum("obstacle" in line for line in lines)
-    assert f"  ... and {30 - told} more (-v shows all)" in lines
+    shown = sum("obstacle" in line for line in lines)
+    assert f"  ... and {30 - shown} more (-v shows all)" in lines
     assert sum("obstacle" in line for line in texts(1, blocking=blocking)) == 30
 
 
@@ -215,8 +215,8 @@ def test_tests_that_did_not_run_are_one_line() -> None:
         verdict(i, Outcome.NOT_TESTED, reason=Reason.NOT_RUN, text=text, metric="")
         for i, text in enumerate(reasons)
     ]
-    told = [text for text, _ in summary_lines(NODE, skipped)][-1]
-    assert told == f"not run here: {line}"
+    shown = [text for text, _ in summary_lines(NODE, skipped)][-1]
+    assert shown == f"not run here: {line}"
     assert untested_text(["a", "b", "c", "d", "e"]).endswith("; 3 other reasons; -v names them)")
     assert untested_text([]) == ""
 
@@ -229,9 +229,9 @@ def test_a_long_entry_is_cut_before_what_is_to_be_done() -> None:
         of_text(f"NOT_TESTED link: raised {'x -> ' + 'y' * 500}"),
     )
     lines = texts(blocking=blocking)
-    told = next(line for line in lines if "NOT_TESTED memory" in line)
-    assert told.startswith("  NOT_TESTED memory: metric_0: too noisy")
-    assert told.endswith(f"… -> {step}")
+    shown = next(line for line in lines if "NOT_TESTED memory" in line)
+    assert shown.startswith("  NOT_TESTED memory: metric_0: too noisy")
+    assert shown.endswith(f"… -> {step}")
     assert all(len(line) <= 2 + 280 for line in lines)
     assert next(line for line in lines if "NOT_TESTED link" in line).endswith("yyy…")
 
