@@ -30,7 +30,7 @@ import numpy.typing as npt
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.validator import judge_populations, learn_baseline
-from pytest_anubis.validator.judging.component_judging import judge_components
+from pytest_anubis.validator.judging.column_judging import judge_components
 from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL
 
 Values = npt.NDArray[np.float64]

@@ -278,7 +278,7 @@ def _expire(options: argparse.Namespace) -> None:
 
 def _populations(options: argparse.Namespace) -> None:
     """List the groups; with decisions, write them into the file and seal it again."""
-    from pytest_anubis.validator.limits.second_population import decided
+    from pytest_anubis.validator.limits.promises import apply_decision
 
     path = _the_file(options.file)
     baseline = load_baseline(path)
@@ -307,7 +307,7 @@ def _populations(options: argparse.Namespace) -> None:
         )
     if wanted:
         criteria = tuple(
-            decided(criterion, wanted[criterion.metric.name])
+            apply_decision(criterion, wanted[criterion.metric.name])
             if criterion.second is not None and criterion.metric.name in wanted
             else criterion
             for criterion in baseline.criteria

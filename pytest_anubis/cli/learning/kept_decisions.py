@@ -18,7 +18,7 @@ from pytest_anubis.store.baselines.baseline_files import (
     find_baseline,
     load_baseline,
 )
-from pytest_anubis.validator.limits.second_population import Decision, decided
+from pytest_anubis.validator.limits.promises import Decision, apply_decision
 
 MAX_NAMES_LENGTH = 300
 """Characters of a list of benchmarks in one line."""
@@ -90,7 +90,7 @@ def with_kept_decisions(
     for criterion in baseline.criteria:
         decision = _decision(criterion, old.get(_key(criterion)))
         if decision:
-            criterion = decided(criterion, decision)
+            criterion = apply_decision(criterion, decision)
             kept[criterion.metric.name] = decision
         criteria.append(criterion)
     lost = sorted({one.benchmark for one in before.criteria} - set(measured)) if measured else []

@@ -40,7 +40,7 @@ POWER_BRAKES = ("power-brake", "hw-slowdown")
 """Sorts of slowdown that such a test provokes on purpose; there they are evidence only."""
 
 FIRST_LOOKS = 15.0
-"""Further looks that a process has from the start: as many as one metric can need (`MOST_LOOKS`)."""
+"""Further looks that a process has from the start: as many as one metric can need (`MAX_LOOKS`)."""
 
 LOOKS_PER_METRIC = 0.5
 """Further looks that each metric adds. A look with its pause takes as long as a first measurement, so further

@@ -10,8 +10,8 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import MetricVerdict, Reason
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.validator import judge_sample, with_segments
-from pytest_anubis.validator.changes.least_change import changes_of
-from pytest_anubis.validator.judging.current_segment import PROFILE, judge_current
+from pytest_anubis.validator.changes.segments import changes_of
+from pytest_anubis.validator.judging.change_screening import PROFILE, judge_current
 
 
 def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVerdict:

@@ -1,4 +1,4 @@
-"""What moved while it was measured: abrupt changes, ramps, where steady state begins, trends over cycles.
+"""Changes while a node was measured: abrupt changes, ramps, the begin of steady state, trends over cycles.
 
 Whether a change rejects a node is decided in ``judging``. Open ``segments.py`` first.
 

@@ -1,7 +1,8 @@
-"""Steps over the cycles of a soak: what the current segment of the campaign is like beside what came before.
+"""Find steps over the cycles of a soak: metrics that became worse at one cycle and stayed so.
 
-A trend (`trend.py`) is an order over all cycles. A part that broke in the last tenth of a weekend is none:
-the last third is mostly as it was. So the medians of the cycles are searched like the values of one run.
+A trend (`trend.py`) is an order over all cycles. A part that breaks in the last tenth of a weekend shows no
+trend, since most of the last third is as before. So the medians of the cycles are searched like the values of
+one run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric, loss_text, value_text
-from pytest_anubis.validator.changes.segments import segments
+from pytest_anubis.validator.changes.segments import segments, sides_of
 from pytest_anubis.validator.changes.trend import by_metric
 
 
@@ -42,10 +43,10 @@ class CycleStep:
 
 
 def find_steps(cycles: Sequence[Sequence[Measurement]]) -> list[CycleStep]:
-    """Return the metrics whose current segment over the cycles is worse than what came before, worst first.
+    """Return the metrics that became worse at one cycle and stayed so, worst first.
 
     Args:
-        cycles: What each cycle recorded, in time order; fewer than 24 cycles are not searched.
+        cycles: The measurements of each cycle, in time order; fewer than 24 cycles are not searched.
     """
     found = []
     for key, samples in by_metric(cycles).items():
@@ -54,9 +55,7 @@ def find_steps(cycles: Sequence[Sequence[Measurement]]) -> list[CycleStep]:
         change = segments(medians, metric.better).change
         if change is None or change.kind != "step" or not change.lasting:
             continue
-        before, since = (
-            float(np.median(part)) for part in (medians[: change.onset], medians[change.onset :])
-        )
+        before, since = sides_of(medians, change.onset)
         step = CycleStep(
             key=key,
             metric=metric,

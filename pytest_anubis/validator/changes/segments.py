@@ -1,10 +1,10 @@
-"""Segments: abrupt changes and slow ramps in the values of one run, in time order.
+"""Find abrupt changes and slow ramps in the values of one run, in time order.
 
 The length of the current segment has a posterior distribution that is updated with every value (Bayesian
 online change point detection: Adams and MacKay 2007, arXiv 0710.3742). A segment's values have an unknown
-mean and variance under a conjugate normal-inverse-gamma prior, so its predictive distribution is Student's
-t, and single outliers do not end a segment. A piecewise constant model does not see slow heating; a rank
-test for a monotone ramp does.
+mean and variance under a conjugate normal-inverse-gamma prior, so its predictive distribution is Student's t,
+and single outliers do not end a segment. A piecewise constant model does not show slow heating; a rank test
+for a monotone ramp does.
 """
 
 from __future__ import annotations
@@ -15,73 +15,79 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from pytest_anubis.core.baseline import ALPHA, Criterion
+from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Direction, loss_text
 from pytest_anubis.core.sample import FloatArray, unusable_reason
 from pytest_anubis.core.verdict import MIN_SEARCHED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.steady_state import steady_from
-from pytest_anubis.validator.changes.trend import LEAST_CHANGE, rank_variance
-from pytest_anubis.validator.similarity.centre import FEWEST as FEWEST_UNITS
+from pytest_anubis.validator.changes.trend import MIN_CHANGE, rank_variance
+from pytest_anubis.validator.similarity.centre import MIN_UNITS
 from pytest_anubis.validator.similarity.distance import TINY
 
 HAZARD = 1 / 300
-"""Chance that a segment ends, per value: as if one of ten measurements of 30 values had a change. A
-judgement, used until a class's own history tells (`change_rate`); it enters as a logarithm, so a few values
-that clearly differ outweigh any other choice."""
+"""Chance that a segment ends, per value: as if one of ten measurements of 30 values had a change. This
+judgement is used until the rate of the class is learned (`change_rate`). It enters as a logarithm, so a few
+clearly different values outweigh any other choice."""
 CERTAIN = 0.95
-"""Posterior probability above which a change is reported; `DISTINCT` and the least change come on top."""
+"""Posterior probability above which a change is reported if it is also large and `DISTINCT`."""
 AGE = 8
 """A segment counts once it has this many values: the median of eight withstands three outliers."""
-FEWEST = MIN_SEARCHED
-"""Fewest values that are searched, three times `AGE`: two segments, and one more to tell a change from what
-wanders."""
+MIN_VALUES = MIN_SEARCHED
+"""Fewest values that are searched, three times `AGE`: two segments, and one more to distinguish a change from
+wandering."""
 PRUNE = -25.0
-"""Log probability below which a start of the segment is dropped: 1e-11 changes no reported probability."""
+"""Log probability below which a start of the segment is dropped; 1e-11 changes no reported probability."""
 FIRST = 30
-"""Values that set the prior's middle and scale: one measurement's worth."""
+"""Values that set the prior's centre and scale: as many as one measurement has."""
 PRIOR_WEIGHT, PRIOR_SHAPE = 0.02, 1.0
-"""The prior of a segment's mean counts as a fiftieth of a value, so that a new segment may lie anywhere
-within seven standard deviations of noise; that of its variance as two values, so that its own soon outweigh
-it."""
+"""The prior of a segment's mean counts as a fiftieth of a value, so a new segment may lie anywhere within
+seven standard deviations of noise. The prior of its variance counts as two values, which its own soon
+outweigh."""
 SCALE_FLOOR = 1e-4
-"""Least noise that the prior assumes, relative: after a beginning of equal values others are still
-possible."""
-MOST = 1024
-"""A longer series is searched through the medians of equally long stretches: time grows with the square."""
+"""Smallest relative noise of the prior, so that other values are possible after a beginning of equal ones."""
+MAX_VALUES = 1024
+"""A longer series is reduced to medians of equal stretches, since the time grows with the square."""
 DISTINCT = 4.0
-"""A change must exceed this many standard deviations of the means of equally long earlier stretches: there
-are few of these, so their deviation is itself uncertain, and noise with memory wanders."""
+"""A change must exceed this many standard deviations of the medians of equally long earlier stretches. These
+are few, so their deviation is uncertain, and correlated noise wanders."""
 MAD = 1.4826
 """Standard deviation of normal values over the median of their absolute deviations, 1 / quantile(3/4)."""
 STRETCHES = 16
-"""Stretches whose medians are tested for a ramp: perfect order of sixteen is 5.4 standard deviations from
+"""Stretches whose medians are tested for a ramp. Perfect order of sixteen is 5.4 standard deviations from
 chance; that of eight, 3.5, would fall short of `RAMP_CERTAIN`."""
 RAMP_CERTAIN = 0.9999
-"""One-sided probability above which a ramp is reported: stricter than a step's, since noise with memory makes
-neighbouring medians alike, which the rank test takes for order."""
+"""One-sided probability above which a ramp is reported. It is stricter than that of a step, since correlated
+noise makes neighbouring medians alike, which the rank test takes for order."""
+COSTLY = round(1 - ALPHA, 9)
+"""Smallest change that makes a test MARGINAL: the loss that matters. Smaller changes may be correlated noise
+of a shared machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What changed for the worse within a run."""
+    """A change for the worse within a run."""
 
     kind: str  # ``step`` for an abrupt change, ``ramp`` for a slow one
     onset: int  # index of the first value of the changed segment (of the second half, for a ramp)
     size: float  # 1 less the smaller median over the larger one, before and after
     probability: float  # posterior probability of the change, in [0, 1]
     until: int  # index after the last value of the changed segment
-    lasting: bool = True  # the rest of the run is as much worse; else maybe a neighbour's
+    lasting: bool = (
+        True  # whether the rest of the run is as much worse; else it may be a disturbance
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segments:
-    """What the values of one run look like in time."""
+    """The segments of one run's values in time."""
 
     count: int  # number of values
-    warmup: int = 0  # how many values at the beginning are not steady yet, and not searched
+    warmup: int = 0  # number of values at the beginning that are not steady, and not searched
     change: Change | None = None  # the most probable one for the worse; None if there is none
 
     def sentence(self, better: str, unit: str) -> str:
-        """Say in one phrase what was found, in words that fit direction and unit; empty if nothing."""
+        """Describe the change in a phrase that fits direction and unit; empty without a change."""
         if self.change is None:
             return ""
         how = loss_text(1 - self.change.size, better, unit)
@@ -97,26 +103,28 @@ def segments(
     better: Direction = "lower",
     *,
     hazard: float = HAZARD,
-    least_change: float = LEAST_CHANGE,
+    least_change: float = MIN_CHANGE,
 ) -> Segments:
     """Search the values of one run, in time order, for a change for the worse.
 
     Args:
         values: Shape (n,); fewer than 24 values, or values that are no sample, have no segments.
-        better: Which direction is a loss; an exact metric has none.
+        better: Which direction is better; an exact metric has no changes.
         hazard: Chance per value that a segment ends.
         least_change: Smallest relative loss that counts; use .05 on a shared CPU.
 
     Returns:
-        The strongest change with onset, size and probability, and where steady state begins.
+        The strongest change, and where steady state begins.
     """
     series = np.asarray(values, dtype=np.float64)
     series = series if series.ndim == 1 else series.ravel()
-    if better == "equal" or unusable_reason(series, least=FEWEST) is not None:
+    if (
+        better == "equal"
+        or unusable_reason(series, least=MIN_VALUES)
+        or series.min() == series.max()
+    ):
         return Segments(count=series.size)
-    if series.min() == series.max():
-        return Segments(count=series.size)
-    size = -(-series.size // MOST)
+    size = -(-series.size // MAX_VALUES)
     thin = series if size == 1 else _medians_of(series, size)
     warmup = steady_from(thin, better)
     steady = thin[warmup:]
@@ -131,23 +139,24 @@ def segments(
             onset=(change.onset + warmup) * size,
             until=until,
             lasting=change.kind == "ramp"
-            or _loss(*_sides(steady, change.onset), better) > least_change,
+            or _loss(*sides_of(steady, change.onset), better) > least_change,
         )
     return Segments(count=series.size, warmup=warmup * size, change=change)
 
 
-def _sides(series: FloatArray, onset: int) -> tuple[float, float]:
+def sides_of(series: FloatArray, onset: int) -> tuple[float, float]:
+    """Return the medians before and since the onset of a change."""
     return float(np.median(series[:onset])), float(np.median(series[onset:]))
 
 
 def _medians_of(series: FloatArray, size: int) -> FloatArray:
-    """Return the medians of successive stretches of `size` values; what is left at the end is dropped."""
+    """Return the medians of successive stretches of `size` values; an incomplete last stretch is dropped."""
     whole = len(series) // size * size
     return np.asarray(np.median(series[:whole].reshape(-1, size), axis=1))
 
 
 def with_segments(verdict: MetricVerdict, found: Segments) -> MetricVerdict:
-    """Add a change to a verdict: a lasting one makes a PASS MARGINAL; else it is evidence."""
+    """Add a change to a verdict: a lasting change makes a PASS MARGINAL, others become evidence."""
     text = found.sentence(verdict.better, verdict.unit)
     if found.change is None or not text:
         return verdict
@@ -173,9 +182,8 @@ def _step(
         if probability <= CERTAIN or (best is not None and probability < best.probability):
             continue
         onset = int(starts[late][np.argmax(posterior[late])])
-        # Medians: an outlier does not end a segment, and it must not make one look worse either.
-        before, after = float(np.median(series[:onset])), float(np.median(series[onset:now]))
-        size = _loss(before, after, better)
+        # Medians, since outliers must not make a segment look worse.
+        size = _loss(*sides_of(series[:now], onset), better)
         if size > least_change and _distinct(series, onset, now):
             best = Change(
                 kind="step", onset=onset, size=size, probability=min(probability, 1.0), until=now
@@ -184,14 +192,13 @@ def _step(
 
 
 def _end(series: FloatArray, change: Change, better: Direction) -> int:
-    """Return where a changed segment ends: the posterior is highest somewhere within it.
+    """Return where a changed segment ends, since the posterior is highest somewhere within it.
 
-    It goes on while stretches of `AGE` values stay on the worse side of the middle between before and
-    after.
+    It continues while stretches of `AGE` values stay on the worse side of the mean of before and after.
     """
-    before = float(np.median(series[: change.onset]))
-    after = float(np.median(series[change.onset : change.until]))
-    middle, end = (before + after) / 2, change.until
+    before, after = sides_of(series[: change.until], change.onset)
+    middle = (before + after) / 2
+    end = change.until
     while end < len(series):
         typical = float(np.median(series[end : end + AGE]))
         if (typical > middle) == (better == "higher"):
@@ -203,7 +210,7 @@ def _end(series: FloatArray, change: Change, better: Direction) -> int:
 def _posteriors(
     series: FloatArray, hazard: float
 ) -> list[tuple[npt.NDArray[np.int64], FloatArray]]:
-    """Return after every value the possible starts of the current segment and their posterior."""
+    """Return, after every value, the possible starts of the current segment and their posterior."""
     from scipy.special import gammaln
 
     first = series[:FIRST]
@@ -262,11 +269,11 @@ def _loss(before: float, after: float, better: Direction) -> float:
 
 
 def _distinct(series: FloatArray, onset: int, now: int) -> bool:
-    """Say whether a change stands out from the wandering of equally long stretches before it."""
-    # At least four stretches before the change where it comes late enough, and none of under four values.
+    """Return whether a change exceeds the wandering of equally long stretches before it."""
+    # Four stretches or more, if the change comes late enough, none of them under four values.
     length = min(now - onset, max(AGE // 2, onset // 4))
     stretches = np.median(series[onset % length : onset].reshape(-1, length), axis=1)
-    if len(stretches) < FEWEST_UNITS:
+    if len(stretches) < MIN_UNITS:
         return True
     middle = float(np.median(stretches))
     wander = max(float(stretches.std(ddof=1)), _noise(series[:onset]) / math.sqrt(length))
@@ -294,3 +301,27 @@ def _ramp(series: FloatArray, better: Direction, least_change: float) -> Change 
         return None
     count = len(series)
     return Change(kind="ramp", onset=count // 2, size=size, probability=probability, until=count)
+
+
+def least_change(criterion: Criterion | None) -> float:
+    """Return the smallest change that counts: it matters, and exceeds the metric's own noise."""
+    if criterion is None:
+        return COSTLY
+    wide = min(criterion.learned or 1.0, criterion.unconfirmed or 1.0)
+    return max(COSTLY, 1 - wide)
+
+
+def hazard_of(criterion: Criterion | None) -> float:
+    """Return the chance per value that a segment ends, as learned from the class's healthy units."""
+    rate = criterion.change_rate if criterion is not None else None
+    return HAZARD if rate is None else rate
+
+
+def changes_of(measurement: Measurement, criterion: Criterion | None = None) -> Segments:
+    """Search a measurement for a change that matters and exceeds the noise that its criterion knows."""
+    return segments(
+        measurement.values,
+        measurement.metric.better,
+        hazard=hazard_of(criterion),
+        least_change=least_change(criterion),
+    )

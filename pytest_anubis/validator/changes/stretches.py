@@ -1,4 +1,4 @@
-"""A cheap screen for changes within runs: what no pair of short stretches shows need not be searched."""
+"""Screen runs for changes cheaply: only runs in which a short stretch is worse than another are searched."""
 
 from __future__ import annotations
 
@@ -11,22 +11,18 @@ from pytest_anubis.validator.similarity.distance import TINY
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 
 WIDTH, STRIDE = AGE, AGE // 2
-"""Stretches that are screened: as short as a segment that counts, each beginning in the middle of another."""
+"""Length and distance of the stretches: as short as the shortest segment, each overlapping the next by
+half."""
 SCREENED = 0.8
-"""Share of the least change that makes a suspect: the stretches are not aligned with the segment."""
+"""Share of the least change from which a run is searched, since stretches are not aligned with segments."""
 DISTINCT_STEPS = 0.9
-"""Share of steps that must differ in values that somebody has sorted; a counter that only rises has fewer."""
+"""Share of different neighbours from which ordered values count as sorted; a rising counter has fewer."""
 
 
 def largest_drops(series: FloatArray, better: Direction) -> FloatArray:
-    """Return by how much a stretch is worse than the best one before it, relative, 0 if unusable.
+    """Return how much a stretch of each series (k, n) is worse than the best one before it, relative, (k,).
 
-    Args:
-        series: Shape (k, n), each row in time order, n of at least `WIDTH`.
-        better: ``higher`` or ``lower``.
-
-    Returns:
-        Shape (k,).
+    It is 0 for unusable and sorted series; n is at least `WIDTH`.
     """
     out = np.zeros(len(series))
     sound = np.isfinite(series).all(axis=1) & (series >= 0).all(axis=1) & ~_is_sorted(series)
@@ -45,9 +41,7 @@ def largest_drops(series: FloatArray, better: Direction) -> FloatArray:
 
 
 def _is_sorted(series: FloatArray) -> BoolArray:
-    """Say which rows somebody has sorted: never a step back, and nearly all values differ."""
+    """Return which rows are sorted: never a step back, and nearly all neighbours differ."""
     steps = np.diff(series, axis=1)
     differ = (steps != 0).mean(axis=1) > DISTINCT_STEPS
-    return np.asarray(
-        differ & ((steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)), dtype=np.bool_
-    )
+    return np.asarray(differ & ((steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)))

@@ -1,4 +1,4 @@
-"""Trends over the cycles of a soak: metrics that became worse while the node was under load."""
+"""Find trends over the cycles of a soak: metrics that become worse while the node is under load."""
 
 from __future__ import annotations
 
@@ -13,17 +13,13 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric, loss_text, metric_name, value_text
 from pytest_anubis.validator.similarity.distance import one_sided
 
-LEAST_CYCLES = 6
-"""Fewest cycles in which a trend is looked for: six in perfect order have a chance of 1 in 720, and two of
-them make a third."""
-
-LEAST_CHANGE = 0.02
-"""Smallest relative loss that is worth a word, over the cycles of a soak and, where the caller states none,
-within a run: less than half of the loss that matters. With strongly correlated noise a tenth of clean runs
-shows as much; judging asks for more."""
-
-ERROR = ERROR_RATE
-"""Chance that a steady node shows any trend at all, over all its metrics."""
+MIN_CYCLES = 6
+"""Fewest cycles that are searched for a trend: six have a perfect order by a chance of 1 in 720, and a third
+of them are two."""
+MIN_CHANGE = 0.02
+"""Smallest relative loss that is reported, over the cycles of a soak and, by default, within a run: less than
+half of the loss that matters. With strongly correlated noise a tenth of clean runs shows as much, so judging
+asks for more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +38,7 @@ class Trend:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What became worse."""
+        """Benchmark, metric and device that became worse."""
         return self.benchmark, self.metric.name, self.device
 
     @property
@@ -61,20 +57,17 @@ def find_trends(cycles: Sequence[Sequence[Measurement]]) -> list[Trend]:
     """Return the metrics that became worse over the cycles, the greatest loss first.
 
     A trend is both costly and no accident: the values of the last third of the cycles are less than
-    1 - `LEAST_CHANGE` similar to those of the first third, and the medians of the cycles are ordered (Mann
-    1945, Kendall 1938; one-sided, normal approximation, corrected for ties) beyond a chance of `ERROR` shared
-    by all metrics (Bonferroni). Samples that were taken while the machine was disturbed take no part.
-
-    Args:
-        cycles: What each cycle recorded, in time order.
+    1 - `MIN_CHANGE` similar to those of the first third, and the medians of the cycles are ordered (Mann
+    1945, Kendall 1938; one-sided, normal approximation, corrected for ties) beyond the chance `ERROR_RATE`,
+    which all metrics share (Bonferroni). Disturbed samples are ignored. Cycles are in time order.
     """
     series = by_metric(cycles)
     found = []
     for samples in series.values():
-        if len(samples) < LEAST_CYCLES:
+        if len(samples) < MIN_CYCLES:
             continue
         trend = _trend(samples)
-        if trend.similarity < 1 - LEAST_CHANGE and trend.chance < ERROR / len(series):
+        if trend.similarity < 1 - MIN_CHANGE and trend.chance < ERROR_RATE / len(series):
             found.append(trend)
     return sorted(found, key=lambda trend: trend.similarity)
 
@@ -82,7 +75,7 @@ def find_trends(cycles: Sequence[Sequence[Measurement]]) -> list[Trend]:
 def by_metric(
     cycles: Sequence[Sequence[Measurement]],
 ) -> dict[tuple[str, str, str], list[Measurement]]:
-    """Return (benchmark, metric, device) -> its usable measurements over the cycles; no exact metrics."""
+    """Return (benchmark, metric, device) -> its usable measurements over the cycles, except exact metrics."""
     series: dict[tuple[str, str, str], list[Measurement]] = {}
     for measurements in cycles:
         for one in measurements:
@@ -114,21 +107,16 @@ def _trend(samples: Sequence[Measurement]) -> Trend:
 
 
 def rank_variance(count: int) -> float:
-    """Return the variance of Kendall's score of so many numbers in random order (Kendall 1938)."""
+    """Return the variance of Kendall's score of `count` numbers in random order (Kendall 1938)."""
     return count * (count - 1) * (2 * count + 5) / 18
 
 
 def rising_chance(values: np.ndarray) -> float:
-    """Return the chance that numbers in random order rise as much as these (Mann-Kendall, one-sided).
-
-    Args:
-        values: Numbers in time order, shape (n,).
-    """
+    """Return the chance that random numbers rise as much as these (n,) in time (Mann-Kendall, one-sided)."""
     count = len(values)
     differences = np.sign(values[None, :] - values[:, None])
     score = float(np.triu(differences, 1).sum())
     _, ties = np.unique(values, return_counts=True)
-
     variance = rank_variance(count) - sum(map(rank_variance, ties.tolist()))
     if variance <= 0:
         return 1.0

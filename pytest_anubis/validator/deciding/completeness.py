@@ -1,4 +1,4 @@
-"""Completeness: what was planned and did not report, failed or was skipped gets a verdict of its own."""
+"""Completeness of a run: verdicts and blockers for tests that failed, were skipped or did not report."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pytest_anubis.core.run import RunRecord, died_at, given_up_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 HUNG = "hung"
-"""Begins what is said of a test that was ended because it did not come to its end."""
+"""Begins the text about a test that was stopped because it hung."""
 
 DIED = "the process died during the test: "
-"""Begins what is said of a test whose process was lost."""
+"""Begins the text about a test whose process died."""
 
 _NEXT_STEP = "; next step: "
 
@@ -32,73 +32,79 @@ def verdicts_of_tests(
     explained: Collection[tuple[str, str]] = (),
     silent: Mapping[str, str] = MappingProxyType({}),
 ) -> list[MetricVerdict]:
-    """Return one verdict for every test whose end no metric verdict speaks for.
+    """Return one verdict for every test whose end no metric verdict explains.
+
+    A test that failed by itself is FAIL. It is INCONCLUSIVE if its worker died, if it is written wrongly, or
+    if its environment kept it from working, and NOT_TESTED if it was skipped as a whole or in part, waived or
+    never reported. Plain tests that passed have no verdict.
 
     Args:
         planned: Every test that was collected for this run.
         results: Node id -> how the test ended, for those that ended.
         judged: (benchmark, device) of every test with at least one metric verdict.
         node: Name of the node.
-        explained: (benchmark, device) of every test with a metric verdict that rejects: that is why it
-            failed. A test may fail although its metrics pass: in its teardown, or as a strict xfail.
-        silent: Test -> what kept it from running, which is a blocker by itself.
-
-    Returns:
-        FAIL for a test that failed by itself, INCONCLUSIVE for one whose worker died, that is written wrongly
-        or that its surroundings kept from its work, NOT_TESTED for one that was skipped (or a part of it),
-        waived or never reported; nothing for plain tests that passed.
+        explained: (benchmark, device) of every test with a metric verdict that rejects, which is why it
+            failed.
+        silent: Test -> what kept it from running; that has a blocker of its own.
     """
     verdicts = []
     for plan in planned:
         result = results.get(plan.test)
-        spoken_for = (plan.benchmark, plan.device) in judged
         if result is None or result.outcome == "not reported":
-            cause = silent.get(plan.test, "")
-            text = f"never run: {cause}" if cause else "never reported"
-            reason = Reason.UNREACHED if cause else Reason.NOT_REPORTED
-            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, reason, text))
+            verdicts.append(_verdict(plan, node, *_of_silence(silent.get(plan.test, ""))))
             continue
-        if result.misuse:
-            text = f"the benchmark is written wrongly: {result.text}"
-            verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.INVALID, text))
-        elif result.outcome in ("failed", "error"):
-            if (plan.benchmark, plan.device) in explained:
-                continue
-            if result.environment.startswith(MISTAKE):
-                text = result.environment
-                verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.INVALID, text))
-                continue
-            if result.environment:
-                text = f"the test could not do its work: {result.environment} ({result.text})"
-                verdicts.append(
-                    _verdict(plan, node, Outcome.INCONCLUSIVE, Reason.ENVIRONMENT, text)
-                )
-                continue
-            text = result.text or "the test failed without a message"
-            failed = _verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text)
-            verdicts.append(replace(failed, action=result.action))
-        elif result.outcome == "crashed":
-            text = _how_it_died(plan.test, result.text)
-            verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))
-        elif result.outcome == "passed" and result.left_out:
-            text = f"a part of it was left out: {result.left_out}"
-            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.PARTLY_RUN, text))
-        elif result.outcome == "skipped" and not spoken_for:
-            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_RUN, result.text))
-        elif result.outcome == "xfailed" and not spoken_for:
-            text = f"failed as its xfail mark expects: {result.text}"
-            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.WAIVED, text))
+        place = (plan.benchmark, plan.device)
+        found = _of_end(result, has_verdict=place in judged, is_explained=place in explained)
+        if found is not None:
+            verdict = _verdict(plan, node, *found)
+            failed = verdict.outcome is Outcome.FAIL
+            verdicts.append(replace(verdict, action=result.action) if failed else verdict)
     return verdicts
 
 
+_Found = tuple[Outcome, Reason, str]
+
+
+def _of_silence(cause: str) -> _Found:
+    if cause:
+        return Outcome.NOT_TESTED, Reason.UNREACHED, f"never run: {cause}"
+    return Outcome.NOT_TESTED, Reason.NOT_REPORTED, "never reported"
+
+
+def _of_end(result: TestResult, *, has_verdict: bool, is_explained: bool) -> _Found | None:
+    """Return what follows from how a test ended; None if nothing does."""
+    outcome, text = result.outcome, result.text
+    if result.misuse:
+        return Outcome.INCONCLUSIVE, Reason.INVALID, f"the benchmark is written wrongly: {text}"
+    if outcome in ("failed", "error"):
+        return None if is_explained else _of_failure(result)
+    if outcome == "crashed":
+        return Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, _how_it_died(result.test, text)
+    if outcome == "passed" and result.left_out:
+        text = f"a part of it was left out: {result.left_out}"
+        return Outcome.NOT_TESTED, Reason.PARTLY_RUN, text
+    if outcome == "skipped" and not has_verdict:
+        return Outcome.NOT_TESTED, Reason.NOT_RUN, text
+    if outcome == "xfailed" and not has_verdict:
+        return Outcome.NOT_TESTED, Reason.WAIVED, f"failed as its xfail mark expects: {text}"
+    return None
+
+
+def _of_failure(result: TestResult) -> _Found:
+    environment = result.environment
+    if environment.startswith(MISTAKE):
+        return Outcome.INCONCLUSIVE, Reason.INVALID, environment
+    if environment:
+        text = f"the test could not do its work: {environment} ({result.text})"
+        return Outcome.INCONCLUSIVE, Reason.ENVIRONMENT, text
+    return Outcome.FAIL, Reason.TEST_FAILED, result.text or "the test failed without a message"
+
+
 def blockers_by_cause(run: RunRecord, silent: Mapping[str, str]) -> tuple[Blocker, ...]:
-    """Return a run's blockers that have no verdict: one a cause, with how many tests it cost.
+    """Return a run's blockers that have no verdict: one for each cause, with how many tests it cost.
 
-    Processes that died of the same are one blocker; those of a lane that was given up are told by its line.
-
-    Args:
-        run: The run.
-        silent: Test -> what kept it from running (`core.asking.silent_tests.kept_silent`).
+    Processes that died of the same cause are one blocker. The deaths of a lane that was given up are part of
+    the blocker about the lane. `silent` maps a test to what kept it from running (`kept_silent`).
     """
     lost = {event.lane for event in run.events if isinstance(event, LaneGivenUp)}
     died = [event for event in run.events if isinstance(event, WorkerDied)]
@@ -124,25 +130,20 @@ def blockers_by_cause(run: RunRecord, silent: Mapping[str, str]) -> tuple[Blocke
 
 
 def deaths_of(run: RunRecord, name: str = "") -> frozenset[tuple[str, str, str]]:
-    """Return run, benchmark and device of every test whose process died, each told by a blocker.
-
-    Args:
-        run: The run.
-        name: What verdicts call it; empty while it goes on.
-    """
+    """Return run, benchmark and device of every test whose process died; `name` is the run in verdicts."""
     plans = {plan.test: plan for plan in run.planned}
     died = {event.test for event in run.events if isinstance(event, WorkerDied)} - {""}
     return frozenset((name, *plans.get(test, PlannedTest(test=test)).place) for test in died)
 
 
 def is_death(verdict: MetricVerdict, deaths: Collection[tuple[str, str, str]]) -> bool:
-    """Return whether a verdict says what a blocker of `blockers_by_cause` says: a test's process died."""
+    """Return whether a verdict repeats a blocker of `blockers_by_cause`: the test's process died."""
     ended = verdict.broken and verdict.reason is Reason.NOT_REPORTED
     return ended and (verdict.run, verdict.benchmark, verdict.device) in deaths
 
 
 def _death(why: str, places: Mapping[str, bool]) -> Blocker:
-    """Return one blocker for everything that died of the same; `places` tells tests from lanes."""
+    """Return one blocker for all deaths of one cause; `places` says of each test or lane if it is a test."""
     tests = [place for place, is_test in places.items() if is_test]
     act = _step(why, tests) if tests else ""
     if len(places) == 1:
@@ -154,7 +155,7 @@ def _death(why: str, places: Mapping[str, bool]) -> Blocker:
 def verdicts_of_repeats(
     repeats: Sequence[TestRepeated], planned: Sequence[PlannedTest], *, node: str
 ) -> list[MetricVerdict]:
-    """Return a MARGINAL for every test of which an attempt failed: grey hardware comes and goes."""
+    """Return a MARGINAL for every test that passed only in a later attempt: faults may be intermittent."""
     plans = {plan.test: plan for plan in planned}
     return [
         _verdict(
@@ -171,13 +172,7 @@ def verdicts_of_repeats(
 def rejecting(
     verdicts: Sequence[MetricVerdict], planned: Sequence[PlannedTest], fail_on: str
 ) -> set[tuple[str, str]]:
-    """Return (benchmark, device) of every verdict that makes its test fail, and of that test.
-
-    Args:
-        verdicts: Those that count; a waived one explains nothing.
-        planned: The tests.
-        fail_on: ``fail`` or ``marginal``.
-    """
+    """Return (benchmark, device) of every effective verdict that makes its test fail, and of that test."""
     wanted = (Outcome.FAIL, Outcome.MARGINAL) if fail_on == "marginal" else (Outcome.FAIL,)
     bad = [verdict for verdict in verdicts if verdict.outcome in wanted]
     return {(verdict.benchmark, verdict.device) for verdict in bad} | places_of(bad, planned)
@@ -188,19 +183,19 @@ def places_of(
 ) -> set[tuple[str, str]]:
     """Return (benchmark, device) of the tests that verdicts belong to.
 
-    A test of the node may judge other units than itself, as the ways between nodes.
+    A test of the node may judge other units than itself, such as the links between nodes.
     """
     plans = {plan.test: (plan.benchmark, plan.device) for plan in planned}
     return {plans[verdict.test] for verdict in verdicts if verdict.test in plans}
 
 
 def _how_it_died(test: str, why: str) -> str:
-    """Return what became of a test whose process was lost, and what to do next."""
+    """Say how a test's process ended, and what to do next."""
     return f"{'' if why.startswith(HUNG) else DIED}{why}{_NEXT_STEP}{_step(why, [test])}"
 
 
 def _step(why: str, tests: Sequence[str]) -> str:
-    """Return what to do about tests whose processes were lost."""
+    """Say what to do about tests whose processes died."""
     what = "it" if len(tests) == 1 else "one of them"
     again = f"run {what} alone again: pytest --anubis {shlex.quote(tests[0])}"
     if why.startswith(HUNG):

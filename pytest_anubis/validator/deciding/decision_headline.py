@@ -1,4 +1,4 @@
-"""The headline of a decision: one sentence that hides nothing of what the decision rests on."""
+"""Make the headline of a decision: one sentence that names everything that the decision rests on."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from pytest_anubis.validator.deciding.missing_values import missing_text
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _UNUSUAL = (Reason.UNUSUAL, Reason.UNDETECTABLE, Reason.CHANGE_POINT)
-"""Reasons of what is MARGINAL by its values: an acceptance says it."""
+"""Reasons of verdicts that are MARGINAL because of their values; the headline of an acceptance names them."""
 
-GROUPS = 3
-"""Metrics with slower groups that are named: it is in a headline."""
+MAX_GROUPS_NAMED = 3
+"""Metrics with slower groups that a headline names."""
 LOSSES = (0.1, 0.25, 0.5)
-"""Losses whose power is reported: what a job that waits for its slowest node notices, one that no job should
-miss, and a half."""
+"""Losses for which the power is reported: a loss that a job which waits for its slowest node notices, a loss
+that no job should miss, and a half."""
 
 
 def headline(
@@ -64,7 +64,7 @@ def headline(
         verdicts: All verdicts.
         baseline: What they rest on.
         evidence: What else is known.
-        unneeded: Why nothing had to be measured; empty where something had to be.
+        unneeded: Why nothing had to be measured; empty if something had to be.
         never: Benchmarks of the baseline that never ran and are not required.
         uncovered: That components have no criterion, if this is the most frequent blocker.
         devices: Devices that were judged, in addition to those of verdicts and evidence.
@@ -154,10 +154,10 @@ def _judged_metrics(verdicts: Iterable[MetricVerdict]) -> set[tuple[str, str]]:
 
 
 def uncollected_once(blocking: Sequence[Blocker]) -> tuple[str, int]:
-    """Return the first blocker in words, and how many of them these words cover.
+    """Return the words for the first blocker, and how many blockers these words cover.
 
-    Files that cannot be collected for one cause, such as a missing module that a helper imports, are
-    one: the cause with the first file and how many others there are.
+    Files that cannot be collected for the same cause, such as a missing module that a helper imports, are one
+    line: the cause with the first file and the number of others.
     """
     first = blocking[0]
     if first.kind is not Hindrance.UNCOLLECTED:
@@ -168,9 +168,9 @@ def uncollected_once(blocking: Sequence[Blocker]) -> tuple[str, int]:
 
 
 def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
-    """Return whose value it is, with slot and serial number, where its own sentence does not say it.
+    """Return the device of a verdict, with slot and serial number, unless its own sentence names it.
 
-    Of the host, which one of a test's cases it was (the port, the disk), or which test itself failed.
+    For the host, return the case of the test (the port, the disk), or the test if it failed itself.
     """
     if verdict.reason in (Reason.HARDWARE, Reason.GONE):
         return ""
@@ -186,18 +186,18 @@ def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
 
 
 def troubles_text(verdicts: Iterable[MetricVerdict]) -> str:
-    """Return how many verdicts are of which kind of trouble: ``2 slow, 1 failed``; empty if there is none."""
+    """Count verdicts by kind of trouble: ``2 slow, 1 failed``; empty if there is none."""
     counts = Counter(verdict.trouble for verdict in verdicts)
     return ", ".join(kind.counted(counts[kind]) for kind in Trouble if kind and counts[kind])
 
 
 def judged_by_fleet(verdict: MetricVerdict) -> bool:
-    """Return whether a metric was held against a criterion of the baseline; one that is waived was not."""
+    """Return whether a verdict is from a comparison with the baseline; a waived verdict is not."""
     return verdict.reference.is_baseline and verdict.outcome in _JUDGED
 
 
 def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
-    """Return which losses would have shown, and in how many metrics."""
+    """Say which losses the run would have shown, and in how many metrics."""
     if baseline is None:
         return ""
     smallest: dict[tuple[str, str], float] = {}
@@ -210,9 +210,9 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
         smallest[key] = max(smallest.get(key, 0.0), loss)
     if not smallest:
         return ""
-    # Those that this run has are reported as metrics without a criterion.
-    told = {(v.benchmark, v.metric) for v in _reasons(verdicts, Reason.NO_CRITERION)}
-    others = sum((one.benchmark, one.metric) not in told for one in baseline.unjudged)
+    # `_reservations` counts those that this run measured.
+    measured = {(v.benchmark, v.metric) for v in _reasons(verdicts, Reason.NO_CRITERION)}
+    others = sum((one.benchmark, one.metric) not in measured for one in baseline.unjudged)
     blind = f"; {others} could not be judged here" if others else ""
     shown = [
         (percent_text(loss), count)
@@ -248,7 +248,7 @@ def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
 
 
 def doubt_of(baseline: Baseline | None) -> str:
-    """Say that a baseline does not hold its stated error rate, and which it does; empty if it holds."""
+    """Say that a baseline rejects more healthy nodes than it states; empty if it does not."""
     check = baseline.self_check if baseline is not None else None
     if check is None or check.holds:
         return ""
@@ -257,18 +257,19 @@ def doubt_of(baseline: Baseline | None) -> str:
 
 
 def groups_of(baseline: Baseline | None) -> str:
-    """Say in which metrics somebody must decide about a slower group; empty if in none."""
+    """Say in which metrics an operator must decide about a slower group; empty if in none."""
     found = baseline.undecided if baseline is not None else ()
     if not found:
         return ""
-    more = f" and {len(found) - GROUPS} more" if len(found) > GROUPS else ""
-    return f"nobody has decided about slower groups in {', '.join(found[:GROUPS])}{more}"
+    others = len(found) - MAX_GROUPS_NAMED
+    more = f" and {others} more" if others > 0 else ""
+    return f"nobody has decided about slower groups in {', '.join(found[:MAX_GROUPS_NAMED])}{more}"
 
 
 def _reservations(
     verdicts: Sequence[MetricVerdict], evidence: RunEvidence, never: Sequence[str]
 ) -> list[str]:
-    """Return what the acceptance does not cover, by name."""
+    """Return what the acceptance does not cover, one phrase each."""
     found = _required(verdicts, evidence, never)
     found += _answered_for(verdicts)
     for reason, what in (
@@ -301,7 +302,7 @@ def _reservations(
         found.append(missing_text(*evidence.missing))
     if evidence.caveats:
         found.append(f"switched off: {', '.join(evidence.caveats)}")
-    # What others take hides no loss from a threshold, but more of it was let pass as quiet than usual.
+    # More disturbance than usual counted as quiet.
     found += [
         f"the noise was allowed by {limits}" for limits in dict.fromkeys(evidence.noisy.values())
     ]
@@ -311,7 +312,7 @@ def _reservations(
 def _required(
     verdicts: Sequence[MetricVerdict], evidence: RunEvidence, never: Sequence[str]
 ) -> list[str]:
-    """Return what was required and what did not run, as one phrase; none where all of it was required."""
+    """Return a phrase for what was required and what did not run; none if everything was required."""
     if not evidence.required:
         return []
     others = (v for v in _reasons(verdicts, *SKIPPED) if v.benchmark not in never)
@@ -321,16 +322,16 @@ def _required(
 
 
 def _answered_for(verdicts: Sequence[MetricVerdict]) -> list[str]:
-    """Return what waivers cover, with who answers for it, and what xfail marks do, one phrase each."""
+    """Return one phrase for what waivers cover, with their owners, and one for what xfail marks cover."""
     waived = _reasons(verdicts, Reason.WAIVED)
     by_waiver: dict[str, list[MetricVerdict]] = {}
     for verdict in waived:
         if verdict.waiver is not None:
             by_waiver.setdefault(str(verdict.waiver), []).append(verdict)
     count = sum(map(len, by_waiver.values()))
-    told = ", ".join(f"{', '.join(_names(own))} ({who})" for who, own in by_waiver.items())
+    covered = ", ".join(f"{', '.join(_names(own))} ({who})" for who, own in by_waiver.items())
     marked = _names(v for v in waived if v.waiver is None)
-    found = [f"{count} waived: {told}"] if told else []
+    found = [f"{count} waived: {covered}"] if covered else []
     return found + ([f"{len(marked)} waived by xfail marks: {', '.join(marked)}"] if marked else [])
 
 
@@ -339,7 +340,7 @@ def _reasons(verdicts: Iterable[MetricVerdict], *reasons: Reason) -> list[Metric
 
 
 def _names(verdicts: Iterable[MetricVerdict]) -> list[str]:
-    """Return what verdicts are about, without the folders of test files: a headline is one sentence."""
+    """Return the names of what verdicts are about, without the folders of test files."""
     names = (
         " ".join(
             filter(None, (verdict.benchmark.rpartition("/")[2], verdict.metric, verdict.device))

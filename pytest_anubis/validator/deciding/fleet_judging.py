@@ -1,4 +1,4 @@
-"""Judging the collected runs of a whole fleet: every unit in columns, then every node."""
+"""Judge the collected runs of a whole fleet: first every unit in columns, then every node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.missing_values import Cell, Lacking, expected_of, lacking
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.deciding.seen_values import SeenValues
-from pytest_anubis.validator.judging.change_screening import MOST, find_changes
+from pytest_anubis.validator.judging.change_screening import MAX_SEARCHED, find_changes
 from pytest_anubis.validator.judging.class_offset import offset_note
 from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
@@ -40,14 +40,18 @@ from pytest_anubis.validator.judging.column_judging import (
     as_broken_off,
     confirm,
     judge_columns,
+    judge_components,
     judge_populations,
 )
-from pytest_anubis.validator.judging.component_judging import judge_components
 from pytest_anubis.validator.judging.device_split import split_by_device
 from pytest_anubis.validator.judging.history_judging import judge_latest
 from pytest_anubis.validator.judging.later_runs import LaterRuns
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
-from pytest_anubis.validator.judging.population_shift import NAMED, class_findings, settle_shift
+from pytest_anubis.validator.judging.population_shift import (
+    MAX_METRICS_NAMED,
+    class_findings,
+    settle_shift,
+)
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     MARGINAL,
@@ -56,9 +60,9 @@ from pytest_anubis.validator.judging.verdict_table import (
     REASONS,
 )
 
-_TOLD = [REASONS.index(reason) for reason in (Reason.UNDETECTABLE, Reason.ANSWERED)]
+_NOTED = [REASONS.index(reason) for reason in (Reason.UNDETECTABLE, Reason.ANSWERED)]
 _Units = tuple[Sequence[str], Sequence[str], Sequence[int]]
-"""Nodes and devices of a population, and which of its rows are meant."""
+"""Nodes and devices of a population, and some of its rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +70,12 @@ class NodeDetail:
     """What a node's verdict rests on.
 
     Attributes:
-        hardware_class: That of the node.
-        verdicts: All that are not simply a PASS, in the order in which their runs began.
-        cards: Device -> slot and serial number of its card, as far as they are known.
-        unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
-            healthy nodes; empty of any other.
-        devices: Its devices, as far as they are known.
-        missing: The single values that it lacks, of a table alone.
+        hardware_class: Hardware class of the node.
+        verdicts: All verdicts other than a plain PASS, in the order in which their runs began.
+        cards: Device -> slot and serial number of its card, if known.
+        unlike: The worst metric of an accepted node that learning did not count as healthy; empty for others.
+        devices: The known devices of the node.
+        missing: The single values that it lacks; only tables show them.
     """
 
     hardware_class: str
@@ -85,19 +88,19 @@ class NodeDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedFleet:
-    """Everything that was judged.
+    """The verdicts on a fleet.
 
     Attributes:
-        columns: The verdicts on every population's units, and on pooled nodes where there are criteria.
+        columns: The verdicts on every population's units, and on pooled nodes if there are criteria for
+            nodes.
         baselines: Hardware class -> the baseline that decided.
-        nodes: One verdict a node and hardware class, sorted by name.
+        nodes: One verdict for each node and hardware class, sorted by name.
         details: What each of them rests on.
-        findings: What concerns a class as a whole: most of its nodes moved together, or more samples
-            than can be searched looked as if they had changed within their run.
-        notes: One line a class whose baseline does not hold its stated error rate, and one whose baseline has
-            slower groups that nobody has decided about.
-        asides: What is to be known and needs no act: one line a class whose metrics have too few values for a
-            search for changes within a run.
+        findings: Findings on a class as a whole: most of its nodes moved together, or more samples than can
+            be searched looked as if they had changed within their run.
+        notes: Lines about baselines that do not hold their stated error rate, or have slower groups that are
+            undecided.
+        asides: Lines that need no action: which metrics have too few values to search for changes in a run.
     """
 
     columns: tuple[JudgedColumns, ...]
@@ -129,27 +132,28 @@ def judge_fleet(
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
 
-    The fleet decides where the class has a baseline with a criterion; elsewhere the other devices of the
-    node do, or for its latest run its own earlier runs; these can reject or warn, but never accept. A
-    class most of whose nodes moved together is one finding. Samples of enough values are searched for
+    A criterion of the class's baseline decides if there is one. Otherwise the other devices of the node
+    decide, or for its latest run the node's own earlier runs; these can reject or warn, but never accept. If
+    most nodes of a class moved together, that is one finding. Samples of enough values are searched for
     changes within the run.
 
     Args:
-        populations: Of any hardware classes; criteria never cross classes.
+        populations: Populations of any hardware classes; criteria never cross classes.
         baselines: Hardware class -> baseline; a class without one is undecided.
         fail_on: ``marginal`` rejects on MARGINAL as well.
-        require_all: What has no criterion blocks acceptance.
-        started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
+        require_all: Metrics without a criterion block acceptance.
+        started: (run, node) -> when the run began, ISO 8601; it orders the runs of a node.
         ahead: (run, node) of runs dated by a clock ahead of the present, or killed: these answer nothing.
         samples_only: (run, node) of runs of exported files: they accept no node.
-        evidence: (hardware class, node) -> what else is known; each gets a verdict, measured or not.
-        checked: Node -> what each of its runs says of what has no value, such as a test's own check.
-        waivers: The failures that somebody answers for; None takes those that the runs themselves had.
-        other_machine: A baseline of one machine may accept others, whatever their runs were told.
-        required: Components, benchmarks and metrics that a node must have run; empty: what its runs say.
+        evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
+            nothing was measured on it.
+        checked: Node -> what each of its runs found without a value, such as a test's own check.
+        waivers: The waivers to apply; None applies those of the runs themselves.
+        other_machine: A baseline of one machine may accept others, whatever the options of the runs.
+        required: Components, benchmarks and metrics that a node must have run; empty: as its runs required.
         allow_missing: Share of the values of a node that may be missing in tables.
-        unread: (run, node) -> lines about the node that could not be read: it is not accepted before a later
-            run has as many metrics of it.
+        unread: (run, node) -> number of lines about the node that could not be read. The node is not accepted
+            until a later run has as many metrics of it.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
@@ -180,11 +184,9 @@ def judge_fleet(
             done += 1
             if progress is not None:
                 progress(min(done, len(populations)), len(populations))
-        told: dict[str, Any] = {"other_machine": True} if other_machine else {}
-        told |= {"required": tuple(required)} if required else {}
-        nodes += gathered.decide(
-            key, baseline, fail_on, require_all, told, allow_missing, unread or {}
-        )
+        options: dict[str, Any] = {"other_machine": True} if other_machine else {}
+        options |= {"required": tuple(required)} if required else {}
+        nodes += gathered.decide(key, baseline, require_all, options, allow_missing, unread or {})
         findings += class_findings(key, shifts)
         if doubt := doubt_of(baseline):
             notes.append(f"hardware class {key}: the baseline's {doubt}")
@@ -223,18 +225,16 @@ def _judge_class(
                 yield settled[-1]
         for judged in judge_components(settled, baseline):
             yield settle_shift(judged)[0]
-    besides = [_undecided(beside, baseline) for beside in judge_by_peers(lonely)]
-    alone = [place for place, one in enumerate(besides) if not isinstance(one, PeerColumns)]
-    for place, judged in zip(
-        alone, judge_latest([besides[place] for place in alone], started), strict=True
-    ):
-        besides[place] = judged
-    for one in besides:
-        yield find_changes(one)
+    compared = [_undecided(one, baseline) for one in judge_by_peers(lonely)]
+    alone = [place for place, one in enumerate(compared) if not isinstance(one, PeerColumns)]
+    latest = judge_latest([compared[place] for place in alone], started)
+    for place, judged in zip(alone, latest, strict=True):
+        compared[place] = judged
+    yield from map(find_changes, compared)
 
 
 def _note_length(judged: JudgedColumns, searched: dict[tuple[str, str], bool]) -> None:
-    """Note whether a metric that was compared has enough values for a search for changes anywhere."""
+    """Record whether any sample of a compared metric has enough values to be searched for changes."""
     population = judged.population
     pooled = judged.criterion is not None and judged.criterion.scope == "node"
     compared = ~np.isnan(judged.similarity)
@@ -252,36 +252,31 @@ def _too_short(key: str, searched: Mapping[tuple[str, str], bool]) -> list[str]:
     return [
         f"hardware class {key or '(unnamed)'}: not searched for changes within a run, for which "
         f"{MIN_SEARCHED} values are needed: {len(short)} of {len(searched)} metrics "
-        f"({first_of(short, NAMED)})"
+        f"({first_of(short, MAX_METRICS_NAMED)})"
     ]
 
 
 def _unsearched(judged: JudgedColumns) -> Finding:
-    population = judged.population
-    return Finding(
-        kind="not-searched",
-        benchmark=population.benchmark,
-        metric=population.metric.name,
-        text=(
-            f"{metric_name(population.benchmark, population.metric.name)}: the {MOST} samples that differ "
-            "most from their own beginning were searched for changes within the run, "
-            f"{judged.unsearched} more were judged as a whole only; judge fewer runs at a time to "
-            "search them all"
-        ),
+    benchmark, metric = judged.population.benchmark, judged.population.metric.name
+    text = (
+        f"{metric_name(benchmark, metric)}: the {MAX_SEARCHED} samples that differ most from their own "
+        f"beginning were searched for changes within the run, {judged.unsearched} more were judged as a "
+        "whole only; judge fewer runs at a time to search them all"
     )
+    return Finding(kind="not-searched", benchmark=benchmark, metric=metric, text=text)
 
 
-def _undecided(beside: PeerColumns, baseline: Baseline | None) -> JudgedColumns:
-    """Return the verdicts of peers, and those without a reference where no device has enough of them."""
-    if np.isnan(beside.similarity).all():
-        return judge_columns(beside.population, None, baseline=baseline)
-    return beside
+def _undecided(by_peers: PeerColumns, baseline: Baseline | None) -> JudgedColumns:
+    """Return the verdicts by peers, or verdicts without a reference if no device has enough peers."""
+    if np.isnan(by_peers.similarity).all():
+        return judge_columns(by_peers.population, None, baseline=baseline)
+    return by_peers
 
 
 class _Nodes:
-    """Gathers per node what its verdict needs: every bad unit, and one good unit a metric.
+    """The verdicts of each node that its decision needs: every bad unit, and one passed unit per metric.
 
-    A fleet has millions of passed units; that a metric of a node was judged is known from the first.
+    A fleet has millions of passed units; one of them shows that the node's metric was judged.
     """
 
     def __init__(
@@ -311,9 +306,9 @@ class _Nodes:
         self._seen = SeenValues(later)
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
-        """Return verdicts as they count next to the waivers of their runs, and in the noise of these.
+        """Return verdicts as they count with the waivers and the allowed noise of their runs.
 
-        What failed in a run that was broken off rejects nothing, unless all runs of the node were.
+        A failure in a run that was broken off rejects nothing, unless all runs of the node were broken off.
         """
         bad = [OUTCOMES.index(outcome) for outcome in self._bad]
         waived = {}
@@ -323,15 +318,15 @@ class _Nodes:
             waivers = known.waivers_for(run)
             if waivers or run in known.noisy or run in known.broken_off:
                 full = judged.of_run(row, baseline)
-                told = with_waiver(full, waivers, self._fail_on)
-                told = in_noise(told) if run in known.noisy else told
-                told = self._of_run(told, judged.population.nodes[row])
-                if told is not full:
-                    waived[row] = told
+                counted = with_waiver(full, waivers, self._fail_on)
+                counted = in_noise(counted) if run in known.noisy else counted
+                counted = self._of_run(counted, judged.population.nodes[row])
+                if counted is not full:
+                    waived[row] = counted
         return judged.with_verdicts(waived, waived=waived) if waived else judged
 
     def _of_run(self, verdict: MetricVerdict, node: str) -> MetricVerdict:
-        """Return a verdict as it counts where its run was broken off and the node has others."""
+        """Return a verdict as it counts if its run was broken off and the node has other runs."""
         broken = self._known(node).broken_off
         bad = verdict.run in broken and verdict.outcome in self._bad
         return as_broken_off(verdict) if bad and not self._all_broken_off(node) else verdict
@@ -342,14 +337,14 @@ class _Nodes:
         return len(self._later.runs.get(node, broken)) <= len(broken)
 
     def _broken_off(self, node: str) -> tuple[str, list[Blocker]]:
-        """Return why nothing can be decided, if so, and what else of its broken-off runs blocks."""
+        """Return why nothing can be decided about a node, and the blockers for its other broken-off runs."""
         broken = self._known(node).broken_off
         runs = self._later.unfollowed(node, broken)
         ends = [Blocker(run=run, cause=f"it {broken[run]}") for run in runs]
         return (str(ends.pop()), ends) if ends and self._all_broken_off(node) else ("", ends)
 
     def _known(self, node: str) -> RunEvidence:
-        """Return what is known of a node besides its samples; of an imported one nothing but waivers."""
+        """Return what is known of a node besides its samples; only waivers for an imported node."""
         return self._evidence.get(node) or RunEvidence(waivers=tuple(self._waivers or ()))
 
     def add(self, judged: JudgedColumns, baseline: Baseline | None) -> None:
@@ -367,8 +362,8 @@ class _Nodes:
         for name, count in passed.items():
             self._counts[name][good.counted_as] += count
             self._verdicts[name].append(good)
-        told = (outcomes != PASS) | np.isin(judged.reason, _TOLD)
-        for row in np.flatnonzero(told).tolist():
+        named = (outcomes != PASS) | np.isin(judged.reason, _NOTED)
+        for row in np.flatnonzero(named).tolist():
             name = population.nodes[row]
             if outcomes[row] != PASS:
                 self._counts[name][OUTCOMES[outcomes[row]].value] += 1
@@ -377,31 +372,31 @@ class _Nodes:
     def _note_answers(self, population: Population, rows: Sequence[int]) -> None:
         metric = (population.benchmark, population.metric.name, population.group)
         units = (population.nodes, population.devices, rows)
-        if units != self._last[0]:  # most metrics are answered by the units of the one before
+        if units != self._last[0]:  # most metrics have the units of the metric before
             found: defaultdict[str, set[str]] = defaultdict(set)
             for row in rows:
                 found[population.nodes[row]].add(population.devices[row])
             self._last = (units, {node: frozenset(devices) for node, devices in found.items()})
         for node, devices in self._last[1].items():
-            told = self._answers[node]
-            told[metric] = told[metric] | devices if metric in told else devices
+            answers = self._answers[node]
+            answers[metric] = answers[metric] | devices if metric in answers else devices
 
     def decide(
         self,
         key: str,
         baseline: Baseline | None,
-        fail_on: Literal["fail", "marginal"],
         require_all: bool,
-        told: Mapping[str, Any],
+        options: Mapping[str, Any],
         allow_missing: float,
         unread: Mapping[tuple[str, str], int],
     ) -> list[tuple[NodeVerdict, NodeDetail]]:
+        """Decide about all nodes; `options` are fields of their evidence that the caller sets."""
         found = []
         criteria = baseline.criteria if baseline is not None else ()
         expected = expected_of(criteria)
         seen = self._seen.by_node(self._evidence, unread) if expected else {}
         for name, every in self._verdicts.items():
-            evidence, answers = replace(self._known(name), **told), self._answers.get(name, {})
+            evidence, answers = replace(self._known(name), **options), self._answers.get(name, {})
             every = self._later.in_order(name, self._seen.of_others(name, every, answers))
             lack = Lacking(answers=answers, verdicts=every)
             if name in seen:
@@ -412,7 +407,7 @@ class _Nodes:
                 lines += self._seen.partly(name, allow_missing)
             blockers = (*evidence.blockers, *ends, *lines, *lack.blockers)
             evidence = replace(evidence, blockers=blockers)
-            lost = [with_waiver(v, evidence.waivers_for(v.run), fail_on) for v in lack.gone]
+            lost = [with_waiver(v, evidence.waivers_for(v.run), self._fail_on) for v in lack.gone]
             verdicts = [*lost, *lack.verdicts]
             if lack.cells and lack.allowed:
                 evidence = replace(evidence, missing=(len(lack.cells), lack.whole))
@@ -423,14 +418,14 @@ class _Nodes:
                 node=name,
                 evidence=evidence,
                 answers=lack.answers,
-                fail_on=fail_on,
+                fail_on=self._fail_on,
                 require_all=require_all,
                 broken_off=broken_off,
             )
             verdicts += [as_answered(one, "a later run has it", True) for one in lack.back]
             detail = NodeDetail(
                 hardware_class=key,
-                verdicts=tuple(v for v in verdicts if v.text),  # what only passed has no words
+                verdicts=tuple(v for v in verdicts if v.text),  # a plain PASS has no text
                 cards=evidence.cards,
                 devices=frozenset(evidence.devices).union(*answers.values()),
                 missing=(*lack.cells, *lack.absent),
@@ -442,7 +437,7 @@ class _Nodes:
 
 
 def _passed(judged: JudgedColumns, baseline: Baseline | None) -> MetricVerdict:
-    """Say that a metric of some node was judged and passed, without the words that nobody will read."""
+    """Return a PASS without a text, which shows that a metric of a node was judged."""
     return MetricVerdict(
         outcome=Outcome.PASS,
         reason=Reason.WITHIN,

@@ -1,7 +1,7 @@
-"""The ledger of a node: what the baseline expects of which device, and what this run has no answer to.
+"""The ledger of a node: what the baseline expects from which device, and what the run did not measure.
 
-A node is not accepted for what was seen to be good, but for there being nothing left that was not: a test
-that was deselected, a device that was left out and a benchmark that is gone leave a line here.
+A node is accepted only if nothing that the baseline expects is missing: a test that was deselected, a device
+that was left out and a benchmark that no longer exists each become a blocker here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ NOTHING_JUDGED = Blocker(
     cause="no metric was judged against a criterion of the baseline",
     act="run the tests that the baseline was learned from",
 )
-"""What blocks where a baseline exists and nothing of the run was held against it."""
+"""Blocks if there is a baseline, and nothing of the run was held against it."""
 EVERYTHING = Requirement()
-NAMED = 3
+MAX_COMPONENTS_NAMED = 3
 """Components named in a headline."""
 ENOUGH = "take what they show for enough: --anubis-require NAME ('anubis judge': --require NAME)"
-"""What else helps where criteria are coarse: it says by name what is required."""
+"""Another remedy for coarse criteria: name what is required."""
 NOISY = "it is too noisy here to show that performance has halved"
-"""Why a metric carries no acceptance."""
+"""Why a metric does not count for acceptance."""
 Metric = tuple[str, str, str]
 """Benchmark id, metric name and group."""
 
@@ -43,14 +43,11 @@ def unanswered(
     devices: Collection[str] = (),
     answers: Answers | None = None,
 ) -> list[Blocker]:
-    """Return a blocker for everything that the baseline expects and no verdict speaks of.
+    """Return a blocker for everything that some criteria expect and no verdict mentions.
 
-    Args:
-        verdicts: All metric verdicts of the node.
-        criteria: What must have been judged.
-        devices: Devices that tests of every device run on. Where a criterion does not say which devices it
-            expects, a metric that one of these answered must be answered by all of them.
-        answers: Which devices were judged; None takes those that the verdicts name.
+    `devices` are those that per-device tests run on: if a criterion names no devices, a metric that was
+    judged on one of them must be judged on all. Without `answers`, the verdicts say which devices were
+    judged.
     """
     explaining = [verdict for verdict in verdicts if _explains_absence(verdict)]
     return [
@@ -68,18 +65,13 @@ def unplanned(
 ) -> list[Blocker]:
     """Return a blocker for every check without a metric that the baseline expects and the run did not plan.
 
-    Of those that it had, a verdict speaks wherever they have not passed.
-
-    Args:
-        verdicts: All metric verdicts of the node; a benchmark that was pruned has one.
-        checks: What the nodes of the baseline passed.
-        planned: Test and device of all tests of the run.
+    A planned check that did not pass has a verdict of its own. `planned` are test and device of all tests.
     """
-    told = {v.benchmark for v in verdicts if checks and _explains_absence(v)}
+    explained = {v.benchmark for v in verdicts if checks and _explains_absence(v)}
     found = []
     for check in checks:
         missing = [device for device in check.devices if (check.test, device) not in planned]
-        if missing and check.test not in told:
+        if missing and check.test not in explained:
             where = "" if missing == ["node"] else f" on {', '.join(missing)}"
             why = "the nodes of the baseline passed this check, and it is no part of this run"
             found.append(_unanswered(check.test, f"{check.test}{where}", why))
@@ -106,12 +98,12 @@ class Uncovered:
 
     @property
     def shown_loss(self) -> float | None:
-        """The loss that its best metric shows, as a share of the rate; None if none can be judged."""
+        """The smallest loss that its best metric shows, as a share of the rate; None without a criterion."""
         return self.coarse[0].shown_loss if self.coarse else None
 
     @property
     def why(self) -> str:
-        """Why none of its metrics shows that, in a phrase: of several the best one tells."""
+        """Why none of its metrics shows a loss of a half, in a phrase about the best metric."""
         if self.coarse:
             return f"noise hides it here, losses show {_from(self.coarse[0])}"
         return self.unjudged[0].reason
@@ -120,8 +112,7 @@ class Uncovered:
 def uncovered_components(baseline: Baseline) -> list[Uncovered]:
     """Return the components that were measured in learning and have no metric that shows a loss of a half.
 
-    That results are right says nothing of how quick a component is: a criterion of exact values covers no
-    component whose rates have none.
+    Right results do not show how fast a component is, so criteria of exact values cover no component.
     """
     rates = [one for one in baseline.criteria if one.metric.better != "equal"]
     covered = {one.component for one in rates if not one.coarse}
@@ -139,14 +130,10 @@ def uncovered_components(baseline: Baseline) -> list[Uncovered]:
 
 
 def uncovered(baseline: Baseline, required: Requirement = EVERYTHING) -> list[Blocker]:
-    """Return a blocker for every component that was measured in learning and that nothing of the run covers.
+    """Return a blocker for every component that was measured in learning and that no criterion covers.
 
-    One metric that is too noisy is told; a component without any that shows a loss of a half was not tested
-    for it. Whoever says by name what is required takes what its criteria show for enough.
-
-    Args:
-        baseline: What the node is held against.
-        required: What must be answered.
+    Without a metric that shows a loss of a half, a component was not really tested. An operator who requires
+    names accepts what their criteria show.
     """
     exact = {one.component for one in baseline.criteria if one.metric.better == "equal"}
     return [
@@ -173,12 +160,12 @@ def _blocks(one: Uncovered, required: Requirement) -> bool:
 
 
 def _by_reason(one: Uncovered) -> list[str]:
-    """Return a phrase a reason, with the metrics that have it."""
+    """Return one phrase for each reason, with the metrics that have it."""
     reasons: dict[str, list[tuple[str, str]]] = {}
     known: set[tuple[str, str]] = set()
     for criterion in one.coarse:
         metric = (criterion.benchmark, criterion.metric.name)
-        if metric not in known:  # of its groups the best one tells
+        if metric not in known:  # the first of its groups shows the smallest loss
             known.add(metric)
             reasons.setdefault(f"{NOISY} (it shows losses {_from(criterion)})", []).append(metric)
     for item in one.unjudged:
@@ -191,17 +178,10 @@ def _from(criterion: Criterion) -> str:
 
 
 def uncovered_text(baseline: Baseline, blocking: Sequence[Blocker]) -> str:
-    """Return in a phrase that components are uncovered, where that is the most frequent blocker.
+    """Return a phrase about uncovered components if they are the most frequent blocker, else an empty text.
 
-    Measuring again does not help against it, so it comes before what measuring again helps against. What
-    explains a whole run, such as a process that died, stands before all of it.
-
-    Args:
-        baseline: What the node is held against.
-        blocking: Everything in the way of acceptance.
-
-    Returns:
-        The phrase with what else there is, counted; empty where something else is more frequent.
+    Measuring again does not help against them, so they are named before blockers that it helps against, with
+    the number of these. A blocker that explains the whole run, such as a process that died, is named first.
     """
     names = [one.benchmark for one in blocking if one.kind is Hindrance.UNCOVERED]
     apart = (Hindrance.UNCOVERED, Hindrance.NOTHING_JUDGED)
@@ -225,7 +205,7 @@ def uncovered_text(baseline: Baseline, blocking: Sequence[Blocker]) -> str:
     also = ", ".join(f"{count} {word}" for word, count in words.items())
     return (
         f"{len(names)} components have no metric that shows a loss of a half "
-        f"({first_of(names, NAMED)}), "
+        f"({first_of(names, MAX_COMPONENTS_NAMED)}), "
         f"{mostly}as {why}, and measuring again does not help{f'; besides {also}' if also else ''}"
     )
 
@@ -241,10 +221,10 @@ def answers_of(verdicts: Iterable[MetricVerdict]) -> dict[Metric, set[str]]:
 
 
 def _explains_absence(verdict: MetricVerdict) -> bool:
-    """Return whether a verdict blocks, rejects or is listed by itself, so that nothing more need be said.
+    """Return whether a verdict itself blocks, rejects or is listed, so that a missing value needs no blocker.
 
-    A MARGINAL without a metric, as of an attempt that was repeated, says nothing of what was measured then.
-    A FAIL without a value is a test that failed, of the whole benchmark or, in imports, of a metric.
+    A MARGINAL without a metric, such as a repeated attempt, does not replace a value. A FAIL without a value
+    is a failed test: of the whole benchmark or, in imports, of a metric.
     """
     if verdict.outcome is Outcome.PASS:  # nearly all of them
         return False
@@ -260,14 +240,11 @@ def _silent(
     explaining: Iterable[MetricVerdict],
     criteria: Sequence[Criterion],
 ) -> list[Blocker]:
-    """Return a blocker for every criterion that nothing was judged against and no verdict speaks of.
+    """Return a blocker for every criterion that nothing was judged against and no verdict explains.
 
-    `explaining` are those of the verdicts that explain an absence.
-
-    What the other devices or the own past say is no substitute for it. A group counts as reported when
-    another one of the same metric is, unless most nodes of the baseline have it: a node has its place in
-    one stage of a pipeline, but all zones of a disk. The pooled values of a node with one device are that
-    device's own.
+    A comparison with other devices or earlier runs does not replace a criterion. A group counts as reported
+    if another group of the same metric was, unless most nodes of the baseline have it: a node is in one stage
+    of a pipeline, but has all zones of a disk. A node with one device needs no pooled values.
     """
     answered = {
         (verdict.benchmark, verdict.metric, verdict.scope, verdict.group)
@@ -275,15 +252,17 @@ def _silent(
         if verdict.reference.is_baseline
     }
     some_group = {key[:3] for key in answered}
-    # Metric '' speaks for the whole benchmark.
-    told = {(v.benchmark, v.metric, v.group if v.metric else "") for v in explaining}
+    # A verdict with the metric '' explains the whole benchmark.
+    explained = {(v.benchmark, v.metric, v.group if v.metric else "") for v in explaining}
     devices: dict[Metric, set[str]] | None = None
     everywhere = max((criterion.nodes for criterion in criteria), default=0)
     silent = {}
     for criterion in criteria:
         name, group = (criterion.benchmark, criterion.metric.name), criterion.group
         kind = (*name, criterion.scope)
-        if (*kind, group) in answered or (*name, group) in told or (name[0], "", "") in told:
+        if (*kind, group) in answered:
+            continue
+        if (*name, group) in explained or (name[0], "", "") in explained:
             continue
         if criterion.scope == "node":
             devices = answers_of(verdicts) if devices is None else devices
@@ -305,12 +284,12 @@ def _missing_devices(
     devices: Collection[str],
     answers: Answers,
 ) -> list[Blocker]:
-    """Return a blocker for every metric that some devices answered and others should have.
+    """Return a blocker for every metric that was judged on some devices and is missing on others.
 
-    Where most nodes have a group, as all zones of a disk, each of its devices must answer in that group;
-    where a device has its place in one of several, as in a pipeline, its answer there is enough.
+    If most nodes have a group, such as all zones of a disk, each device must be judged in that group. If a
+    device belongs to one group of several, such as a stage of a pipeline, one group is enough.
     """
-    told = {(v.benchmark, v.metric, v.group if v.metric else "", v.device) for v in explaining}
+    explained = {(v.benchmark, v.metric, v.group if v.metric else "", v.device) for v in explaining}
     everywhere = max((criterion.nodes for criterion in criteria), default=0)
     anywhere: dict[tuple[str, str], set[str]] = {}
     for (benchmark, metric, _), of in answers.items():
@@ -322,14 +301,13 @@ def _missing_devices(
         benchmark, metric, group = criterion.benchmark, criterion.metric.name, criterion.group
         seen = answers.get((benchmark, metric, group), frozenset())
         if seen and seen.issuperset(criterion.devices or devices):
-            continue  # so it nearly always is
-        excused = {
-            of for b, m, g, of in told if b == benchmark and (m, g) in ((metric, group), ("", ""))
-        }
-        # A device whose verdict is why it has no answer shows that others were to answer as well.
+            continue  # nearly always
+        metrics = ((metric, group), ("", ""))
+        excused = {of for b, m, g, of in explained if b == benchmark and (m, g) in metrics}
+        # A device that a verdict excuses shows that the test was to run on every device.
         named = seen | (excused - {""})
         if not named or "" in excused:
-            continue  # said already: nothing at all was judged, or the whole benchmark has a reason
+            continue  # another blocker says so: nothing was judged, or the whole benchmark has a reason
         every = set(criterion.devices)
         if not every and named & set(devices):
             every = set(devices)

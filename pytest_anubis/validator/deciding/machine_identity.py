@@ -1,4 +1,7 @@
-"""Whose a baseline of one machine is: its limits are the noise of that machine, not the spread of a class."""
+"""Recognise the machine of a baseline that was learned on one machine.
+
+Its limits are the noise of that machine, not the spread of a class, so it applies to no other machine.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,15 @@ STRANGE_ACT = (
     "learn one here or of several machines ('anubis learn'), or accept by it all the same "
     "(--anubis-other-machine; 'anubis judge': --other-machine)"
 )
-"""What resolves that the baseline is of one other machine."""
+"""What to do if the baseline is of another machine."""
 
 
 def machine_mismatch(baseline: Baseline | None, node: str, *machines: AbstractSet[str]) -> str:
-    """Say that a baseline of one machine is held against another one; empty where it is not.
+    """Say that a baseline of one machine is used on another one; empty if it is not.
 
-    A chassis decides where both sides know theirs. Else one card or network port in common is enough (cards
-    are exchanged, machines renamed), and where nothing of the kind is known, the name is all there is, unless
-    the machine ids tell two of one name apart.
-
-    Args:
-        baseline: The baseline; None and one of a fleet concern every machine.
-        node: Name of the machine that is judged.
-        machines: Its marks (`identity_marks`), of every run; empty where nothing is known. Two machines of
-            one name are distinguished, as each has to be the one that was learned.
+    If both chassis are known, they decide. Otherwise one common card or network port is enough, since cards
+    are exchanged and machines renamed. If no such part is known, the name decides, unless the machine ids
+    differ. `machines` are the marks (`identity_marks`) of each of its runs, all of which have to match.
     """
     if baseline is None or not baseline.one_machine:
         return ""

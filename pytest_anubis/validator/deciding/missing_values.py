@@ -1,9 +1,8 @@
-"""What a table lacks of a node: a device that is gone as a whole, and single cells without a value.
+"""Find what a table lacks of a node: whole devices that are gone, and single cells without a value.
 
-A run of our own says itself what did not run and which devices the node has; a table only shows what is
-not there. A device that the class has and that gave no value at all, while most of its siblings did, is gone:
-that rejects, as the inventory would. Single cells are in the way of nothing where they are few, and their
-benchmark has other values of the node.
+A journal records which tests did not run and which devices the node has; a table does not. A device of the
+class that has no value at all, while most similar devices have, is gone: that rejects the node, as the
+inventory would. A few missing cells do not block if their benchmark has other values of the node.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pytest_anubis.core.standing.standing_of import GATE, GONE
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.ledger import Metric
 
-NAMED = 3
+MAX_CELLS_NAMED = 3
 """Cells named in a line."""
 
 
@@ -35,14 +34,14 @@ class Cell(NamedTuple):
 
 
 class SeenRun(NamedTuple):
-    """What one run of a node has values of.
+    """The devices and metrics that one run of a node has values of.
 
     Attributes:
-        run: Its id.
-        devices: The devices.
-        metrics: How many metrics; 0: it is a retest.
-        values: How many pairs of a metric and a device.
-        usual: The devices that most nodes have in this run; None where it is of fewer than three.
+        run: Id of the run.
+        devices: Devices with a value.
+        metrics: Number of metrics; 0 for a retest.
+        values: Number of pairs of a metric and a device.
+        usual: The devices that most nodes have in this run; None if it has fewer than three nodes.
     """
 
     run: str
@@ -52,14 +51,14 @@ class SeenRun(NamedTuple):
     usual: frozenset[str] | None = None
 
     def is_whole(self, expected: Sequence[Expected]) -> bool:
-        """Return whether it has most metrics of the class, and most values of the devices that it has."""
+        """Return whether it has most metrics of the class, and most values of its devices."""
         if 2 * self.metrics <= len(expected):
             return False
         return 2 * self.values > sum(len(one.devices & self.devices) for one in expected)
 
 
 class Expected(NamedTuple):
-    """What a criterion expects of each node: the devices that most healthy nodes have it from."""
+    """What a criterion expects from each node: values from the devices that most healthy nodes have."""
 
     benchmark: str
     metric: str
@@ -78,17 +77,17 @@ class Lacking:
     """What a node lacks.
 
     Attributes:
-        gone: The verdicts on devices that are gone.
-        back: Those on devices that were, until a later run had values of them.
-        unseen: What blocks where the latest runs lack half of the devices or more; else None.
-        cells: The single cells that are missing.
-        absent: The cells of benchmarks without any value, where most of its benchmarks have some.
-        whole: How many the baseline expects.
-        allowed: Whether they are in the way of nothing.
-        answers: Which devices were judged, with those that are spoken for here.
-        spared: Metrics of which a device need not answer.
-        silent: Those of them of which none need.
-        verdicts: Those of the node without the ones that only say that something is missing.
+        gone: Verdicts on devices that are gone.
+        back: Verdicts on devices that were gone until a later run had values of them.
+        unseen: Blocker if the latest runs lack half of the devices or more.
+        cells: Single missing cells.
+        absent: Cells of benchmarks without any value, if most benchmarks have some.
+        whole: Number of cells that the baseline expects.
+        allowed: Whether the missing cells are few enough not to block.
+        answers: Which devices were judged, and which need no value.
+        spared: Metrics that some device need not have.
+        silent: Metrics that no device need have.
+        verdicts: Verdicts of the node without those that only say that something is missing.
     """
 
     gone: tuple[MetricVerdict, ...] = ()
@@ -104,7 +103,7 @@ class Lacking:
     verdicts: Sequence[MetricVerdict] = ()
 
     def needed(self, criteria: Sequence[Criterion]) -> list[Criterion]:
-        """Return the criteria that must be answered all the same; pooled values need every device."""
+        """Return the criteria that must still be answered; pooled values need every device."""
         return [
             one
             for one in criteria
@@ -117,7 +116,7 @@ class Lacking:
         """What prevents acceptance: one for devices, and one for values if too many are missing."""
         found = [self.unseen] if self.unseen else []
         if self.cells and not self.allowed:
-            named = first_of([metric_name(*cell) for cell in self.cells], NAMED)
+            named = first_of([metric_name(*cell) for cell in self.cells], MAX_CELLS_NAMED)
             text = missing_text(len(self.cells), self.whole)
             word = Outcome.NOT_TESTED.value
             found.append(Blocker(kind=Hindrance.MISSING, word=word, subject=text, cause=named))
@@ -125,15 +124,14 @@ class Lacking:
 
 
 def missing_text(missing: int, whole: int) -> str:
-    """Return that so many of a node's values are missing: ``1 of 118 values is missing``."""
+    """Say how many of a node's values are missing: ``1 of 118 values is missing``."""
     return f"{missing} of {whole} values {'is' if missing == 1 else 'are'} missing"
 
 
 def expected_of(criteria: Sequence[Criterion]) -> list[Expected]:
-    """Return what criteria expect device by device.
+    """Return what criteria expect from each device.
 
-    Of a metric with several groups each device has its place in one of them: what is missing there is said
-    by the ledger.
+    A metric with several groups is left to the ledger: a device belongs to one of the groups.
     """
     units = [one for one in criteria if one.scope == "unit" and one.devices]
     counts = Counter((one.benchmark, one.metric.name) for one in units)
@@ -158,20 +156,15 @@ def lacking(
     expected: Sequence[Expected],
     allowed: float,
 ) -> Lacking:
-    """Return what a node that only tables tell of lacks.
+    """Return what a node lacks that is known from tables only.
 
-    Args:
-        node: Its name.
-        verdicts: All that are known of it.
-        answers: Which devices were held against the baseline, by metric.
-        seen: What its runs have values of, in order.
-        expected: What its class has.
-        allowed: Share of its values that may be missing.
+    `answers` are the devices held against the baseline, `seen` the values of its runs in order, `expected`
+    what its class has, `allowed` the share of its values that may be missing.
     """
     gone, run = _gone(seen, expected)
     unseen = None if gone else _unseen(seen, expected)
     back = _back(node, gone, seen, expected)
-    other: dict[tuple[str, str], set[str]] = {}  # devices of which something else is said
+    other: dict[tuple[str, str], set[str]] = {}  # devices with another bad verdict
     empty: dict[tuple[str, str], set[str]] = {}
     for verdict in verdicts:
         if verdict.scope == "unit" and verdict.outcome is not Outcome.PASS:
@@ -190,7 +183,7 @@ def lacking(
     whole = 0
     excused: dict[tuple[str, str], frozenset[str]] = {}
     for one, missing in zip(expected, lost, strict=True):
-        dead = frozenset(device for device in one.devices if _of(gone, device))
+        dead = frozenset(device for device in one.devices if _is_gone(gone, device))
         empty_here = missing - dead - other.get(one.name, none)
         single = empty_here if one.benchmark in ran else none
         whole += len(one.devices) - len(dead)
@@ -224,9 +217,9 @@ def lacking(
 def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozenset[str], str]:
     """Return the devices that are gone, and the run that shows it.
 
-    That is the latest run with most metrics of the class on most devices of the kind, and most of their
-    values: a run that measures some cards, metrics or values again loses nothing. Nor does one that has a
-    device of few nodes, where an earlier run of this one has it: it measured some cards of all nodes again.
+    That is the latest run with most metrics of the class, most devices of the kind, and most of their values:
+    a run that measures some cards, metrics or values again shows nothing. Neither does a run in which few
+    nodes have a device that this node had earlier: it measured some cards of all nodes again.
     """
     kinds = _kinds(expected)
     every, later = frozenset[str]().union(*kinds.values()), frozenset[str]()
@@ -245,8 +238,8 @@ def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozen
 def _back(
     node: str, gone: Collection[str], seen: Sequence[SeenRun], expected: Sequence[Expected]
 ) -> tuple[MetricVerdict, ...]:
-    """Return the verdicts on devices that were gone by earlier runs alone: a later one answers them."""
-    shown: dict[str, str] = {}  # to the latest run that lacked it
+    """Return the verdicts on devices that only earlier runs lacked: a later run answers them."""
+    shown: dict[str, str] = {}  # device -> the latest run that lacked it
     for count in range(1, len(seen)):
         lost, run = _gone(seen[:count], expected)
         shown |= dict.fromkeys(lost, run)
@@ -267,11 +260,11 @@ def _kinds(expected: Sequence[Expected]) -> dict[str, set[str]]:
 
 
 def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> Blocker | None:
-    """Return what blocks where the latest runs lack half of the devices or more; else None.
+    """Return a blocker if the latest runs lack half of the devices or more, and an earlier run had them.
 
-    That is where a run before them measured the same devices and these besides. They may be gone, or only
-    left out; so may those that most nodes of the latest run lack. A run with few of the metrics repeats some,
-    and one of other devices is a part of the same.
+    The earlier run must have measured the same devices and the missing ones. These may be gone or only left
+    out, and so may devices that most nodes of the latest run lack. A run with few metrics is a repetition,
+    and a run of other devices is a part of the same measurement.
     """
     kinds = _kinds(expected).values()
     later, after, latest = frozenset[str](), frozenset[str](), ""
@@ -281,7 +274,7 @@ def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> Blocker | 
         if whole and latest and one.devices >= after:
             few = [rare, *(kind for kind in kinds if 2 * len(kind & later) <= len(kind))]
             if lost := (one.devices - later) & frozenset[str]().union(*few):
-                named = first_of(sorted(lost), NAMED)
+                named = first_of(sorted(lost), MAX_CELLS_NAMED)
                 return Blocker(
                     word=Outcome.NOT_TESTED.value,
                     subject=f"{len(lost)} devices have no value in run {latest}, and run {one.run} before "
@@ -297,8 +290,8 @@ def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> Blocker | 
     return None
 
 
-def _of(gone: Collection[str], device: str) -> bool:
-    """Return whether a device is gone, or is a pair of which one end is."""
+def _is_gone(gone: Collection[str], device: str) -> bool:
+    """Return whether a device, or one end of a pair of devices, is gone."""
     return bool(gone) and any(end in gone for end in device.split(">"))
 
 
@@ -313,11 +306,11 @@ def _excused(
     excused: Mapping[tuple[str, str], Collection[str]],
     gone: Collection[str],
 ) -> bool:
-    """Return whether what is missing is spoken for; a node's pooled value lacks what one device lacks."""
+    """Return whether a missing value needs no verdict; a pooled value lacks what one device lacks."""
     here = excused.get((verdict.benchmark, verdict.metric), ())
     if verdict.scope == "node":
         return bool(here)
-    return verdict.device in here or _of(gone, verdict.device)
+    return verdict.device in here or _is_gone(gone, verdict.device)
 
 
 def _verdict(node: str, device: str, run: str, expected: Sequence[Expected]) -> MetricVerdict:

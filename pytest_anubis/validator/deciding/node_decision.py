@@ -262,12 +262,7 @@ def _with_absence(
 ) -> list[Blocker]:
     """Return the blockers, last those about benchmarks that never ran, after one that counts these.
 
-    Args:
-        blocking: All blockers.
-        short: The benchmarks that never ran and are required.
-        absent: All benchmarks that never ran.
-        criteria: What the baseline expects.
-        verdicts: All verdicts of the node.
+    `short` are the required ones of the `absent` benchmarks.
     """
     each = [one for one in blocking if one.benchmark in short]
     others = [one for one in blocking if one.benchmark not in short]

@@ -1,4 +1,4 @@
-"""Which tests without a metric belong to a baseline: those that most of its nodes passed."""
+"""Learn the plain checks of a baseline: the tests without a metric that most of its nodes passed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from pytest_anubis.core.run import RunRecord
 
 
 def plain_checks(runs: Iterable[RunRecord]) -> tuple[PlainCheck, ...]:
-    """Return the tests without a metric that most nodes passed, each with the devices that most passed it on.
+    """Return the tests without a metric that most nodes passed, with the devices on which most passed them.
 
-    A node counts once for all its runs; if all are of one node, each run counts that planned the test.
-
-    Args:
-        runs: Runs that were learned from, of one hardware class.
+    A node counts once for all its runs. If there is one node, each run that planned the test counts.
     """
     runs = list(runs)
     by_run = len({run.node for run in runs}) == 1

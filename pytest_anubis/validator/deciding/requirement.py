@@ -1,7 +1,7 @@
-"""Which benchmarks of the baseline never ran on a node, and which of them it must have run to be accepted.
+"""Which benchmarks of the baseline a node must have run, and which of them never ran.
 
-Unless somebody says what is required, all of it is. What did run is judged all the same, and has to be
-complete: what is not required is a whole benchmark that ran nowhere, never a device or a metric of one.
+By default the whole baseline is required. If an operator names what is required, other benchmarks may be
+missing as a whole; a benchmark that ran on any device still has to be complete.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pytest_anubis.core.metric import wholes_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 ANYTHING = "any"
-"""Requires nothing by name: a node is judged on what it ran, of which something must have been judged."""
-NAMED = 6
-"""Components named in one line: the journal has every benchmark."""
+"""Requires nothing by name: a node is judged on what it ran, and something must have been judged."""
+MAX_COMPONENTS_NAMED = 6
+"""Components named in one line; the journal has every benchmark."""
 HOW = (
     "or say what is required: --anubis-require NAME ('anubis judge': --require NAME; 'any' for whatever "
     "ran)"
@@ -40,27 +40,22 @@ class Requirement(NamedTuple):
         if not self.names:
             return True
         short = {benchmark, benchmark.rpartition("/")[2], benchmark.rpartition("::")[2]}
-        told = {metric, *short, *(f"{one} {metric}" for one in short), *wholes_of(component)}
-        return not told.isdisjoint(self.names)
+        names = {metric, *short, *(f"{one} {metric}" for one in short), *wholes_of(component)}
+        return not names.isdisjoint(self.names)
 
     def of_criterion(self, criterion: Criterion) -> bool:
         """Return whether a criterion must be answered."""
         return self.covers(criterion.benchmark, criterion.metric.name, criterion.component)
 
     def of_check(self, check: PlainCheck) -> bool:
-        """Return whether a test without a metric must be passed: one of an unknown component must."""
+        """Return whether a test without a metric must be passed; with an unknown component it must."""
         unknown = not check.component and set(self.names) != {ANYTHING}
         return unknown or self.covers(check.test, component=check.component)
 
     def divided(
         self, criteria: Sequence[Criterion], ran: Collection[str]
     ) -> tuple[list[Criterion], list[Criterion]]:
-        """Return the criteria that must be answered, and the others.
-
-        Args:
-            criteria: What the baseline expects.
-            ran: Benchmarks that ran anywhere: all of these must be answered.
-        """
+        """Return the criteria that must be answered, also those of benchmarks that ran, and the others."""
         if not self.names:
             return list(criteria), []
         needed: list[Criterion] = []
@@ -72,52 +67,47 @@ class Requirement(NamedTuple):
 
     def unknown(self, criteria: Iterable[Criterion], baseline: Baseline | None) -> list[Blocker]:
         """Return a blocker for each name that the baseline does not know: a typo would require nothing."""
-        found = []
         things = known_things(criteria, baseline)
-        for name in dict.fromkeys(self.names):
-            one = Requirement((name,))
-            if name != ANYTHING and not any(one.covers(*thing) for thing in things):
-                why = f"the baseline has no such component, benchmark or metric{names_alike(name, things)}"
-                found.append(
-                    Blocker(
-                        subject=f"required {name}",
-                        cause=why,
-                        act="require one that it has",
-                        benchmark=name,
-                    )
-                )
-        return found
+        return [
+            Blocker(
+                subject=f"required {name}",
+                cause="the baseline has no such component, benchmark or metric"
+                + names_alike(name, things),
+                act="require one that it has",
+                benchmark=name,
+            )
+            for name in dict.fromkeys(self.names)
+            if name != ANYTHING and not any(Requirement((name,)).covers(*thing) for thing in things)
+        ]
 
 
 def known_things(
     criteria: Iterable[Criterion], baseline: Baseline | None
 ) -> list[tuple[str, str, str]]:
-    """Return benchmark, metric and component of all that can be required: its criteria, checks and others."""
-    checks: Sequence[PlainCheck] = baseline.checks if baseline else ()
-    unjudged = baseline.unjudged if baseline else ()
-    return [
-        *((one.benchmark, one.metric.name, one.component) for one in criteria),
-        *((one.test, "", one.component) for one in checks),
-        *((one.benchmark, one.metric, one.component) for one in unjudged),
-    ]
+    """Return benchmark, metric and component of everything in a baseline that can be required."""
+    things = [(one.benchmark, one.metric.name, one.component) for one in criteria]
+    if baseline is not None:
+        things += [(one.test, "", one.component) for one in baseline.checks]
+        things += [(one.benchmark, one.metric, one.component) for one in baseline.unjudged]
+    return things
 
 
 def names_alike(name: str, things: Iterable[tuple[str, str, str]]) -> str:
-    """Return which name was probably meant, and the components that there are, to stand behind a refusal.
-
-    Args:
-        name: What nobody knows.
-        things: Benchmark, metric and component of all that there is.
-    """
+    """Return a hint to append to a message: the name that was probably meant, and the known components."""
     known, components = set(), set()
     for benchmark, metric, component in things:
         known |= {benchmark, benchmark.rpartition("::")[2], metric, component}
         components |= {component} - {""}
     near = get_close_matches(name, sorted(known), 1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
-    more = ", ..." if len(components) > NAMED else ""
-    told = f"; its components: {', '.join(sorted(components)[:NAMED])}{more}" if components else ""
-    return meant + told
+    return meant + (f"; its components: {_some(components)}" if components else "")
+
+
+def _some(components: Iterable[str]) -> str:
+    """Return the first components in order, as a list in words."""
+    names = sorted(components)
+    more = ", ..." if len(names) > MAX_COMPONENTS_NAMED else ""
+    return f"{', '.join(names[:MAX_COMPONENTS_NAMED])}{more}"
 
 
 def ran_anywhere(
@@ -125,13 +115,7 @@ def ran_anywhere(
     planned: Collection[tuple[str, str]],
     answered: Iterable[tuple[str, str, str]] = (),
 ) -> set[str]:
-    """Return the benchmarks that ran on any device, or were to and nothing says why they did not.
-
-    Args:
-        verdicts: All metric verdicts of the node.
-        planned: Benchmark and device of all tests of the run.
-        answered: Benchmark, metric and group of what was judged on any device.
-    """
+    """Return the benchmarks that ran on any device, or were planned and have no verdict that excuses them."""
     ran = {benchmark for benchmark, _, _ in answered}
     skipped = set()
     for verdict in verdicts:
@@ -144,7 +128,7 @@ def ran_anywhere(
 
 
 def _did_not_run(verdict: MetricVerdict) -> bool:
-    """Return whether a verdict says no more than that a test was skipped, pruned or never there."""
+    """Return whether a verdict only says that a test was skipped, pruned or missing."""
     if verdict.outcome is not Outcome.NOT_TESTED:
         return False
     if verdict.metric:  # as imports mark what another node has
@@ -155,13 +139,7 @@ def _did_not_run(verdict: MetricVerdict) -> bool:
 def absent_benchmarks(
     verdicts: Iterable[MetricVerdict], criteria: Iterable[Criterion], planned: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the benchmarks of the baseline that never ran on a node, and that nothing explains, sorted.
-
-    Args:
-        verdicts: All metric verdicts of the node.
-        criteria: What the baseline expects.
-        planned: Benchmarks that its runs had a test for: what became of these is said by themselves.
-    """
+    """Return the benchmarks of the baseline that never ran, were not planned and have no verdict, sorted."""
     met = {
         verdict.benchmark
         for verdict in verdicts
@@ -176,29 +154,23 @@ def absent_benchmarks(
 
 
 def absence_step(benchmark: str = "") -> str:
-    """Say what to do about benchmarks that never ran and are required, or about the only one."""
+    """Say what to do about required benchmarks that never ran, or about the one that is given."""
     return f"run {benchmark.rpartition('::')[2] or 'them'}, {HOW}"
 
 
 def absence(
     absent: Collection[str], criteria: Sequence[Criterion], *, collected: bool = False
 ) -> Blocker:
-    """Count the benchmarks of the baseline that did not run, and name their components, in one blocker.
+    """Return one blocker that counts the required benchmarks that never ran, and names their components.
 
-    Args:
-        absent: Benchmarks that never ran and are required.
-        criteria: What the baseline expects.
-        collected: Runs are judged together; else one run, beside which no other one counts.
+    `collected` says whether collected runs are judged together; otherwise one run is judged alone.
     """
     every = {criterion.benchmark for criterion in criteria}
-    parts = list(
-        dict.fromkeys(c.component or c.benchmark for c in criteria if c.benchmark in absent)
-    )
-    more = ", ..." if len(parts) > NAMED else ""
+    parts = {c.component or c.benchmark for c in criteria if c.benchmark in absent}
     where, alone = ("these runs", "") if collected else ("this run", "; earlier runs do not count")
     return Blocker(
         kind=Hindrance.ABSENT,
         cause=f"{len(absent)} of {len(every)} benchmarks did not run in {where}, or left no result "
-        f"({', '.join(sorted(parts)[:NAMED])}{more}){alone}",
+        f"({_some(parts)}){alone}",
         act=absence_step(),
     )

@@ -1,4 +1,4 @@
-"""What only a whole run, or earlier runs, can tell: pooled values, the other devices, the own history."""
+"""Compare pooled values, the devices of a node and its earlier runs, which needs more than one test."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, SampleProblem
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.changes.least_change import changes_of
-from pytest_anubis.validator.changes.segments import with_segments
-from pytest_anubis.validator.judging.column_judging import judge_columns, judge_populations
-from pytest_anubis.validator.judging.component_judging import judge_components
+from pytest_anubis.validator.changes.segments import changes_of, with_segments
+from pytest_anubis.validator.judging.column_judging import (
+    judge_columns,
+    judge_components,
+    judge_populations,
+)
 from pytest_anubis.validator.judging.device_split import split_by_device
 from pytest_anubis.validator.judging.history_judging import judge_by_history
 from pytest_anubis.validator.judging.peer_judging import judge_by_peers
 
 History = Callable[[], Sequence[Population]]
-"""Gives what the node measured in earlier runs; called only where needed, since reading takes time."""
+"""Returns what the node measured in earlier runs; called only if needed, since reading takes time."""
 
 Key = tuple[str, str, str]
 """Benchmark, metric, device."""
@@ -33,17 +35,10 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     """Judge what the tests could not judge one by one.
 
     The node's pooled values are held against the baseline's criteria for whole nodes. A metric without a
-    criterion is compared with the other devices of this node, or else with its own earlier runs; a change
-    within its run is told in any case. None of these can accept a node. What passes only since the limit is
-    wide is compared with the node's other devices, too.
-
-    Args:
-        run: The run, all tests reported.
-        baseline: What it is held against; None if there is nothing.
-        history: Earlier runs of this node.
-
-    Returns:
-        Further verdicts, each with its test; those on pooled values with that of the first device.
+    criterion is compared with the other devices of this node, or else with its own earlier runs, and a change
+    within its run is reported. None of these can accept a node. A metric that passes only because its limit
+    is wide is also compared with the node's other devices. Each further verdict has its test; one on pooled
+    values has that of the first device.
     """
     open_ones = {
         (v.benchmark, v.metric, v.device): v for v in run.verdicts if v.reason in _UNREFERENCED
@@ -59,7 +54,7 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
         (m.benchmark, m.metric.name, m.device): m for m in run.measurements if m.test not in broken
     }
     found = list(_pooled(run, baseline, whole, list(latest.values())))
-    found += _beside(run, baseline, hidden, list(latest.values()))
+    found += _slower_devices(run, baseline, hidden, list(latest.values()))
     if baseline and together:
         columns = judge_populations(_populations(run, latest.values()), baseline)
         for judged in judge_components(columns, baseline):
@@ -70,7 +65,7 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
 
 
 def _failed_by_themselves(run: RunRecord) -> set[str]:
-    """Return the tests that failed otherwise than by a verdict on what they measured."""
+    """Return the tests that failed for another reason than a verdict on what they measured."""
     judged = {v.test for v in run.verdicts if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)}
     return {
         result.test
@@ -90,10 +85,10 @@ def _pooled(
         name = (criterion.benchmark, criterion.metric.name, criterion.group)
         mine = [m for m in measurements if (m.benchmark, m.metric.name, m.group) == name]
         planned = {p.device for p in run.planned if p.benchmark == criterion.benchmark}
-        # Without a device the pooled values are of another kind; that device blocks by itself.
+        # Values without one device are not comparable; the missing device blocks by itself.
         if len(mine) < 2 or planned != {m.device for m in mine}:
             continue
-        if planned < set(run.devices):  # a choice of the node's devices is not the node
+        if planned < set(run.devices):  # some of the node's devices are not the whole node
             continue
         for population in _populations(run, mine):
             judged = judge_columns(population, criterion, baseline=baseline)
@@ -101,13 +96,13 @@ def _pooled(
                 yield replace(verdict, test=mine[0].test)
 
 
-def _beside(
+def _slower_devices(
     run: RunRecord,
     baseline: Baseline | None,
     hidden: Collection[tuple[str, str]],
     measurements: Sequence[Measurement],
 ) -> Iterator[MetricVerdict]:
-    """Yield what passes only since limits are wide, and is of the slower part of the node's devices."""
+    """Yield verdicts on devices that pass only because limits are wide, and are slower than the others."""
     for criterion in baseline.criteria if baseline else ():
         name = (criterion.benchmark, criterion.metric.name)
         if criterion.scope == "node" or name not in hidden:
@@ -132,7 +127,7 @@ def _compared(
     history: History,
 ) -> dict[Key, MetricVerdict]:
     found: dict[Key, MetricVerdict] = {}
-    for judged in judge_by_peers(_populations(run, _beside_others(lonely.values()))):
+    for judged in judge_by_peers(_populations(run, _of_several_devices(lonely.values()))):
         for verdict in judged.verdicts():
             _keep(found, verdict)
     rest = [m for key, m in lonely.items() if key not in found]
@@ -143,14 +138,13 @@ def _compared(
         if key in found:
             found[key] = with_segments(replace(found[key], evidence=measurement.evidence), change)
         elif change.change and change.change.lasting and not measurement.disturbance:
-            metric = measurement.metric
-            told = change.sentence(metric.better, metric.unit)
-            found[key] = _alone(open_ones[key], told)
+            text = change.sentence(measurement.metric.better, measurement.metric.unit)
+            found[key] = _changed(open_ones[key], text)
     return found
 
 
-def _beside_others(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return those that more than one device has: a node of one device is spared the comparison."""
+def _of_several_devices(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Return the measurements of metrics that more than one device has; others have no peers."""
     several: dict[tuple[str, str, str], list[Measurement]] = {}
     for m in measurements:
         several.setdefault((m.benchmark, m.metric.name, m.group), []).append(m)
@@ -170,8 +164,8 @@ def _by_history(
             yield from judged.values()
 
 
-def _alone(verdict: MetricVerdict, change: str) -> MetricVerdict:
-    """Return the warning about a change where nothing else is known about the metric."""
+def _changed(verdict: MetricVerdict, change: str) -> MetricVerdict:
+    """Return a warning about a change in a metric that could not be judged otherwise."""
     return replace(
         verdict,
         outcome=Outcome.MARGINAL,
@@ -188,7 +182,7 @@ def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[P
     excused, heat = run.excused, run.ambient_overheating
     for m in measurements:
         what = (*m.disturbance, heat) if m.test in excused else m.disturbance
-        if m.metric.better == "equal":  # neither load nor heat makes anything wrong
+        if m.metric.better == "equal":  # neither load nor heat makes a result wrong
             what = ()
         gather.add(
             hardware_class=run.hardware_class,

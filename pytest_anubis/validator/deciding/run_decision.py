@@ -1,7 +1,7 @@
-"""The one decision about a run, from what is known of it: live, when its report is rebuilt, and when judged.
+"""Decide about a run: while it goes on, when its report is rebuilt, and when collected runs are judged.
 
-`decide_run` goes by the verdicts that the run itself reached. Where collected runs are judged anew from their
-values, `evidence_of` says all else that counts.
+`decide_run` uses the verdicts that the run itself reached. When collected runs are judged anew from their
+values, `evidence_of` returns everything else that counts.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class LeftOut:
     """What the Selector left out of a run.
 
     Attributes:
-        verdicts: NOT_TESTED by decision, one a benchmark.
-        risk_after: From the benchmarks that passed to the probability of an incident that is left.
-        interval_after: From the same to its 95 % interval.
-        unneeded: Why nothing had to be measured at all; empty where something had to be.
+        verdicts: One NOT_TESTED for each benchmark.
+        risk_after: Returns the remaining probability of an incident, given the benchmarks that passed.
+        interval_after: Returns its 95 % interval, given the same.
+        unneeded: Why nothing had to be measured at all; empty if something had to be.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
@@ -56,12 +56,12 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDecision:
-    """What was decided.
+    """The decision about a run.
 
     Attributes:
         node_verdict: The decision about the node.
-        added: Verdicts that go beyond those of the tests: on tests without any, on what was left out, from
-            comparing devices and runs.
+        added: Verdicts that no test reached: on tests without any, on what was left out, from comparing
+            devices and runs.
     """
 
     node_verdict: NodeVerdict
@@ -81,13 +81,13 @@ def decide_run(
     """Decide about a run's node.
 
     Args:
-        run: The run; a test that has not ended will not end any more.
-        baseline: What it was held against; None if there is none, or it is not at hand any more.
+        run: The run; a test that has not ended counts as not reported.
+        baseline: What it was held against; None if there is none, or it is no longer available.
         fail_on: Mildest verdict that rejects.
         require_all: What is only listed blocks too.
-        history: Earlier runs of the node.
-        left_out: What the Selector left out; None where it took no part.
-        broken_off: Why the run did not come to its end, then nothing is decided; empty if it did.
+        history: Returns the earlier runs of the node.
+        left_out: What the Selector left out; None without a Selector.
+        broken_off: Why the run did not come to its end, so that nothing is decided; empty if it did.
     """
     further = comparisons(run, baseline, history)
     counted = _counted(run, further)
@@ -100,17 +100,16 @@ def decide_run(
         {(verdict.benchmark, verdict.device) for verdict in run.verdicts}
         | places_of(run.verdicts, run.planned),
         node=run.node,
-        # What a waiver covers explains why its test failed, too.
+        # A waived verdict also explains why its test failed.
         explained=rejecting([*counted, *run.verdicts], run.planned, fail_on) | excused,
         silent=silent,
     )
     left_out = left_out or LeftOut()
     extra += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
     extra += left_out.verdicts
-    # A run that was decided before, and is looked at again, has them already.
+    # A run that was decided before has these verdicts already, perhaps in other words.
     known = {replace(verdict, test="") for verdict in run.verdicts}
     extra = [verdict for verdict in extra if verdict not in known]
-    # An older version may have said the same in other words.
     met = {_subject(verdict) for verdict in run.verdicts}
     further = [verdict for verdict in further if _subject(verdict) not in met]
     good = passed([*counted, *extra])
@@ -119,7 +118,7 @@ def decide_run(
     )
     node_verdict = judge_node(
         [*counted, *extra],
-        # It had a baseline, whose criteria may be gone by now.
+        # The run had a baseline whose criteria are no longer available.
         expected=() if baseline is None and run.baseline else None,
         baseline=baseline,
         node=run.node,
@@ -129,7 +128,7 @@ def decide_run(
         unneeded=left_out.unneeded,
         broken_off=broken_off,
     )
-    # Concluded at the end, and anew should the run be resumed: so they are no test's own.
+    # They belong to no test: a resumed run concludes them anew.
     added = tuple(replace(verdict, test="") for verdict in (*extra, *further))
     return RunDecision(node_verdict=node_verdict, added=added)
 
@@ -137,9 +136,7 @@ def decide_run(
 def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence:
     """Return everything that judging a run's samples anew would miss.
 
-    Args:
-        run: The run; the values of its measurements are not read.
-        unmeasured: Tests of the run that recorded nothing, and whose metrics no other run knows.
+    `unmeasured` are its tests that recorded nothing, and whose metrics no other run knows.
     """
     measured = {(m.benchmark, m.metric.name, m.device) for m in run.measurements}
     verdicts = [
@@ -195,13 +192,9 @@ def _evidence(
 ) -> RunEvidence:
     """Return what a run says besides its samples.
 
-    Args:
-        run: The run.
-        silent: Test -> what kept it from running.
-        name: The run's id if it was collected, so that blockers name it; empty while it goes on.
-        verdicts: Those on what has no sample.
-        risk: Probability of an incident that pruned benchmarks leave.
-        interval: Its 95 % interval.
+    `silent` maps a test to what kept it from running. `name` is the id of a collected run, so that blockers
+    name it, and empty while the run goes on. Risk and interval are those of an incident that pruned
+    benchmarks leave.
     """
     rejected = run.node_verdict and run.node_verdict.decision is Decision.REJECTED
     ended_early = name and run.broken_off and not rejected
@@ -231,41 +224,38 @@ def _evidence(
 def failed_checks(
     runs: Iterable[RunRecord], unmeasured: Mapping[tuple[str, str], Sequence[str]]
 ) -> dict[tuple[str, str], MetricVerdict]:
-    """Return node and run -> the first failure of which no sample tells, as judging finds it.
+    """Return node and run -> the first failure that no sample shows.
 
-    Whoever counts nodes by their samples asks here as well, so that learning, judging and the backtest count
-    alike. What a waiver covers is no failure, and a run that was broken off decides nothing.
-
-    Args:
-        runs: The runs; the values of their measurements are not looked at.
-        unmeasured: Run and node -> its tests that recorded nothing and fit into no population.
+    Learning and the backtest use it to count the same failed nodes as judging. A waived failure does not
+    count, and neither does a run that was broken off. `unmeasured` maps run and node to its tests that
+    recorded nothing.
     """
     found: dict[tuple[str, str], MetricVerdict] = {}
     for run in runs:
         if run.broken_off:
             continue
         known = evidence_of(run, unmeasured.get((run.run, run.node), ()))
-        told = (with_waiver(verdict, known.waivers) for verdict in known.verdicts)
-        failure = next((verdict for verdict in told if verdict.outcome is Outcome.FAIL), None)
+        verdicts = (with_waiver(verdict, known.waivers) for verdict in known.verdicts)
+        failure = next((one for one in verdicts if one.outcome is Outcome.FAIL), None)
         if failure is not None:
             found[run.node, run.run] = failure
     return found
 
 
 def _subject(verdict: MetricVerdict) -> tuple[str, ...]:
-    """Return what a verdict is about, what decided and what came of it, without how that is said."""
+    """Return what a verdict is about, what decided, and the result, without the text."""
     place = (verdict.benchmark, verdict.metric, verdict.group, verdict.device, verdict.scope)
     return (*place, verdict.reference, verdict.outcome, verdict.reason)
 
 
 def _by_hook(verdict: MetricVerdict) -> bool:
-    """Return whether a user's hook found something wrong: no baseline will find it again in the values."""
+    """Return whether a user's hook found something wrong, which no baseline finds again in the values."""
     wrong = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE)
     return wrong and verdict.reference.is_baseline and not verdict.baseline
 
 
 def _counted(run: RunRecord, further: Sequence[MetricVerdict]) -> list[MetricVerdict]:
-    """Return the verdicts on metrics that count: those of the tests, and those from comparing them."""
+    """Return the verdicts on metrics that count: those of the tests, and those from comparisons."""
     settled = {
         (verdict.benchmark, verdict.metric, verdict.device)
         for verdict in further
@@ -274,14 +264,14 @@ def _counted(run: RunRecord, further: Sequence[MetricVerdict]) -> list[MetricVer
     return [
         verdict
         for verdict in (*run.effective_verdicts, *further)
-        # That there is no baseline is said once, where it stands in the way of acceptance.
+        # The decision has one blocker for a missing baseline.
         if verdict.reason is not Reason.NO_BASELINE
         or (verdict.benchmark, verdict.metric, verdict.device) not in settled
     ]
 
 
 def passed(verdicts: Sequence[MetricVerdict]) -> list[str]:
-    """Return the benchmarks that were found normal by a baseline, none of their metrics missing."""
+    """Return the benchmarks that a baseline found normal, with no metric missing."""
     near = (Reference.PEERS, Reference.SELF)
     good = {
         v.benchmark

@@ -1,4 +1,7 @@
-"""Which devices of which nodes have any value, run by run, as it shows in judged columns."""
+"""Collect from judged columns which devices of each node have a value, run by run.
+
+`fleet_judging` uses it to find devices that are gone, and runs that measured only a part of a node.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import first_of, metric_name, whole_of
 from pytest_anubis.core.sample import ABSENT, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.validator.deciding.missing_values import NAMED, SeenRun
+from pytest_anubis.validator.deciding.missing_values import MAX_CELLS_NAMED, SeenRun
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.later_runs import LaterRuns
 from pytest_anubis.validator.judging.verdict_table import NOT_TESTED, PASS, REASONS
@@ -33,7 +36,7 @@ def _is_missing(population: Population, row: int) -> bool:
 
 
 class SeenValues:
-    """Knows of which devices there was any value, run by run, and which had been bad before a run.
+    """The devices that have any value, run by run, and those that had been bad before a run.
 
     Args:
         later: The runs of all nodes and their order.
@@ -41,7 +44,7 @@ class SeenValues:
 
     def __init__(self, later: LaterRuns) -> None:
         self._later, self._runs, self._order = later, later.runs, later.order
-        # Node -> run -> cell that is bad in some run -> whether it is in this one.
+        # Node -> run -> cell that is bad in any run -> whether it is bad in this one.
         self._bad: dict[str, dict[str, dict[tuple[str, ...], bool]]] = {}
         self._devices: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # by run and node
         self._metrics: Counter[tuple[str, str]] = Counter()
@@ -51,17 +54,17 @@ class SeenValues:
         self._differing: dict[str, dict[str, set[str]]] = {}  # node -> run -> devices
         self._partial: defaultdict[str, list[tuple[str, str, dict[str, set[str]]]]]
         self._partial = defaultdict(list)  # node -> benchmark, metric, and the devices run by run
-        # Benchmark and metric -> run and node -> devices that a table has not, and has of most nodes.
+        # Benchmark and metric -> run and node -> devices that a table lacks, and has for most nodes.
         self._absent: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}
 
     def note(self, judged: JudgedColumns) -> None:
-        """Take the units of one metric."""
+        """Add the units of one metric."""
         population = judged.population
         units: tuple[Sequence[str], ...] = (population.nodes, population.runs, population.devices)
         bad = (judged.outcome != PASS) | (judged.reason == _ANSWERED)
         self._note_bad(population, np.flatnonzero(bad).tolist())
         lost = (judged.outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
-        # Another run may have answered what was missing; this one has no value of it all the same.
+        # Another run may have answered a missing value; this run still has none.
         lost[[row for row in judged.answered if _is_missing(population, row)]] = True
         if lost.any():
             units = tuple(tuple(compress(names, (~lost).tolist())) for names in units)
@@ -90,7 +93,7 @@ class SeenValues:
             self._partial[node].append((population.benchmark, population.metric.name, runs))
 
     def _note_bad(self, population: Population, rows: Sequence[int]) -> None:
-        """Take what is bad in some run of a node with several, and what became of it in the others."""
+        """Add the cells that are bad in any run of a node with several runs, with their state in each run."""
         bad = {row for row in rows if len(self._runs.get(population.nodes[row], ())) > 1}
         cells = {(population.nodes[row], population.devices[row]) for row in bad}
         units = zip(population.nodes, population.runs, population.devices, strict=True)
@@ -99,47 +102,48 @@ class SeenValues:
                 cell = (device, population.benchmark, population.metric.name, population.group)
                 self._bad.setdefault(node, {}).setdefault(run, {})[cell] = row in bad
 
-    def _sought(self, node: str) -> dict[str, set[str]]:
-        """Return run -> the devices that were bad, or had no value, when it began: alone they are a retest.
+    def _suspects(self, node: str) -> dict[str, set[str]]:
+        """Return run -> the devices that were bad or had no value when it began.
 
-        What one retest has passed is still sought by another one after it, until a run that is none.
+        A run of such devices alone is a retest. A device that passed one retest remains a suspect for the
+        next retest, until a run that is no retest.
         """
-        told = self._bad.get(node, {})
-        open_yet: dict[tuple[str, ...], bool] = {}
-        sought, found = set[str](), dict[str, set[str]]()
+        bad_cells = self._bad.get(node, {})
+        latest: dict[tuple[str, ...], bool] = {}
+        suspects, found = set[str](), dict[str, set[str]]()
         runs = [run for run in self._runs.get(node, ()) if (run, node) in self._devices]
         for run in sorted(runs, key=lambda run: (self._order.get((run, node), 0), run)):
-            found[run] = sought
-            open_yet |= told.get(run, {})
-            if not self._devices[run, node] <= sought:
-                sought = {cell[0] for cell, bad in open_yet.items() if bad}
+            found[run] = suspects
+            latest |= bad_cells.get(run, {})
+            if not self._devices[run, node] <= suspects:
+                suspects = {cell[0] for cell, bad in latest.items() if bad}
         return found
 
     def by_node(
-        self, besides: Collection[str], unread: Collection[tuple[str, str]]
+        self, excluded: Collection[str], unread: Collection[tuple[str, str]]
     ) -> dict[str, list[SeenRun]]:
-        """Return what the runs of each node have values of, in order, except of the nodes `besides`.
+        """Return which values the runs of each node have, in order, without the excluded nodes.
 
-        A run and node with lines that are `unread` show no device to be gone: its values may be in these.
+        A run with unread lines cannot show that a device is gone, as its values may be in these lines.
         """
         found: dict[str, list[SeenRun]] = {}
-        sought: dict[str, dict[str, set[str]]] = {}
+        suspects: dict[str, dict[str, set[str]]] = {}
         usual = self._usual()
         for unit in sorted(self._devices, key=lambda unit: (self._order.get(unit, 0), unit)):
             run, node = unit
-            if node in besides:
+            if node in excluded:
                 continue
             devices, metrics = frozenset(self._devices[unit]), self._metrics[unit]
             metrics = 0 if unit in unread else metrics
             if node in self._bad:
-                again = sought.setdefault(node, self._sought(node))
+                again = suspects.setdefault(node, self._suspects(node))
                 metrics = 0 if devices <= again[run] else metrics
             one = SeenRun(run, devices, metrics, self._cells[unit], usual.get(run))
             found.setdefault(node, []).append(one)
         return found
 
     def _usual(self) -> dict[str, frozenset[str]]:
-        """Return run -> the devices that more than half of its nodes have, of runs of three nodes or more."""
+        """Return run -> the devices of more than half of its nodes, for runs of at least three nodes."""
         nodes = Counter(run for run, _ in self._devices)
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for (run, _), devices in self._devices.items():
@@ -156,14 +160,10 @@ class SeenValues:
         verdicts: list[MetricVerdict],
         answers: Mapping[tuple[str, str, str], Collection[str]],
     ) -> list[MetricVerdict]:
-        """Return verdicts without those that a table lacks a value that another run of the node has.
+        """Return a node's verdicts without those on missing values that another run of the node has.
 
-        The table measured other values again; `partly` says what it should have measured as well.
-
-        Args:
-            node: Its name.
-            verdicts: All that are known of it.
-            answers: Which of its devices were judged in any run, by benchmark, metric and group.
+        The table measured other values again; `partly` names what it should have measured as well. `answers`
+        are the devices that were judged in any run.
         """
         if not self._absent:
             return verdicts
@@ -183,37 +183,29 @@ class SeenValues:
 
         return [one for one in verdicts if not elsewhere(one)]
 
-    def partly(
-        self,
-        node: str,
-        allowed: float,
-    ) -> tuple[Blocker, ...]:
-        """Return what blocks where a metric's latest run lacks devices that one before it had.
+    def partly(self, node: str, allowed: float) -> tuple[Blocker, ...]:
+        """Return a blocker for each run that lacks devices which an earlier run of the same metric had.
 
-        A run of what had failed, or had no value, is a retest and lacks nothing; one of other devices than
-        before is a part of the same measurement. A run that lacks few of its values has empty cells. After
-        any other run the state of the devices that it lacks is unknown.
-
-        Args:
-            node: Its name.
-            allowed: Share of a run's values that may be missing.
+        A retest of suspects lacks nothing. A run of other devices than before is a part of the same
+        measurement. A run that lacks no more than the allowed share of its values has empty cells. After any
+        other run the state of the missing devices is unknown.
         """
         partial = self._partial.get(node, ())
-        sought = self._sought(node) if partial else {}
+        suspects = self._suspects(node) if partial else {}
         lost: dict[str, list[str]] = {}
         cells: Counter[str] = Counter()
         for benchmark, metric, runs in partial:
             latest = max(runs, key=lambda run: (self._order.get((run, node), 0), run))
             before = set[str]().union(*(runs[run] for run in runs if run != latest))
             again = runs[latest] & before
-            if before > runs[latest] and not again <= sought[latest]:
+            if before > runs[latest] and not again <= suspects[latest]:
                 lost.setdefault(latest, []).append(metric_name(benchmark, metric))
                 cells[latest] += len(before - runs[latest])
         return tuple(
             Blocker(
                 word=Outcome.NOT_TESTED.value,
                 subject=f"run {run} lacks devices that one before it had",
-                cause=first_of(names, NAMED),
+                cause=first_of(names, MAX_CELLS_NAMED),
                 act="measure these on all devices again",
             )
             for run, names in sorted(lost.items())
@@ -221,7 +213,7 @@ class SeenValues:
         )
 
     def unread(self, node: str, unread: Mapping[tuple[str, str], int]) -> tuple[Blocker, ...]:
-        """Return what blocks a node's acceptance since lines could not be read, if anything."""
+        """Return the blocker for a node's unread lines, unless a later run measured as many metrics."""
         left = {unit: unread[unit] for unit in self._not_measured_again(node, unread)}
         if not left:
             return ()
@@ -233,14 +225,14 @@ class SeenValues:
         return (Blocker(cause=why, act=act),)
 
     def samples_only(self, node: str) -> tuple[Blocker, ...]:
-        """Return what blocks a node's acceptance since an exported file has nothing but samples of it."""
+        """Return the blocker for a node that an exported file knows by samples only."""
         left = self._not_measured_again(node, self._later.samples_only)
         return (_SAMPLES_ONLY,) if left else ()
 
     def _not_measured_again(
         self, node: str, units: Collection[tuple[str, str]]
     ) -> list[tuple[str, str]]:
-        """Return those of some runs of a node after which no other run has as many metrics of it."""
+        """Return the runs of a node after which no other run measured as many metrics."""
 
         def measured_again(unit: tuple[str, str]) -> bool:
             return any(

@@ -1,4 +1,4 @@
-"""The ledger of waivers: which have expired, which cover nothing, and which must name what they cover."""
+"""The ledger of waivers: which have expired, which cover nothing, and which lack the name of a metric."""
 
 from __future__ import annotations
 
@@ -18,26 +18,21 @@ from pytest_anubis.core.waivers.waiving import (
 )
 from pytest_anubis.validator.deciding.ledger import Answers
 
-NAMED = 4
-"""Names of what there is instead of a misspelt one, in one line."""
+MAX_NAMES = 4
+"""Known names that are listed after a misspelt one."""
 _WORDS = ("test", "component", "device", "metric")
 
 
 def waiver_lines(
     verdicts: Sequence[MetricVerdict], evidence: RunEvidence, node: str, answers: Answers | None
 ) -> tuple[list[Blocker], list[Blocker]]:
-    """Return (what blocks, what is only reported) of the waivers that concern a node.
+    """Return the lines about a node's waivers: those that block, and those that are only reported.
 
-    A waiver that has expired blocks where it covers anything that was run: somebody has to look at it again.
-    Of the others those are told that covered no failure.
-
-    Args:
-        verdicts: All verdicts of the node, as they count beside its waivers.
-        evidence: Has the waivers, and the tests that were to run.
-        node: Name of the node.
-        answers: Which devices were judged, by metric; None where every verdict has its device.
+    An expired waiver blocks if it covers anything that was run, so that its owner looks at it again. Any
+    other waiver is reported if it covered no failure. Verdicts are those after waivers; without `answers`,
+    every verdict has its device.
     """
-    blocking, told = [], []
+    blocking, reported = [], []
     for waiver in evidence.waivers:
         if not concerns(waiver, node):
             continue
@@ -50,10 +45,10 @@ def waiver_lines(
             day = f" and expired on {waiver.expires}" if waiver.expired else ""
             why = "" if known else _unknown(waiver, verdicts, evidence, answers)
             why = f"{what} matches nothing of this run{day}{why}"
-            told.append(Blocker(cause=why, act="correct or remove it"))
+            reported.append(Blocker(cause=why, act="correct or remove it"))
         elif not any(verdict.waiver == waiver for verdict in verdicts):
-            told.append(Blocker(subject=what, cause=_unused(waiver, verdicts)))
-    return blocking, told
+            reported.append(Blocker(subject=what, cause=_unused(waiver, verdicts)))
+    return blocking, reported
 
 
 def _met(
@@ -62,7 +57,7 @@ def _met(
     evidence: RunEvidence,
     answers: Answers | None,
 ) -> bool:
-    """Return whether a waiver is about anything that was run, however it came out."""
+    """Return whether a waiver covers anything that was run, whatever its outcome."""
     about = speaks_of if waiver.metric == OWN_CHECK else covers
     others = _without_verdict(waiver, verdicts, evidence, answers)
     return any(about(waiver, one) for one in verdicts) or any(covers(waiver, one) for one in others)
@@ -74,10 +69,10 @@ def _without_verdict(
     evidence: RunEvidence,
     answers: Answers | None,
 ) -> Iterator[MetricVerdict]:
-    """Yield what stands for passed tests and devices that have no verdict of their own here."""
+    """Yield a verdict for each passed test and device that has none here, for a waiver to match."""
     measured = {v.benchmark for v in verdicts if v.metric} | {key[0] for key in answers or {}}
     for benchmark, device in evidence.planned:
-        # Of a test that it names; else metrics are known, and a misspelt one is none of them.
+        # If the waiver names no test, a name that is no known metric is misspelt.
         if benchmark not in measured and (waiver.test or not waiver.metric):
             yield _stand_in(benchmark, waiver.metric, device, waiver)
     components = {(v.benchmark, v.metric): v.component for v in verdicts}
@@ -108,9 +103,9 @@ def _unknown(
     evidence: RunEvidence,
     answers: Answers | None,
 ) -> str:
-    """Say which word of a waiver nothing here has, and what there is instead.
+    """Say which word of a waiver matches nothing, and which names there are.
 
-    Metrics are those of the tests that it names, as far as it names one that is there.
+    If the waiver names an existing test, only the metrics of that test count.
     """
     things = [*verdicts, *_without_verdict(waiver, verdicts, evidence, answers)]
     for name in _WORDS:
@@ -127,8 +122,8 @@ def _unknown(
         near = near or [short[one] for one in get_close_matches(pattern, sorted(short), 1)]
         hint = f"did you mean {near[0]!r}?" if near else ""
         if not hint and known:
-            more = ", ..." if len(known) > NAMED else ""
-            hint = f"there are {', '.join(sorted(known)[:NAMED])}{more}"
+            more = ", ..." if len(known) > MAX_NAMES else ""
+            hint = f"there are {', '.join(sorted(known)[:MAX_NAMES])}{more}"
         return f", as no {name} of it is {pattern!r}{f' ({hint})' if hint else ''}"
     return ", as nothing has all of that at once"
 

@@ -1,4 +1,4 @@
-"""From a sample and a criterion to a verdict: against the fleet, the other devices, the own history.
+"""Verdicts on samples: by the fleet, by the node's other devices, by the node's own history.
 
 Nothing here learns a threshold or decides about a node. Open ``sample_judging.py`` first.
 

@@ -1,4 +1,4 @@
-"""Backtest: which earlier verdicts a new baseline would change, at what cost in false rejections."""
+"""Backtest a new baseline: which earlier verdicts it changes, and how many healthy nodes it rejects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class VerdictChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
-    """What a new baseline would have said about earlier runs."""
+    """The verdicts of a new baseline on earlier runs, compared with those of the old one."""
 
     changes: tuple[VerdictChange, ...]  # to FAIL first, then from FAIL
     nodes: int  # how many nodes were judged, each once as `anubis judge` counts them
@@ -55,10 +55,10 @@ def backtest(
     """Judge earlier runs by two baselines of one class and compare.
 
     Args:
-        populations: Earlier runs, of the baselines' hardware class.
+        populations: Earlier runs of the baselines' hardware class.
         old: The baseline in force.
-        new: The one that may replace it.
-        failed: Node and run of what any baseline rejects: a test failed that no sample tells of.
+        new: The baseline that may replace it.
+        failed: Node and run of failed tests without a sample, which every baseline rejects.
     """
     changes: list[VerdictChange] = []
     before, after, everyone = set(failed), set(failed), set(failed)
@@ -88,7 +88,7 @@ def backtest(
 
 
 def _worst_first(change: VerdictChange) -> tuple[object, ...]:
-    """Order changes by what they do: those that reject, those that rejected, then all others."""
+    """Sort key of a change: first new rejections, then rejections that are gone, then all others."""
     does = (change.after is not Outcome.FAIL, change.before is not Outcome.FAIL)
     place = (change.benchmark, change.metric, change.node, change.device, change.run, change.scope)
     return *does, *place

@@ -1,9 +1,9 @@
-"""How sure it is that a loss is beyond the limit that rejects, and what to measure again first.
+"""Compute how sure it is that a loss is beyond the limit that rejects, and whether to measure it again.
 
 A sample's loss is uncertain for two reasons: its values scatter, and a whole run differs from the next one.
-The first is seen in the sample; the second is at most the spread of the healthy units, which was learned, and
-which single values have as well. On the logarithm of the similarity both add up, for rates as for times; the
-true loss lies around what was found with that error (Student's t).
+The sample shows the first error; the second is at most the learned spread of the healthy units. The variances
+of both add up on the logarithm of the similarity, for rates as for times. The true loss lies around the
+measured one with that error (Student's t).
 """
 
 from __future__ import annotations
@@ -25,23 +25,22 @@ from pytest_anubis.validator.judging.sequential_test import (
     standard_error,
 )
 from pytest_anubis.validator.learning.machine_thresholds import LASTING
-from pytest_anubis.validator.similarity.centre import FEWEST
-from pytest_anubis.validator.similarity.distance import LEAST_SIMILARITY
+from pytest_anubis.validator.similarity.centre import MIN_UNITS
+from pytest_anubis.validator.similarity.distance import MIN_SIMILARITY
 
 NEAR = 0.5
-"""Share of the allowed loss up to which nothing is worked out: limits are several deviations wide, so that
-such a sample's true loss is beyond one in fewer than 1 of 20 cases, and nearly all of millions are there."""
+"""Share of the allowed loss below which no certainty is computed. Limits are several deviations wide, so the
+true loss of such a sample is beyond the limit in fewer than 1 of 20 cases; nearly all samples are such."""
 SURE = 0.95
-"""Probability from which a loss counts as sure: the same as that of a change within a run."""
+"""Probability from which a loss counts as sure, as for a change within a run."""
 
 
 class Certainty(NamedTuple):
-    """What is known about a loss.
+    """How sure a loss is.
 
     Attributes:
-        beyond: Probability that it is beyond the limit that rejects; None if nothing tells its error.
-        retest: Why it should be measured again before it is believed, empty if it is sure; it means something
-            only where the verdict is FAIL.
+        beyond: Probability that it is beyond the limit that rejects; None if its error is unknown.
+        retest: Why a FAIL should be measured again before it is believed; empty if it is sure.
     """
 
     beyond: float | None
@@ -54,28 +53,24 @@ UNKNOWN = Certainty(None, "")
 def certainty_of(
     values: FloatArray, alike: float, criterion: Criterion, looks: int = 1
 ) -> Certainty:
-    """Say how sure it is that a sample's loss is beyond the limit that rejects; nothing where it is not near.
+    """Return how sure it is that a sample's loss is beyond the limit that rejects; `UNKNOWN` far from it.
 
-    Args:
-        values: Shape (n,), n >= 1, a usable sample in time order.
-        alike: Its one-sided similarity to the criterion.
-        criterion: What it was compared with, as it holds for this sample (`criterion_for`).
-        looks: How many looks the values come from.
+    Values (n,), n >= 1, are in time order; the criterion is as it applies to this sample (`criterion_for`).
     """
     metric = criterion.metric
     if metric.better == "equal" or (
         alike <= 0 and metric.better == "lower" and metric.counts_faults
     ):
-        return Certainty(float(alike < 1), "")  # right or wrong, whatever the next run counts
+        return Certainty(float(alike < 1), "")  # a fact, whatever the next run shows
     limit = criterion.rejects_below
     if 1 - alike < NEAR * (1 - limit):
         return UNKNOWN
     mean = float(values.mean())
     failed = alike < limit
-    if mean <= 0:  # a rate of nothing is as sure as it is bad; of what should be low it is the best
+    if mean <= 0:  # a rate of 0 is surely bad, a count of 0 surely good
         return Certainty(float(failed), SINGLE_VALUE if len(values) == 1 else "")
-    loss = -math.log(max(alike, LEAST_SIMILARITY))
-    allowed = -math.log(max(limit, LEAST_SIMILARITY))
+    loss = -math.log(max(alike, MIN_SIMILARITY))
+    allowed = -math.log(max(limit, MIN_SIMILARITY))
     error = _error(values, mean, criterion, looks)
     beyond = error.chance(loss - allowed) if error is not None else None
     return Certainty(beyond, _retest(values, looks, loss, allowed, error) if failed else "")
@@ -88,7 +83,7 @@ class _Error(NamedTuple):
     degrees: float
 
     def chance(self, distance: float) -> float:
-        """Return the chance that the true value is beyond a limit that the found one exceeds by so much."""
+        """Return the chance that the true value is beyond the limit if the found value exceeds it by this."""
         from scipy.special import stdtr
 
         if self.deviation == 0:
@@ -117,15 +112,13 @@ def _error(values: FloatArray, mean: float, criterion: Criterion, looks: int) ->
 
 @lru_cache(maxsize=4096)  # criteria of a wide baseline
 def unit_spread(medians: Sequence[float], spread: float, one_machine: bool) -> float | None:
-    """Return the standard deviation of healthy units, relative; None where nothing tells it.
+    """Return the relative standard deviation of healthy units; None if it is unknown.
 
-    Args:
-        medians: Of the healthy units, in order.
-        spread: Scale that the criterion states.
-        one_machine: That scale is the deviation of runs of one machine, and not the scale of a tail.
+    Medians are ascending. The criterion's spread is the deviation of one machine's runs, or the scale of a
+    tail.
     """
     known = [math.log(median) for median in medians if median > 0]
-    found = float(np.std(known, ddof=1)) if len(known) >= FEWEST else None
+    found = float(np.std(known, ddof=1)) if len(known) >= MIN_UNITS else None
     if spread > 0 and (one_machine or found is None):
         return max(spread, found or 0.0)
     return found

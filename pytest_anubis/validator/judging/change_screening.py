@@ -1,4 +1,7 @@
-"""Changes within the runs of a whole population: a cheap screen first, the full search where it is needed."""
+"""Find changes within the runs of a whole population: a cheap screen first, then the full search.
+
+In a soak the current segment is also judged alone: it shows what a node is like after hours of load.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +9,38 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.core.verdict import Reason
-from pytest_anubis.validator.changes.least_change import hazard_of, least_change
-from pytest_anubis.validator.changes.segments import FEWEST, Segments, segments
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.validator.changes.segments import (
+    MIN_VALUES,
+    Segments,
+    hazard_of,
+    least_change,
+    segments,
+)
 from pytest_anubis.validator.changes.stretches import SCREENED, largest_drops
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
-from pytest_anubis.validator.judging.current_segment import PROFILE, judge_current
+from pytest_anubis.validator.judging.sample_judging import judge_sample
 from pytest_anubis.validator.judging.verdict_table import MARGINAL, PASS
 from pytest_anubis.validator.similarity.usable_rows import BLOCK
 
-MOST = 500
-"""At most this many samples of a population are searched, those with the largest difference first; how many
-more there are is said. A search takes milliseconds (a tenth of a second for a thousand values), and more
-suspects than that are a matter of the class."""
+MAX_SEARCHED = 500
+"""Most samples of a population that are searched, those with the largest difference first; a finding counts
+the others. A search takes milliseconds (a tenth of a second for a thousand values), and more suspects concern
+the class as a whole."""
+PROFILE = "soak"
+"""The profile whose runs are long enough to judge a segment alone."""
 
 
 def find_changes(judged: JudgedColumns, baseline: Baseline | None = None) -> JudgedColumns:
     """Search every unit's values, in time order, for a change for the worse within the run.
 
-    A unit that passes as a whole but changed for good becomes MARGINAL; a disturbed one keeps its verdict.
-    What was sorted by somebody is not in time order and has no changes. In a soak the current segment is
-    judged next to the whole run (`current_segment`).
-
-    Args:
-        judged: Verdicts on the units of a population (not on pooled nodes, which have no time order).
-        baseline: What they rest on; None if that is no baseline.
-
-    Returns:
-        The verdicts with the changes that were found, and how many suspects were too many to search.
+    A unit that passes as a whole but changed for good becomes MARGINAL; a disturbed unit keeps its verdict.
+    Sorted values and pooled nodes have no time order, and are not searched. In a soak the current segment is
+    judged next to the whole run (`judge_current`). The result also counts the suspects that were too many to
+    search.
     """
     population, better = judged.population, judged.population.metric.better
     pooled = judged.criterion is not None and judged.criterion.scope == "node"
@@ -45,11 +49,11 @@ def find_changes(judged: JudgedColumns, baseline: Baseline | None = None) -> Jud
     found: dict[int, Segments] = {}
     least, hazard = least_change(judged.criterion), hazard_of(judged.criterion)
     suspects = _suspects(judged, least, better)
-    for row in sorted(suspects[:MOST]):
+    for row in sorted(suspects[:MAX_SEARCHED]):
         seen = segments(population.sample(row), better, hazard=hazard, least_change=least)
         if seen.change is not None:
             found[row] = seen
-    unsearched = max(0, len(suspects) - MOST)
+    unsearched = max(0, len(suspects) - MAX_SEARCHED)
     if not found:
         return replace(judged, unsearched=unsearched) if unsearched else judged
     lasting = [
@@ -58,9 +62,11 @@ def find_changes(judged: JudgedColumns, baseline: Baseline | None = None) -> Jud
         if seen.change is not None and seen.change.lasting and row not in population.problems
     ]
     rows = [row for row in lasting if judged.outcome[row] == PASS]
-    told = judged.marked(rows, MARGINAL, Reason.CHANGE_POINT, changes=found, unsearched=unsearched)
+    marked = judged.marked(
+        rows, MARGINAL, Reason.CHANGE_POINT, changes=found, unsearched=unsearched
+    )
     soak = baseline is not None and baseline.attributes.get("profile") == PROFILE
-    return _with_current(told, baseline) if soak and judged.criterion is not None else told
+    return _with_current(marked, baseline) if soak and judged.criterion is not None else marked
 
 
 def _with_current(judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
@@ -74,17 +80,55 @@ def _with_current(judged: JudgedColumns, baseline: Baseline | None) -> JudgedCol
     return judged.with_verdicts(current, value=value, current=current)
 
 
+def judge_current(
+    verdict: MetricVerdict,
+    values: FloatArray,
+    criterion: Criterion | None,
+    baseline: Baseline | None,
+    found: Segments,
+) -> MetricVerdict:
+    """Judge the values since the last lasting change like a run of their own.
+
+    A segment that fails makes the verdict FAIL although the run as a whole passes: measured anew, the node
+    would fail. Otherwise the verdict stays, and the result of the segment becomes evidence.
+    """
+    change = found.change
+    if criterion is None or change is None or not change.lasting or verdict.disturbance:
+        return verdict
+    if verdict.outcome not in (Outcome.PASS, Outcome.MARGINAL):
+        return verdict
+    own = judge_sample(values[change.onset :], criterion, baseline)
+    where = f"its current segment, value {change.onset + 1} to {found.count},"
+    if own.outcome is not Outcome.FAIL:
+        text = f"{where} alone is {own.outcome}: {own.text}"
+        return replace(verdict, evidence=(*verdict.evidence, text))
+    return replace(
+        verdict,
+        outcome=Outcome.FAIL,
+        reason=Reason.CHANGE_POINT,
+        text=f"{verdict.metric} passes as a whole, but {where} fails: {own.text}",
+        count=own.count,
+        value=own.value,
+        limit=own.limit,
+        similarity=own.similarity,
+        threshold=own.threshold,
+        certainty=own.certainty,
+        retest=own.retest,
+        percentile=own.percentile,
+    )
+
+
 def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[int]:
     """Return the rows in which a stretch is worse than an earlier one, the largest difference first.
 
-    The medians of a step's two sides lie between the smallest and the largest median of short stretches,
-    so what no pair of stretches shows cannot be in the sides.
+    The medians of a step's two sides lie between the smallest and the largest median of short stretches, so
+    every step shows in a pair of stretches.
     """
     population = judged.population
     offsets = np.asarray(population.offsets)
     sizes = np.diff(offsets)
     index, size_of_change = [], []
-    for size in np.unique(sizes[sizes >= FEWEST]).tolist():
+    for size in np.unique(sizes[sizes >= MIN_VALUES]).tolist():
         rows = np.flatnonzero(sizes == size)
         if size > BLOCK:  # the search itself looks at stretches only
             index.append(rows)

@@ -1,4 +1,4 @@
-"""What all nodes of a class lose together, though each of them is within its limit."""
+"""Find metrics that all nodes of a class lose together, although each node is within its limit."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import INCONCLUSIVE, NOT_TESTED
 from pytest_anubis.validator.similarity.usable_rows import name_codes
 
-FEWEST = 10
-"""Nodes that are compared, on either side."""
-LEAST = 0.01
-"""Loss from which on it is worth a word."""
-CERTAIN = 5.0
-"""Standard errors by which the loss must differ from none: of hundreds of metrics chance names none."""
-NAMED = 5
-"""Metrics that are named."""
-_MAD, _MEDIAN = 1.4826, 1.2533
-"""Standard deviation over median absolute deviation, and standard error of a median over that of a mean."""
+MIN_NODES = 10
+"""Fewest nodes that are compared, now and in the baseline."""
+MIN_LOSS = 0.01
+"""Smallest loss that is reported."""
+MIN_ERRORS = 5.0
+"""Standard errors by which the loss must exceed 0, so that chance names none of hundreds of metrics."""
+MAX_METRICS_NAMED = 5
+"""Metrics that the line names."""
+_MAD = 1.4826
+"""Standard deviation over median absolute deviation."""
+_MEDIAN = 1.2533
+"""Standard error of a median over that of a mean."""
 
 
 def offset_note(hardware_class: str, columns: Iterable[JudgedColumns]) -> str:
-    """Return in one line which metrics the nodes of a class lose in the middle; empty where there are none.
+    """Return a line about the metrics in which the median node of a class has lost; empty if there are none.
 
-    A limit is for single nodes. The middle of many nodes is known far better, so a driver that costs each of
-    them 2 % shows there and nowhere else. It decides nothing.
-
-    Args:
-        hardware_class: Key of the class.
-        columns: Verdicts on its metrics.
+    A limit is for single nodes. The median of many nodes is known far better, so it alone shows a driver that
+    costs each node 2 %. The line decides nothing.
     """
     found = sorted(_offsets(columns), reverse=True)
     if not found:
         return ""
-    named = [f"{name} {loss} ({nodes} nodes)" for _, name, loss, nodes in found[:NAMED]]
-    more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    named = [f"{name} {loss} ({nodes} nodes)" for _, name, loss, nodes in found[:MAX_METRICS_NAMED]]
+    others = len(found) - MAX_METRICS_NAMED
+    more = f", and {others} more" if others > 0 else ""
     return (
         f"hardware class {hardware_class or '(unnamed)'}: in the middle of all nodes worse than where its "
         f"baseline was learned: {', '.join(named)}{more}; compare driver, firmware and settings of both, "
@@ -57,7 +56,7 @@ def _offsets(columns: Iterable[JudgedColumns]) -> Iterator[tuple[float, str, str
             or judged.shift
         ):
             continue
-        if criterion.nodes < FEWEST or criterion.second is not None or not criterion.medians:
+        if criterion.nodes < MIN_NODES or criterion.second is not None or not criterion.medians:
             continue
         expected = float(np.median(criterion.medians))
         usable = ~np.isin(judged.outcome, (NOT_TESTED, INCONCLUSIVE)) & (judged.value > 0)
@@ -69,7 +68,7 @@ def _offsets(columns: Iterable[JudgedColumns]) -> Iterator[tuple[float, str, str
         middle = float(np.median(of_nodes))
         spread = _MAD * float(np.median(np.abs(of_nodes - middle)))
         error = _MEDIAN * spread * float(np.sqrt(1 / len(of_nodes) + 1 / criterion.nodes))
-        if len(of_nodes) >= FEWEST and middle > max(LEAST, CERTAIN * error):
+        if len(of_nodes) >= MIN_NODES and middle > max(MIN_LOSS, MIN_ERRORS * error):
             name = metric_name(judged.population.benchmark.rpartition("/")[2], metric.name)
             loss = loss_text(float(np.exp(-middle)), metric.better, metric.unit)
             yield middle, name, loss, len(of_nodes)

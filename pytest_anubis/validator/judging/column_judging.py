@@ -5,7 +5,7 @@ Outcomes are computed for all units at once; the full verdict on a unit is made 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -27,8 +27,10 @@ from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     INCONCLUSIVE,
+    MARGINAL,
     NOT_TESTED,
     OUTCOMES,
+    PASS,
     REASONS,
     Codes,
     fill_verdicts,
@@ -36,9 +38,10 @@ from pytest_anubis.validator.judging.verdict_table import (
     limits_of,
     problem_verdict,
 )
+from pytest_anubis.validator.similarity.component_means import Member, component_means
 from pytest_anubis.validator.similarity.pooling import pooled, with_earlier_devices
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
-from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows, rows_of
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, UsableRows, rows_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -169,13 +172,7 @@ def with_run_named(verdict: MetricVerdict, words: str) -> MetricVerdict:
 
 
 def as_answered(verdict: MetricVerdict, words: str, failed: bool) -> MetricVerdict:
-    """Return a bad verdict as it counts once a later run has answered it.
-
-    Args:
-        verdict: What was found.
-        words: What answers it.
-        failed: Whether it had failed; otherwise it was only unclear or missing.
-    """
+    """Return a bad verdict as it counts once a later run, which the words name, has answered it."""
     return replace(
         verdict,
         outcome=Outcome.PASS,
@@ -222,13 +219,9 @@ def judge_columns(
 ) -> JudgedColumns:
     """Judge every unit of a population against one criterion.
 
-    Args:
-        population: The units; pooled first if the criterion's scope is ``node``.
-        criterion: What is normal, None if there is none.
-        baseline: If `criterion` is None, it only distinguishes "no criterion" from "no baseline".
-
-    Returns:
-        Arrays over the units; a failed or missing test is its own verdict, never "slow".
+    The units are pooled first if the criterion's scope is ``node``. Without a criterion, the baseline only
+    distinguishes "no criterion" from "no baseline". A failed or missing test is its own verdict, never
+    "slow".
     """
     if criterion is not None and criterion.scope == "node":
         population = pooled(population)
@@ -281,7 +274,7 @@ def judge_columns(
     )
 
 
-def _compared(rows: Rows, criterion: Criterion) -> tuple[FloatArray, BoolArray]:
+def _compared(rows: UsableRows, criterion: Criterion) -> tuple[FloatArray, BoolArray]:
     """Compare all units with a criterion, as `sample_judging.compare` does for one sample."""
     if criterion.metric.better == "equal":
         shares = _exact_shares(rows, criterion.centre[0])
@@ -292,7 +285,7 @@ def _compared(rows: Rows, criterion: Criterion) -> tuple[FloatArray, BoolArray]:
     return np.maximum(0.0, 1 - worse), too_good
 
 
-def _exact_shares(rows: Rows, right: float) -> FloatArray:
+def _exact_shares(rows: UsableRows, right: float) -> FloatArray:
     """Return which part of every unit's values is right."""
     out = np.full(rows.total, np.nan)
     for block in rows.blocks:
@@ -325,15 +318,10 @@ def judge_populations(
     baseline: Baseline,
     started: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> Iterator[JudgedColumns]:
-    """Judge many populations of one baseline's class in columns: units first, then pooled nodes.
+    """Judge many populations in columns: first their units, then pooled nodes if a criterion is for nodes.
 
-    Args:
-        populations: Populations of any metrics; one of another hardware class is judged against nothing.
-        baseline: All criteria of the class.
-        started: (run, node) -> when the run began, for nodes with several runs.
-
-    Yields:
-        For every population the verdicts on its units, then those on its nodes if a criterion is for nodes.
+    A population of another hardware class is judged against nothing. `started` is when each run of a node
+    with several runs began.
     """
     known = {(c.benchmark, c.metric.name, c.group, c.scope): c for c in baseline.criteria}
     for population in populations:
@@ -346,3 +334,30 @@ def judge_populations(
         if whole is not None:
             every = with_earlier_devices(population, started)
             yield judge_columns(every, whole, baseline=baseline)
+
+
+def judge_components(
+    columns: Iterable[JudgedColumns], baseline: Baseline
+) -> Iterator[JudgedColumns]:
+    """Judge whole components by the mean of their rates, in case no single metric fails.
+
+    Only units that have all metrics of a component and fail in none are judged: a failed metric blames the
+    component already.
+    """
+    known = {(one.benchmark, one.metric.name): one for one in baseline.together}
+    members = (
+        Member(one.criterion, one.population, np.where(_passed(one), one.value, np.nan))
+        for one in columns
+        if one.criterion is not None
+    )
+    for population in component_means(members) if known else ():
+        criterion = known.get((population.benchmark, population.metric.name))
+        if criterion is not None:
+            yield judge_columns(population, criterion, baseline=baseline)
+
+
+def _passed(columns: JudgedColumns) -> BoolArray:
+    """Return the units that were measured without a disturbance and do not fail."""
+    passed = np.isin(columns.outcome, (PASS, MARGINAL))
+    passed[list(columns.population.problems)] = False
+    return passed

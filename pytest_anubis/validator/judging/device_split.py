@@ -1,7 +1,8 @@
-"""Devices of one node in a faster and a slower part, where the limit of the fleet is too wide to say so.
+"""Find devices of one node that are slower than its others, where the limit of the fleet is too wide.
 
-Few nodes make wide limits, and a loss within them passes. Beside each other the devices of one node still
-show it, where a gap between two parts of them is no accident. It is to be looked at and rejects nothing.
+Few nodes make wide limits, and a loss within them passes. A comparison of the node's devices still shows the
+loss if the gap between a slower and a faster part is too wide for chance. It makes them MARGINAL and rejects
+nothing.
 """
 
 from __future__ import annotations
@@ -17,19 +18,15 @@ from pytest_anubis.validator.similarity.distance import TINY
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
 
 GAPS = {6: 6.6, 7: 4.2}
-"""How many times as wide as either part the gap has to be, by the number of devices: of so many alike with
-normal noise one node in a thousand has such a gap. Fewer devices show none."""
+"""Number of devices -> how many times as wide as either part the gap has to be. Of nodes with as many equal
+devices and normal noise, one in a thousand has such a gap. Fewer devices are not divided."""
 GAP = 3.2
-"""The same of eight devices and more."""
+"""The same for eight devices and more."""
 _UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
 
 
 def split_by_device(judged: JudgedColumns) -> JudgedColumns:
-    """Make MARGINAL what passes only since the fleet's limit is wide, and is of the slower part of its node.
-
-    Args:
-        judged: Verdicts on the devices of nodes; of pooled nodes and exact metrics nothing changes.
-    """
+    """Make devices MARGINAL that pass only by a wide limit, and are slower than the others of their node."""
     population, criterion = judged.population, judged.criterion
     if criterion is None or criterion.scope == "node" or criterion.metric.better == "equal":
         return judged
@@ -39,7 +36,7 @@ def split_by_device(judged: JudgedColumns) -> JudgedColumns:
     _, node = name_codes(population.nodes)
     names, run = name_codes(population.runs)
     owner = node.astype(np.int64) * len(names) + run
-    # A device that measured nothing fails by itself, and says nothing of the others.
+    # A device that measured nothing fails by itself and is not compared.
     known = ~np.isnan(judged.similarity) & (judged.value > 0)
     found: dict[int, str] = {}
     for one in np.unique(owner[hidden]).tolist():
@@ -58,12 +55,10 @@ def split_by_device(judged: JudgedColumns) -> JudgedColumns:
 
 
 def slower_part(values: FloatArray, better: str, alpha: float) -> BoolArray | None:
-    """Return which devices are the slower part, at most a half of them; None where no gap divides them.
+    """Return which devices are the slower part, at most a half of them; None if no gap divides them.
 
-    Args:
-        values: Shape (n,), one for each device of a node, above 0.
-        better: The metric's direction.
-        alpha: Practical threshold: a gap within it does not matter.
+    Values (n,) above 0 are one for each device of a node; a gap within the practical threshold does not
+    matter.
     """
     count = len(values)
     if count < min(GAPS):

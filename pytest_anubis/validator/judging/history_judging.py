@@ -1,4 +1,4 @@
-"""Own history: every device against its own earlier runs, all metrics of a node sharing one error rate."""
+"""Judge every device by its own earlier runs; all metrics of a node share one error rate."""
 
 from __future__ import annotations
 
@@ -16,23 +16,18 @@ from pytest_anubis.validator.judging.peer_judging import shared_thresholds
 from pytest_anubis.validator.judging.sample_judging import Basis, judge_row
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
-from pytest_anubis.validator.similarity.centre import FEWEST
+from pytest_anubis.validator.similarity.centre import MIN_UNITS
 
 
 def judge_latest(
     judged: Sequence[JudgedColumns], started: Mapping[tuple[str, str], str]
 ) -> list[JudgedColumns]:
-    """Judge the latest run of every node by its earlier ones, where nothing else could judge.
+    """Judge the latest run of every node by its earlier runs, where neither a criterion nor peers can judge.
 
-    Args:
-        judged: Populations that neither a criterion nor peers say anything about.
-        started: (run, node) -> when it began, ISO 8601; runs without it are ordered by their names.
-
-    Returns:
-        The same, with the verdicts on the latest runs of units with at least three earlier ones.
+    Runs without a time are ordered by their names. Only units with at least three earlier runs are judged.
     """
     latest = [_latest(one.population, started) for one in judged]
-    parts = [_part(one.population, rows) for one, rows in zip(judged, latest, strict=True)]
+    parts = [one.population.only(rows) for one, rows in zip(judged, latest, strict=True)]
     verdicts = judge_by_history(parts, [one.population for one in judged])
     return [
         _with(one, {rows[place]: verdict for place, verdict in found.items()}) if found else one
@@ -41,7 +36,7 @@ def judge_latest(
 
 
 def _latest(population: Population, started: Mapping[tuple[str, str], str]) -> list[int]:
-    """Return the rows of each node's latest run, of units that were measured often enough."""
+    """Return the rows of each node's latest run whose units were measured often enough."""
     newest: dict[str, tuple[str, str]] = {}
     counts: dict[tuple[str, str], int] = {}
     for node, device, run in zip(
@@ -55,32 +50,12 @@ def _latest(population: Population, started: Mapping[tuple[str, str], str]) -> l
         for row, (node, device, run) in enumerate(
             zip(population.nodes, population.devices, population.runs, strict=True)
         )
-        if newest[node][1] == run and counts[node, device] > FEWEST
+        if newest[node][1] == run and counts[node, device] > MIN_UNITS
     ]
 
 
-def _part(population: Population, rows: Sequence[int]) -> Population:
-    problems = {
-        place: population.problems[row]
-        for place, row in enumerate(rows)
-        if row in population.problems
-    }
-    return population_of(
-        [population.sample(row) for row in rows],
-        metric=population.metric,
-        benchmark=population.benchmark,
-        nodes=[population.nodes[row] for row in rows],
-        devices=[population.devices[row] for row in rows],
-        runs=[population.runs[row] for row in rows],
-        hardware_class=population.hardware_class,
-        component=population.component,
-        group=population.group,
-        problems=problems,
-    )
-
-
 def _with(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> JudgedColumns:
-    """Return columns with verdicts by history; other rows have too short a one, or are part of it."""
+    """Return columns with verdicts by history; the other rows are the history, or have too little of it."""
     return judged.with_verdicts(known, criterion=None, reference=Reference.SELF, by_history=known)
 
 
@@ -88,14 +63,9 @@ def judge_by_history(
     populations: Sequence[Population],
     history: Sequence[Population],
 ) -> list[dict[int, MetricVerdict]]:
-    """Judge every device by its own earlier runs, all metrics of a node sharing one error rate.
+    """Return row -> verdict of every population, by each device's own earlier runs, at least three of them.
 
-    Args:
-        populations: What was measured now.
-        history: Earlier healthy runs, of the same nodes or more; rows with a problem take no part.
-
-    Returns:
-        For every population row -> verdict, of the devices with at least three earlier runs.
+    All metrics of a node share one error rate. Rows of the history with a problem are ignored.
     """
     found: dict[str, list[tuple[int, int, LearnedCriterion, int]]] = {}
     known = {(p.benchmark, p.metric.name, p.group): p for p in history}
@@ -143,8 +113,8 @@ def _by_history(
 def _learned(
     samples: Sequence[FloatArray], metric: Metric, benchmark: str
 ) -> LearnedCriterion | None:
-    """Learn from samples as from runs of one machine; None with fewer than three."""
-    if len(samples) < FEWEST:
+    """Learn from samples as from runs of one machine; None if there are fewer than three."""
+    if len(samples) < MIN_UNITS:
         return None
     count = len(samples)
     return learn_criterion(

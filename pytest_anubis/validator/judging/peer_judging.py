@@ -32,12 +32,12 @@ from pytest_anubis.validator.learning.machine_thresholds import (
     machine_thresholds,
     within_variances,
 )
-from pytest_anubis.validator.similarity.centre import FEWEST
+from pytest_anubis.validator.similarity.centre import MIN_UNITS
 from pytest_anubis.validator.similarity.distance import TINY, worse
 from pytest_anubis.validator.similarity.usable_rows import (
     BLOCK,
     BoolArray,
-    Rows,
+    UsableRows,
     name_codes,
     rows_of,
 )
@@ -64,7 +64,7 @@ class PeerColumns(JudgedColumns):
         name, count = population.metric.name, int(self.peers[row])
         outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]
         if np.isnan(self.similarity[row]):
-            text = f"{name} has {count} other devices to compare with, {FEWEST} needed"
+            text = f"{name} has {count} other devices to compare with, {MIN_UNITS} needed"
             if problem is not None and problem.kind != "disturbed":
                 text = f"{name}: {problem.text}"
             elif reason is Reason.NO_CRITERION:
@@ -95,7 +95,7 @@ class _Seen:
     """One population beside its peers; arrays over its rows, NaN where nothing can be compared."""
 
     population: Population
-    rows: Rows
+    rows: UsableRows
     disturbed: BoolArray
     peers: IntArray
     loss: FloatArray
@@ -179,7 +179,7 @@ def _leave_one_out(seen: _Seen, members: IntArray, columns: FloatArray, within: 
         count = others.sum(axis=1)
         own = members[:, place]
         seen.peers[own] = count
-        enough = count >= FEWEST
+        enough = count >= MIN_UNITS
         if not enough.any():
             continue
         chosen, theirs, mask = own[enough], values[enough], others[enough]
@@ -225,7 +225,7 @@ def _without_strays(distance: FloatArray, mask: BoolArray) -> BoolArray:
     furthest = np.where(inside, distance, 0.0).max(axis=1)
     nearest = np.where(outside, distance, np.inf).min(axis=1)
     count = inside.sum(axis=1)
-    stray = (count >= FEWEST) & (2 * count > mask.sum(axis=1)) & (nearest > GAP * furthest)
+    stray = (count >= MIN_UNITS) & (2 * count > mask.sum(axis=1)) & (nearest > GAP * furthest)
     return np.where(stray[:, None], inside, mask)
 
 
@@ -240,7 +240,7 @@ def _exact(seen: _Seen, members: IntArray) -> None:
         for row in group:
             others = [constants[r] for r in group if r != row and not seen.disturbed[r]]
             seen.peers[row] = len(others)
-            if len(others) < FEWEST:
+            if len(others) < MIN_UNITS:
                 continue
             common = max(
                 sorted({c for c in others if c is not None}), key=others.count, default=None
@@ -299,7 +299,7 @@ def _judged(seen: _Seen, learned: FloatArray) -> PeerColumns:
     outcome = np.full(count, INCONCLUSIVE, dtype=np.int8)
     reason = np.full(count, REASONS.index(Reason.NO_BASELINE), dtype=np.int8)
     threshold = np.full(count, np.nan)
-    enough = rows.usable & (seen.peers >= FEWEST)
+    enough = rows.usable & (seen.peers >= MIN_UNITS)
     reason[enough] = REASONS.index(Reason.NO_CRITERION)
     strict = population.metric.better == "equal"
     limits = Limits(1.0, 1.0) if strict else Limits(ALPHA, learned)

@@ -19,14 +19,14 @@ from pytest_anubis.validator.similarity.centre import median_centre
 from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.usable_rows import name_codes, rows_of
 
-FEWEST = 5
+MIN_NODES = 5
 """Fewest nodes of which most can have moved: of four, three may each be slow by themselves."""
-MOST = 0.5
+MAJORITY = 0.5
 """More than this share of the nodes must have moved, and this share of those must still agree."""
 HALFWAY = 0.5
 """The typical unit of the class, or of one place in its nodes, must have moved by more than this share of
 what a single unit needs: noise moves single units, however many, and no median."""
-NAMED = 5
+MAX_METRICS_NAMED = 5
 """Most metrics that one finding names: a line for people."""
 ADVICE = (
     ": look for a change of driver, firmware or settings, and learn a new baseline if it is meant"
@@ -73,12 +73,12 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
         typical = _typical(toward if side == "worse" else -toward, places, rows.usable)
         moved &= typical > HALFWAY * (1 - tight)
         nodes = len(np.unique(codes[moved]))
-        if everyone < FEWEST or nodes <= MOST * everyone:
+        if everyone < MIN_NODES or nodes <= MAJORITY * everyone:
             continue
         centre = median_centre(rows.quantile_columns(rows.grid()), moved)
         low, high = rows.sides(centre)
         fits = rows.usable & (np.nan_to_num(low + high, nan=1.0) <= 1 - criterion.alpha)
-        if (moved & fits).sum() <= MOST * moved.sum():
+        if (moved & fits).sum() <= MAJORITY * moved.sum():
             continue
         finding = _finding(judged, side, nodes, everyone, float(np.median(centre)))
         if side == "better":
@@ -114,12 +114,12 @@ def class_findings(hardware_class: str, shifts: Sequence[Finding]) -> tuple[Find
     if len(by_metric) <= 1:
         return tuple(by_metric.values())
     told = [shift.text.removesuffix(ADVICE) for _, shift in sorted(by_metric.items())]
-    more = f"; and {len(told) - NAMED} more" if len(told) > NAMED else ""
+    more = f"; and {len(told) - MAX_METRICS_NAMED} more" if len(told) > MAX_METRICS_NAMED else ""
     return (
         Finding(
             kind="class-shift",
             text=f"{len(told)} metrics of hardware class {hardware_class or '(unnamed)'} moved on most "
-            f"nodes together ({'; '.join(told[:NAMED])}{more}){ADVICE}",
+            f"nodes together ({'; '.join(told[:MAX_METRICS_NAMED])}{more}){ADVICE}",
         ),
     )
 

@@ -37,7 +37,7 @@ from pytest_anubis.validator.judging.verdict_table import (
     thresholds_of,
 )
 from pytest_anubis.validator.similarity.distance import sides, uniformly_worse
-from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_of
+from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_text
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
 
 EQUAL = 0.995
@@ -156,16 +156,7 @@ def judge_row(
     basis: Basis | None = None,
     compared: Compared | None = None,
 ) -> MetricVerdict:
-    """Judge one unit of a population; the arguments are those of `judge_sample`.
-
-    Args:
-        population: Samples of one metric.
-        row: The unit's row; of its problems only a disturbance affects the verdict.
-        criterion: What is normal; None if there is none.
-        baseline: The baseline that the criterion is from; None if there is none.
-        basis: What the criterion was learned from; None: the baseline.
-        compared: How the sample compares with the criterion, if this is known.
-    """
+    """Judge one unit of a population as `judge_sample` does; of its problems only a disturbance counts."""
     problem = population.problems.get(row)
     disturbed = problem is not None and problem.kind == "disturbed"
     return judge_sample(
@@ -237,7 +228,7 @@ def _concluded(
         percentile=percentile(unjudged.value, criterion),
         reference=basis.reference,
         population=basis.population,
-        part=part_of(values, alike, criterion),
+        part=part_text(values, alike, criterion.centre, better, criterion.metric.unit),
     )
     text = _sentence(verdict, criterion, alike, threshold)
     return replace(verdict, text=f"{text} (retest: {verdict.retest})" if verdict.retest else text)

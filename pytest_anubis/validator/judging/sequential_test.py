@@ -13,7 +13,7 @@ from pytest_anubis.core.baseline import ERROR_RATE, Criterion
 from pytest_anubis.core.sample import FloatArray, unusable_reason
 from pytest_anubis.validator.similarity.distance import one_sided
 
-MOST_LOOKS = 16
+MAX_LOOKS = 16
 """Most looks, the first one included: it is a whole measurement and each of the others a fifth, so four times
 the first one's values, whose mean is twice as exact."""
 CONFIRMING_LOOKS = 11
@@ -23,7 +23,7 @@ leaves."""
 CLEAR, CLEAR_LOOKS = 2.0, 5
 """A loss this many times as large as one that fails is clear, and confirmed after this many looks: a second
 measurement's worth of values, as a node that is half as fast need not wait for ten."""
-MOST_CORRELATION = 0.95
+MAX_CORRELATION = 0.95
 """Largest correlation of neighbouring values that is taken as found: 39 such values still count as one."""
 
 
@@ -32,7 +32,7 @@ def closer_look(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> Literal
 
     The loss of all values together is compared with the loss at which the verdict becomes FAIL. Its
     standard error takes the correlation of successive values into account. While the Student-t interval
-    at `ERROR_RATE` (Bonferroni over `MOST_LOOKS`) contains that loss, more is asked for; so a verdict that
+    at `ERROR_RATE` (Bonferroni over `MAX_LOOKS`) contains that loss, more is asked for; so a verdict that
     stops early agrees with that of an endless measurement with probability ``1 - ERROR_RATE`` at least.
     A loss is confirmed by ``CONFIRMING_LOOKS`` looks before it may reject, a clear one by ``CLEAR_LOOKS``.
 
@@ -43,7 +43,7 @@ def closer_look(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> Literal
     Returns:
         ``enough``: judge what there is; ``more``: take another look.
     """
-    if criterion.metric.better == "equal" or len(looks) >= MOST_LOOKS:
+    if criterion.metric.better == "equal" or len(looks) >= MAX_LOOKS:
         return "enough"
     found = _loss_of(looks, criterion)
     if found is None:
@@ -90,7 +90,7 @@ def _loss_of(
     deviation, degrees = standard_error(parts)
     if degrees < 1:
         return loss, None
-    return loss, float(stdtrit(degrees, 1 - ERROR_RATE / MOST_LOOKS)) * deviation / middle
+    return loss, float(stdtrit(degrees, 1 - ERROR_RATE / MAX_LOOKS)) * deviation / middle
 
 
 def fails(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> bool:
@@ -128,6 +128,6 @@ def standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
     if variance == 0:
         return 0.0, n - 1.0
     pairs = [float(gap[1:] @ gap[:-1]) for gap in gaps]
-    correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), MOST_CORRELATION)
+    correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), MAX_CORRELATION)
     effective = max(n * (1 - correlation) / (1 + correlation), 2.0)
     return scale * math.sqrt(variance / effective), effective - 1

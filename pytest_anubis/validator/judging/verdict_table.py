@@ -71,7 +71,7 @@ class Limits(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A cell of the verdict table and the similarity below which the outcome changes."""
+    """A cell of the verdict table, with the similarity below which the outcome changes."""
 
     outcome: Outcome
     reason: Reason
@@ -79,13 +79,9 @@ class Call(NamedTuple):
 
 
 def decide(similarity: float, criterion: Criterion, too_good: bool = False) -> Call:
-    """Apply the verdict table to one sample.
+    """Apply the verdict table to one sample, with the criterion as it applies to it (`criterion_for`).
 
-    Args:
-        similarity: One-sided similarity, where the sample is worse.
-        criterion: What is normal, as it applies to this sample (`criterion_for`).
-        too_good: Whether the sample is better than `lowest_likeness` allows: unless it fails, it decides
-            nothing.
+    A sample that is `too_good` decides nothing unless it fails.
     """
     outcome, reason = np.zeros(1, dtype=np.int8), np.zeros(1, dtype=np.int8)
     threshold = np.zeros(1)
@@ -98,14 +94,9 @@ def decide(similarity: float, criterion: Criterion, too_good: bool = False) -> C
 def fill_verdicts(
     similarity: FloatArray, limits: Limits, outcome: Codes, reason: Codes, threshold: FloatArray
 ) -> None:
-    """Apply the verdict table to all units at once.
+    """Apply the verdict table to all units (n,), and fill in outcome, reason and threshold.
 
-    Args:
-        similarity: Shape (n,), one-sided; units with NaN keep the outcome and reason that they have.
-        limits: What decides.
-        outcome: Shape (n,), filled in with indices into ``OUTCOMES``.
-        reason: Shape (n,), filled in with indices into ``REASONS``.
-        threshold: Shape (n,), filled in.
+    Units whose similarity is NaN keep the outcome and reason that they have.
     """
     known = ~np.isnan(similarity)
     alike, practical = similarity[known], limits.practical
@@ -139,13 +130,7 @@ def thresholds_of(criterion: Criterion) -> tuple[float, float]:
 def learned_for(
     similarity: FloatArray | float, criterion: Criterion, confirmed: BoolArray | bool
 ) -> FloatArray:
-    """Return the learned threshold that applies to each sample: a loss seen in too few looks has a wider one.
-
-    Args:
-        similarity: One-sided similarities.
-        criterion: What the samples are compared with.
-        confirmed: Whether each sample comes from enough looks.
-    """
+    """Return the learned threshold of each sample, which is wider for losses that too few looks confirm."""
     learned = thresholds_of(criterion)[1]
     if (
         criterion.unconfirmed is None
@@ -161,12 +146,8 @@ def criterion_for(
 ) -> Criterion:
     """Return the criterion with the learned threshold that applies to one sample.
 
-    Args:
-        alike: One-sided similarity of the sample.
-        criterion: What it is compared with.
-        looks: How many looks the values come from.
-        disturbance: What disturbed the machine. It ended the looks before the call was clear, so the values
-            count as confirmed: the sample cannot reject, but it does not pass either.
+    A disturbance ends the looks before the call is clear, so a disturbed sample of several looks counts as
+    confirmed: it cannot reject, but it does not pass either.
     """
     if criterion.learned is None or criterion.unconfirmed is None:
         return criterion
@@ -180,12 +161,7 @@ def problem_verdict(problem: SampleProblem) -> tuple[Outcome, Reason]:
 
 
 def of_group(criterion: Criterion, similarity: float) -> str:
-    """Return the words for a loss that a slower, undecided group of units has too; empty for other losses.
-
-    Args:
-        criterion: What decides; with such a group its practical threshold is the group's.
-        similarity: Similarity of the sample to the faster group.
-    """
+    """Return the words for a loss that a slower, undecided group of units has too; empty for other losses."""
     second = criterion.second
     if second is None or second.decided or not criterion.alpha <= similarity < second.alpha:
         return ""

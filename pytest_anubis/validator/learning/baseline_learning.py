@@ -1,8 +1,9 @@
-"""Learning a whole baseline: all criteria of one hardware class, with one stated error rate."""
+"""Learn a whole baseline: all criteria of one hardware class, with one stated error rate."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -26,7 +27,7 @@ from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.change_rate import change_rates
-from pytest_anubis.validator.changes.least_change import least_change
+from pytest_anubis.validator.changes.segments import least_change
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
 from pytest_anubis.validator.learning.healthy_tails import (
@@ -48,15 +49,18 @@ from pytest_anubis.validator.learning.machine_thresholds import (
 from pytest_anubis.validator.learning.self_check import failed_nodes, movement_findings, self_check
 from pytest_anubis.validator.learning.undecided_groups import decide_clusters, explained
 from pytest_anubis.validator.limits.power import detectable
-from pytest_anubis.validator.limits.promises import promise_prices, that_can_fail, with_promises
-from pytest_anubis.validator.limits.second_population import Decision, decided
-from pytest_anubis.validator.limits.tails import Tail
+from pytest_anubis.validator.limits.promises import (
+    Decision,
+    apply_decision,
+    promise_prices,
+    that_can_fail,
+    with_promises,
+)
+from pytest_anubis.validator.limits.tails import ONE_IN_TWENTY, Tail
 from pytest_anubis.validator.similarity.centre import Method
 from pytest_anubis.validator.similarity.component_means import Member, component_means
 
 Progress = Callable[[int, int], None]
-ONE_IN_TWENTY = 1.645
-"""Standard deviations beyond which one normal value in twenty lies, on one side."""
 
 
 def learn_baseline(
@@ -82,22 +86,19 @@ def learn_baseline(
     Args:
         populations: One for each (benchmark, metric, group); all of one hardware class.
         hardware_class: Key of the class.
-        attributes: What the key was made of.
-        created: Date and time, ISO 8601, UTC (this room has no clock).
+        attributes: The attributes from which the key was made.
+        created: Date and time, ISO 8601, UTC.
         alpha: Practical threshold.
         method: ``median`` or ``medoid``.
         error_rate: Chance that a healthy node is rejected; None for alpha alone.
-        node_attributes: Node -> attributes, to name what separates a subpopulation.
-        one_machine: Whether all units are runs of one machine; None: they are, if there is one node and
-            more than one run of it.
-        promises: Metric or component (empty: all) -> loss, as a fraction of the value, that must fail
-            whatever the spread.
+        node_attributes: Node -> attributes, to name the one that separates a subpopulation.
+        one_machine: Whether all units are runs of one machine; None: if there is one node with several runs.
+        promises: Metric or component (empty: all) -> loss, as a fraction of the value, that must fail.
         progress: Called with (done, all) after every criterion.
         executor: Learns the populations in parallel; the result is the same.
-        storage: Where the populations' values lie, if they are too many for the memory: then one metric's at
-            a time are in memory, and the result is the same.
-        failed: Nodes that failed a test of which no sample tells.
-        decide: What is decided already about a criterion's slower group of units; None: nothing about any.
+        storage: Storage for values that exceed the memory; the result is the same.
+        failed: Nodes with a failed test that no sample shows.
+        decide: Returns what was decided about a criterion's slower group of units; None: nothing.
 
     Raises:
         LearnError: No population, two hardware classes, two populations of one metric, mixed units, or a
@@ -180,24 +181,24 @@ def learn_baseline(
 def _with_decision(
     criterion: Criterion, decide: Callable[[Criterion], Decision] | None
 ) -> Criterion:
-    """Apply what is decided; what a promise decided stays."""
+    """Apply an operator's decision about a slower group, unless a promise decided already."""
     if decide is None or criterion.second is None or criterion.second.decided:
         return criterion
     what = decide(criterion)
-    return decided(criterion, what) if what else criterion
+    return apply_decision(criterion, what) if what else criterion
 
 
 class Limits(NamedTuple):
-    """Criteria with their thresholds, and what these rest on; one entry a criterion."""
+    """Criteria with their thresholds, and what these rest on; one entry per criterion."""
 
     criteria: tuple[Criterion, ...]  # with thresholds
     lucky: tuple[float, ...]  # how much better than typical one healthy unit in twenty is
     tails: tuple[tuple[Tail, float] | None, ...]  # with the units of a node, if any
-    healthy: tuple[HealthyTail | None, ...] = ()  # with what every node shows
-    factor: float | None = None  # rarity that rejects; None: alpha or the runs' spread does
-    note: str = ""  # what to tell people
-    sick: tuple[str, ...] = ()  # nodes that are surely no part of the healthy ones
-    together: tuple[LearnedCriterion, ...] = ()  # of whole components, the last entries
+    healthy: tuple[HealthyTail | None, ...] = ()  # with the scores of every node
+    factor: float | None = None  # rarity that rejects; None: alpha or the runs' spread decides
+    note: str = ""  # a finding about all limits
+    sick: tuple[str, ...] = ()  # nodes that are surely sick
+    together: tuple[LearnedCriterion, ...] = ()  # criteria of whole components, the last entries
 
 
 def _fleet(
@@ -232,7 +233,7 @@ def _together(
     alpha: float,
     method: Method,
 ) -> tuple[LearnedCriterion, ...]:
-    """Learn the mean rates of components; slower groups among them are the findings of their metrics."""
+    """Learn the mean rates of components; their metrics already report findings such as slower groups."""
     members = (
         Member(
             replace(item.criterion, spread=tail.tail.scale), item.population, item.rows.medians()
@@ -277,18 +278,14 @@ def _check(populations: Sequence[Population], hardware_class: str) -> None:
 
 
 def _check_units(population: Population, name: str) -> None:
-    units = list(zip(population.nodes, population.devices, population.runs, strict=True))
-    if len(set(units)) == len(units):
-        return
-    known: set[tuple[str, str, str]] = set()
-    for node, device, run in units:
-        if (node, device, run) in known:
+    units = Counter(zip(population.nodes, population.devices, population.runs, strict=True))
+    for (node, device, run), count in units.items():
+        if count > 1:
             where = f" in run {run}" if run else ""
             raise LearnError(
                 f"{name}: node {node!r}, device {device!r} appears twice{where}; "
                 "give every run its id, or drop the duplicate"
             )
-        known.add((node, device, run))
 
 
 def _one_machine(populations: Sequence[Population]) -> bool:
@@ -320,7 +317,7 @@ def _machine(
             if shared:
                 threshold = beyond_modes(threshold)
                 note += f", down to a loss of {100 * MODES:.0f} %: others use the storage of a virtual disk"
-            # What a test recorded itself is judged as it is; all else is looked at again before it fails.
+            # Values that a test recorded itself cannot be measured again before they fail.
             single = int(np.diff(item.population.offsets)[item.rows.usable].max()) == 1
             once = single or item.population.given
             limit = threshold.unconfirmed if once else threshold.confirmed
@@ -342,7 +339,7 @@ def _machine(
 def _with_change_rates(
     criteria: Sequence[Criterion], learned: Sequence[LearnedCriterion]
 ) -> tuple[Criterion, ...]:
-    """Fill in how often healthy units change within a run; both in the same order."""
+    """Fill in how often healthy units change within a run; both arguments are in the same order."""
     places = [place for place, one in enumerate(criteria) if one.scope == "unit"]
     rates = change_rates(
         [
@@ -364,22 +361,17 @@ def _with_change_rates(
 def _unjudged(
     results: Sequence[LearnedCriterion], criteria: Sequence[Criterion], useless: Sequence[Finding]
 ) -> tuple[Unjudged, ...]:
-    """Return the metrics that were measured and have no criterion left, with the first reason."""
+    """Return the measured metrics without a criterion, each with the first reason."""
     judged = {(criterion.benchmark, criterion.metric.name) for criterion in criteria}
     why = {(f.benchmark, f.metric): f.text.partition("no criterion, ")[2] for f in useless}
     found: dict[tuple[str, str], Unjudged] = {}
     for item in results:
         key = (item.population.benchmark, item.population.metric.name)
         reason = item.reason or why.get(key, "")
-        if key not in judged and reason:
-            found.setdefault(
-                key,
-                Unjudged(
-                    benchmark=key[0],
-                    metric=key[1],
-                    component=item.population.component,
-                    reason=reason,
-                ),
+        if key not in judged and key not in found and reason:
+            component = item.population.component
+            found[key] = Unjudged(
+                benchmark=key[0], metric=key[1], component=component, reason=reason
             )
     return tuple(found[key] for key in sorted(found))
 

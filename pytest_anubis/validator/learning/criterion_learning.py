@@ -1,4 +1,4 @@
-"""Learning one criterion: the centre of a population, who belongs to it, and who does not."""
+"""Learn one criterion: the centre of a population, and which units are healthy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pytest_anubis.core.metric import (
 )
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.doubtful_values import (
-    NAMED,
+    MAX_NODES_NAMED,
     finding_on,
     never_normal,
     strange_finding,
@@ -45,7 +45,7 @@ from pytest_anubis.validator.learning.undecided_groups import with_undecided
 from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
 from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.similarity.centre import (
-    FEWEST,
+    MIN_UNITS,
     Method,
     median_centre,
     medoid_row,
@@ -53,34 +53,32 @@ from pytest_anubis.validator.similarity.centre import (
 )
 from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.partial_loss import part_text
-from pytest_anubis.validator.similarity.pooling import pooled
+from pytest_anubis.validator.similarity.pooling import pooled, usual_devices
 from pytest_anubis.validator.similarity.too_good import slip_between, strange_rows
 from pytest_anubis.validator.similarity.usable_rows import (
     LARGE,
     BoolArray,
-    Rows,
+    UsableRows,
     distinct_codes,
     name_codes,
     rows_of,
     usual_rows,
 )
-from pytest_anubis.validator.similarity.usual_devices import usual_devices
 
 WEAK = 4
-"""A criterion of so few units is marked weak: of four, two sick ones leave no majority."""
-MOSTLY, GAP = 0.75, 1.2
-"""Without a majority within alpha, units beyond it count as noise if at least this share of the healthy
-tail's units is within alpha, and the next one outside is this much further away: a noisy metric, not two
-populations. A judgement: of ten strong healthy units three may be noise, and a fifth more is a gap that noise
-rarely leaves."""
+"""Most units of a criterion that is marked weak: of four, two sick ones leave no majority."""
+WITHIN_ALPHA, GAP = 0.75, 1.2
+"""Without a majority within alpha, units beyond it count as noise of one noisy population if at least this
+share of the healthy tail's units is within alpha, and the next unit outside is this many times further away.
+A judgement: of ten healthy units three may be noise, and noise rarely leaves a gap of a fifth."""
 EVEN = 0.35
-"""Of two groups that each have at least this share (`Cluster.share`), which is the larger one is luck."""
-FEW_DIFFER = 0.1
-"""Share of the nodes that may differ from the exact value of all others, and one node in any case: where more
-do, the others may be wrong."""
-ENOUGH_VALUES, SHORTER = 5, 4
-"""A sample with this many values, or a quarter of the smallest one learned from, can be judged: its median is
-then no single value's, and a run that was cut short is told from one that was not."""
+"""Share of each of two groups (`Cluster.share`) from which chance decides which one is larger."""
+MAX_DIFFERENT = 0.1
+"""Share of the nodes, and at least one node, that may differ from the exact value of all others; if more do,
+the others may be wrong."""
+MIN_SAMPLE, SHORTER = 5, 4
+"""A sample can be judged with MIN_SAMPLE values, or one in SHORTER of the smallest learned sample, so that
+its median is no single value and a run that was cut short is recognised."""
 
 
 def learn_criterion(
@@ -94,19 +92,18 @@ def learn_criterion(
 ) -> LearnedCriterion:
     """Learn what is normal for one metric.
 
-    The centre is the pointwise median of the quantile functions of the units still believed healthy
-    (or their medoid). Units whose one-sided similarity to it is below ``alpha`` are dropped and the
-    centre is learned anew until nothing changes; then all units are checked against the final centre.
-    The order of the rows has no influence.
+    The centre is the pointwise median of the quantile functions of the healthy units (or their medoid). Units
+    whose one-sided similarity to it is below ``alpha`` are dropped, and the centre is learned anew until
+    nothing changes; then all units are checked against the final centre. The order of the rows has no
+    influence.
 
     Args:
         population: Samples of comparable units of one hardware class.
         alpha: Practical threshold, in (0, 1).
         method: ``median`` or ``medoid``.
-        one_machine: All rows are runs of one machine: nothing is dropped, and the spread of the runs
-            gives the threshold.
+        one_machine: All rows are runs of one machine: none is dropped, and their spread gives the threshold.
         scope: ``node`` pools the values of each node (and run) first.
-        storage: Where values are sorted that are too many for the memory; None: in memory.
+        storage: Storage for values that exceed the memory.
 
     Returns:
         The criterion, or the reason why there is none; never an exception for bad samples.
@@ -125,7 +122,7 @@ def learn_criterion(
     if strange:
         population = without_strange(population, strange)
         rows = rows_of(population, storage)
-    # A node's values lack what one of its devices lacks: that stands with the device, once.
+    # A problem of pooled values is a problem of a device, which is reported there.
     exclusions = _unusable(population, rows, () if scope == "unit" else population.problems)
     too_few = _too_few(population, rows.usable)
     if too_few:
@@ -147,7 +144,7 @@ def learn_criterion(
 
 def _of_fleet(
     population: Population,
-    rows: Rows,
+    rows: UsableRows,
     alpha: float,
     method: Method,
     scope: Scope,
@@ -157,14 +154,14 @@ def _of_fleet(
     better = population.metric.better
     usual = usual_rows(population, rows.usable)
     centre, (below, above), centred = _settled_centre(rows, columns, usual, better, alpha, method)
-    beside = clusters(population, rows, alpha, (below, above))
+    groups = clusters(population, rows, alpha, (below, above))
     findings = tuple(
-        cluster_finding(population, rows, one, float(np.median(centre))) for one in beside
+        cluster_finding(population, rows, one, float(np.median(centre))) for one in groups
     )
     slower = np.zeros(rows.total, dtype=np.bool_)
-    even = next((one for one in beside if EVEN <= one.share(rows.usable) <= 1 - EVEN), None)
+    even = next((one for one in groups if EVEN <= one.share(rows.usable) <= 1 - EVEN), None)
     if even is not None:
-        # Of two groups of nearly one size, which is the larger one is luck: the faster one is the centre.
+        # Chance decides which of two nearly equal groups is larger, so the faster one is the centre.
         faster = even.side == better
         slower = rows.usable & ~even.members if faster else even.members
         if factor := slip_between(rows, slower):
@@ -193,36 +190,36 @@ def _of_fleet(
         flagged=flagged,
         rows=rows,
         centred=centred & (method == "median"),
-        clusters=beside,
+        clusters=groups,
     )
     return with_undecided(learned, slower) if slower.any() else learned
 
 
 def _settled_centre(
-    rows: Rows,
+    rows: UsableRows,
     columns: FloatArray,
     members: BoolArray,
     better: Direction,
     alpha: float,
     method: Method,
 ) -> tuple[FloatArray, tuple[FloatArray, FloatArray], BoolArray]:
-    """Return the centre of those that are close to it, all units' distances below and above it, and those."""
+    """Return the centre of the members close to it, all units' distances below and above it, and the members.
+
+    If the members spread too far, none is close to the centre, and all of them remain.
+    """
     while True:
         centre = _centre(rows, columns, members, method)
         below, above = rows.sides(centre)
         flagged = rows.usable & (np.nan_to_num(worse(below, above, better)) > 1 - alpha)
         kept = members & ~flagged
-        if kept.sum() in (
-            0,
-            members.sum(),
-        ):  # of what spreads too far nobody is close to the centre
+        if not kept.any() or kept.sum() == members.sum():
             return centre, (below, above), members
         members = kept
 
 
 def _of_machine(
     population: Population,
-    rows: Rows,
+    rows: UsableRows,
     alpha: float,
     method: Method,
     scope: Scope,
@@ -251,7 +248,7 @@ def _of_machine(
 
 
 def _exact(
-    population: Population, rows: Rows, scope: Scope, exclusions: tuple[Exclusion, ...]
+    population: Population, rows: UsableRows, scope: Scope, exclusions: tuple[Exclusion, ...]
 ) -> LearnedCriterion:
     constant, flagged = learn_constant(population, rows)
     right = population.metric.right
@@ -266,7 +263,7 @@ def _exact(
         reason = "fewer than half of the units agree on one value"
         return _refused(population, rows, _rows(rows.usable), reason, exclusions)
     odd = sorted({population.nodes[row] for row in _rows(flagged)})
-    if right is None and len(odd) > max(1, FEW_DIFFER * len({*population.nodes})):
+    if right is None and len(odd) > max(1, MAX_DIFFERENT * len({*population.nodes})):
         reason = f"not all but a few nodes agree on {constant:g}"
         return _refused(population, rows, _rows(flagged), reason, exclusions)
     healthy = rows.usable & ~flagged
@@ -287,7 +284,9 @@ def _exact(
     )
 
 
-def _centre(rows: Rows, columns: FloatArray, members: BoolArray, method: Method) -> FloatArray:
+def _centre(
+    rows: UsableRows, columns: FloatArray, members: BoolArray, method: Method
+) -> FloatArray:
     if method == "median":
         return median_centre(columns, members)
     row = medoid_row(rows, members)
@@ -303,7 +302,7 @@ def _centre(rows: Rows, columns: FloatArray, members: BoolArray, method: Method)
 
 def _criterion(
     population: Population,
-    rows: Rows,
+    rows: UsableRows,
     columns: FloatArray,
     centre: FloatArray,
     healthy: BoolArray,
@@ -332,7 +331,7 @@ def _criterion(
         nodes=nodes,
         units=units,
         devices=usual_devices(population) if scope == "unit" else (),
-        least=max(1, min(ENOUGH_VALUES, smallest // SHORTER)),
+        least=max(1, min(MIN_SAMPLE, smallest // SHORTER)),
         weak=count <= WEAK,
     )
 
@@ -346,10 +345,10 @@ def _count(population: Population, members: BoolArray) -> tuple[int, int]:
 
 def _too_few(population: Population, usable: BoolArray) -> str:
     nodes, count = _count(population, usable)
-    if count >= FEWEST:
+    if count >= MIN_UNITS:
         return ""
     what = "usable unit" if nodes <= 1 else "node"
-    return f"{count} {what}{'s' if count != 1 else ''}, at least {FEWEST} needed for a criterion"
+    return f"{count} {what}{'s' if count != 1 else ''}, at least {MIN_UNITS} needed for a criterion"
 
 
 def _no_majority(
@@ -361,21 +360,19 @@ def _no_majority(
 ) -> str:
     """Return why the healthy units are no majority, or ''.
 
-    A few units beyond alpha that continue the healthy units' own tail without a gap are noise, not another
-    population, so they count for the majority (not for the criterion).
+    Units beyond alpha that continue the healthy units' tail without a gap are noise. They count for the
+    majority, not for the criterion. If there are several nodes, a node counts as one unit.
     """
     several = _count(population, usable)[0] != 1
     nodes, units = _count(population, healthy)
-    after = (
-        nodes if several else units
-    )  # one healthy node of many is one unit, whatever its devices
+    after = nodes if several else units
     whole = int(usable.sum())
-    if after >= FEWEST and 2 * int(healthy.sum()) >= whole:
+    if after >= MIN_UNITS and 2 * int(healthy.sum()) >= whole:
         return ""
-    if after >= FEWEST:
+    if after >= MIN_UNITS:
         signed = np.where(usable, 2 * losses - apart, np.nan)
         own = usable & (healthy_null(signed, healthy).healthy(signed) >= HALF)
-        mostly = 2 * int(own.sum()) >= whole and int(healthy.sum()) >= MOSTLY * int(own.sum())
+        mostly = 2 * int(own.sum()) >= whole and int(healthy.sum()) >= WITHIN_ALPHA * int(own.sum())
         if mostly and losses[usable & ~own].min(initial=1.0) > GAP * losses[own].max():
             return ""
     return (
@@ -385,7 +382,7 @@ def _no_majority(
 
 
 def _without(
-    population: Population, rows: Rows, reason: str, exclusions: tuple[Exclusion, ...]
+    population: Population, rows: UsableRows, reason: str, exclusions: tuple[Exclusion, ...]
 ) -> LearnedCriterion:
     finding = finding_on(population, "no-criterion", f"no criterion, {reason}")
     return LearnedCriterion(
@@ -402,14 +399,14 @@ def _without(
 
 def _refused(
     population: Population,
-    rows: Rows,
+    rows: UsableRows,
     odd: Sequence[int],
     why: str,
     exclusions: tuple[Exclusion, ...],
 ) -> LearnedCriterion:
-    """Return no criterion, since what most units show may be wrong, with the names of those to look at."""
+    """Return no criterion, since the values of most units may be wrong, and the names of suspect nodes."""
     nodes = sorted({population.nodes[row] for row in odd})
-    reason = f"{why}: {first_of(nodes, NAMED)}"
+    reason = f"{why}: {first_of(nodes, MAX_NODES_NAMED)}"
     learned = _without(population, rows, reason, exclusions)
     return replace(learned, findings=(replace(learned.findings[0], kind=DOUBTFUL),))
 
@@ -428,12 +425,14 @@ def _exclusion(population: Population, row: int, reason: str) -> Exclusion:
     )
 
 
-def _unusable(population: Population, rows: Rows, told: Collection[int]) -> tuple[Exclusion, ...]:
-    """Return the rows that cannot be used, but for those that are told elsewhere."""
+def _unusable(
+    population: Population, rows: UsableRows, known: Collection[int]
+) -> tuple[Exclusion, ...]:
+    """Return the rows that cannot be used, except known ones."""
     return tuple(
         _exclusion(population, row, f"{problem.kind}: {problem.text}")
         for row, problem in sorted(rows.problems.items())
-        if row not in told
+        if row not in known
     )
 
 
@@ -450,10 +449,10 @@ def _too_far(
         alike = max(0.0, 1 - float(losses[row]))
         decimals = distinguishing_decimals(alike, alpha, better)
         part = part_text(population.sample(row), alike, centre, better, unit)
-        said = loss_text(
+        loss = loss_text(
             alike, better, unit, than="the centre", shape=bool(part), decimals=decimals
         )
-        said += f" in its distribution ({part})" if part else ""
-        text = f"{said}, beyond the limit of {loss_size(alpha, better, decimals)}"
+        loss += f" in its distribution ({part})" if part else ""
+        text = f"{loss}, beyond the limit of {loss_size(alpha, better, decimals)}"
         found.append(_exclusion(population, row, text))
     return found

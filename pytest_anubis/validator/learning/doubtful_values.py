@@ -1,4 +1,4 @@
-"""Values that are not learned as normal: too good, in another unit, or faults; and which nodes have them."""
+"""Keep doubtful values out of learning: too good ones, ones in another unit, faults, and idle rates."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from pytest_anubis.core.baseline import DOUBTFUL, Finding
 from pytest_anubis.core.metric import first_of, slip_text, value_text
 from pytest_anubis.core.sample import Population, SampleProblem
-from pytest_anubis.validator.similarity.usable_rows import Rows
+from pytest_anubis.validator.similarity.usable_rows import UsableRows
 
-NAMED = 8
-"""Nodes that a finding names."""
+MAX_NODES_NAMED = 8
+"""Nodes in a finding."""
 
 
 def without_strange(population: Population, strange: Mapping[int, float]) -> Population:
-    """Return a population whose units that are too good, or in another unit, have no part in learning."""
+    """Return a population whose strange rows are left out of learning; `strange` is from `strange_rows`."""
     problems = {
         row: SampleProblem(kind="invalid", text=f"{_as_good(times)}: unit? did the work happen?")
         for row, times in strange.items()
@@ -38,28 +38,22 @@ def strange_finding(population: Population, strange: Mapping[int, float]) -> Fin
     return finding_on(
         population,
         DOUBTFUL,
-        f"{first_of(names, NAMED)}; left out: unit? did the work happen?",
+        f"{first_of(names, MAX_NODES_NAMED)}; left out: unit? did the work happen?",
     )
 
 
-def never_normal(rows: Rows, population: Population) -> tuple[list[int], str] | None:
-    """Return units that no majority makes normal, and why, if at least half of the units are such.
+def never_normal(rows: UsableRows, population: Population) -> tuple[list[int], str] | None:
+    """Return units whose values are never normal, and why, if at least half of the units are such.
 
-    They are faults of what counts them and is best low (what has values that are not whole is no count), and
-    rates of nothing but 0.
+    Such values are counted faults (whole numbers of a metric that counts faults), and rates of only 0.
     """
     metric, values = population.metric, population.values
-    odd, reason = (
-        rows.idle(),
-        "nothing but 0 on at least half of the units, so nothing was measured",
-    )
+    odd = rows.idle()
+    reason = "nothing but 0 on at least half of the units, so nothing was measured"
     if metric.better == "lower" and metric.counts_faults:
-        known = values[np.isfinite(values)]
-        whole = not (known % 1).any()
-        odd, reason = (
-            rows.usable & (rows.medians() > 0) & whole,
-            "faults on at least half of the units",
-        )
+        whole = not (values[np.isfinite(values)] % 1).any()
+        odd = rows.usable & (rows.medians() > 0) & whole
+        reason = "faults on at least half of the units"
     many = odd.any() and 2 * int(odd.sum()) >= int(rows.usable.sum())
     return (np.flatnonzero(odd).tolist(), reason) if many else None
 

@@ -1,12 +1,11 @@
-"""Learned thresholds of a fleet: rarities that keep a whole healthy node at the stated rate.
+"""Learn the thresholds of a fleet, so that a whole healthy node is rejected at the stated rate.
 
-Per metric the rarity of a loss is -log of its chance under the tail of that metric's own healthy losses. A
-node's score is the largest rarity over all its metrics and devices, each loss taken to a centre and a tail
-learned without that node (the max-T idea of Westfall and Young 1993, on tail probabilities, so that a metric
-with a heavy tail costs the quiet ones no power). Two rarities follow. One keeps a healthy node from being
-called unusual. The other one keeps it from being rejected, which takes a loss beyond the practical threshold
-as well: metrics whose noise never gets there cost nothing, so all of the error rate is left for those whose
-noise does.
+The rarity of a loss is -log of its chance under the tail of the metric's healthy losses. A node's score is
+the largest rarity over all its metrics and devices, each loss compared with a centre and a tail learned
+without that node (the max-T idea of Westfall and Young 1993, on tail probabilities, so that a metric with a
+heavy tail costs quiet metrics no power). There are two limits of rarity: one from which a node is unusual,
+and one from which it is rejected, which also takes a loss beyond the practical threshold. Metrics whose noise
+never gets there cost nothing, so the whole error rate is left for the others.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.learning.healthy_tails import (
-    FEWEST_NODES,
+    MIN_NODES,
     HealthyTail,
     of_enough_nodes,
 )
@@ -31,24 +30,24 @@ from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.limits.tails import nodes_needed, robust_limit
 
 LOOK = 0.5
-"""Chance of a unit to be healthy at which it is to be looked at."""
+"""Chance to be healthy below which a unit is MARGINAL."""
 
 
 class NodeScores(NamedTuple):
-    """What every node shows over all metrics; arrays are over ``nodes``."""
+    """The scores of every node over all metrics; arrays are over ``nodes``."""
 
     nodes: tuple[str, ...]  # names, sorted
     rarity: FloatArray  # largest rarity
     costly: FloatArray  # largest rarity among the units beyond the practical threshold
-    trust: FloatArray  # smallest chance of its units to be healthy ones
+    trust: FloatArray  # smallest chance of its units to be healthy
 
 
 class FleetThresholds(NamedTuple):
     """Thresholds of all criteria of a baseline."""
 
     criteria: tuple[Criterion, ...]  # with threshold, spread and detectable loss, as given
-    factor: float | None  # the rarity that rejects; None when there are too few nodes
-    note: str  # what to tell people, empty if all is well
+    factor: float | None  # the rarity that rejects; None if there are too few nodes
+    note: str  # a finding for people, or empty
 
 
 def fleet_thresholds(
@@ -59,14 +58,10 @@ def fleet_thresholds(
 ) -> FleetThresholds:
     """Set every criterion's learned threshold so that a healthy node is rejected at the stated rate.
 
-    The rarities are what the tails promise for so many comparisons, or, where there are nodes enough to see
-    it (a hundred for 1 %), what the scores of the healthy nodes say if that is larger. The scores narrow no
-    limit: who is healthy is known by the very tails, and noise that they misunderstand would reject all.
-
-    Args:
-        learned: The criteria of one class, all of which have one.
-        tails: Their healthy tails, None for exact metrics.
-        error_rate: Chance that a healthy node is rejected; None for alpha alone.
+    The limits of rarity follow from the tails and the number of comparisons. With enough nodes (a hundred for
+    1 %) the scores of the healthy nodes can raise them. Scores never lower a limit: they depend on the tails
+    themselves, and noise that the tails misjudge would reject all nodes. All learned metrics have a
+    criterion; exact ones have no tail. Without an error rate alpha alone decides.
     """
     criteria = [item.criterion for item in learned if item.criterion is not None]
     every, tails = tails, of_enough_nodes(tails)
@@ -76,7 +71,7 @@ def fleet_thresholds(
         return FleetThresholds(tuple(map(_with_power, criteria, every)), None, "")
     if not noisy:
         few = "1 node is" if len(scores.nodes) == 1 else f"{len(scores.nodes)} nodes are"
-        note = f"{few} too few for learned limits: {FEWEST_NODES} are needed; alpha decides"
+        note = f"{few} too few for learned limits: {MIN_NODES} are needed; alpha decides"
         return FleetThresholds(tuple(map(_with_power, criteria, every)), None, note)
     scores = node_scores(noisy)
     rarest = math.log(max(sum(tail.each for tail in noisy), 1.0) / error_rate)
@@ -119,10 +114,9 @@ def _budget(tails: Sequence[HealthyTail], rate: float) -> float:
 
 
 def _if_heavier(criteria: Sequence[Criterion], tails: Sequence[HealthyTail | None]) -> float:
-    """Return the share of healthy nodes that is rejected if every tail is as heavy as its data leave open.
+    """Return the share of healthy nodes that is rejected if every tail is as heavy as its data allow.
 
-    All of them at once: what makes noise heavier than it looks (a few dozen nodes have not met its rare days
-    yet) is mostly the same in all metrics.
+    All tails are heavier at once, since a few dozen nodes may have missed rare noise that all metrics share.
     """
     chance = 0.0
     for criterion, tail in zip(criteria, tails, strict=True):
@@ -151,7 +145,7 @@ def _with_power(criterion: Criterion, tail: HealthyTail | None) -> Criterion:
 
 
 def node_scores(tails: Sequence[HealthyTail]) -> NodeScores:
-    """Return what every node shows over all metrics."""
+    """Return the scores of every node over all metrics."""
     names = sorted({name for tail in tails for name in tail.nodes})
     place = {name: index for index, name in enumerate(names)}
     rarity, costly, trust = np.zeros(len(names)), np.zeros(len(names)), np.ones(len(names))

@@ -1,4 +1,4 @@
-"""One metric's healthy units: the tail of their losses, what each node shows of it, who is none of them."""
+"""Fit the tail of each metric's healthy losses, score every node by it, and find the sick nodes."""
 
 from __future__ import annotations
 
@@ -20,54 +20,53 @@ from pytest_anubis.validator.limits.healthy_null import (
 from pytest_anubis.validator.limits.leave_one_out import affordable, leave_one_out_losses
 from pytest_anubis.validator.limits.power import luck, next_luck
 from pytest_anubis.validator.limits.tails import BOUNDED, Tail, fit_tail, prediction_bound
-from pytest_anubis.validator.similarity.centre import FEWEST
+from pytest_anubis.validator.similarity.centre import MIN_UNITS
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
-    Rows,
+    UsableRows,
     distinct_codes,
     name_codes,
 )
 
-FEWEST_NODES = 5
-"""Fewest nodes of a metric with learned limits: of four, two sick ones leave no majority, and criteria of so
-few are weak. With five to thirty nodes of eight devices 1 to 2 % of healthy nodes are rejected
-(`benchmarks/validator/dirty.py`), where alpha alone rejects 12 %."""
+MIN_NODES = 5
+"""Fewest nodes of a metric with learned limits: of four, two sick ones leave no majority. With five to thirty
+nodes of eight devices 1 to 2 % of healthy nodes are rejected (`benchmarks/validator/dirty.py`), while alpha
+alone rejects 12 %."""
 SURE = 1e-4
-"""A unit with a smaller chance to be healthy makes its node a sick one for all metrics: among ten thousand
-units one such is no accident any more."""
-FEWEST_SURE = 10
-"""Fewest units of a metric that make a node sick for all others: of five pooled nodes the good side is two,
-and two that agree by chance called a third one sick in a fifth of small healthy fleets. Four nodes were left,
-and alpha alone, which rejected 60 % of the next healthy ones."""
-MOST_SICK = 0.35
-"""Largest share of the nodes that can be sick: beyond a third nobody can tell the sick from the healthy, and
-it is likelier that a metric is not what it seems."""
-
+"""Chance to be healthy below which a unit makes its node sick for all metrics: such a unit among ten thousand
+is no accident."""
+MIN_UNITS_SURE = 10
+"""Fewest units of a metric that can make a node sick for all metrics. Of five pooled nodes two are on the
+good side; if they agreed by chance, a third one counted as sick, in a fifth of small healthy fleets. That
+left four nodes and alpha alone, which rejected 60 % of the next healthy nodes."""
+MAX_SICK = 0.35
+"""Largest share of the nodes that can be sick: beyond a third, sick and healthy nodes cannot be
+distinguished, and the metric is more likely misunderstood."""
 AT_ONCE = 64
-"""Metrics of which every unit's chance to be healthy is held at a time; it changes no result."""
+"""Metrics whose units' chances are in memory at a time; it changes no result."""
 
 
 class HealthyTail(NamedTuple):
-    """What one metric's healthy losses say about thresholds; arrays are over ``nodes``.
+    """The tail of one metric's healthy losses, and the scores of its nodes; arrays are over ``nodes``.
 
-    `beyond` takes the tail for exponential at least: what light tails spare is not spent on heavy ones.
+    `beyond` takes the tail for at least exponential, so that light tails leave no error rate to heavy ones.
     """
 
     tail: Tail  # the fitted tail
     lucky: float  # how much better than typical one healthy unit in twenty is
     beyond: float  # chance to be beyond alpha, of a tail that is exponential at least
     each: float  # units of a node
-    nodes: tuple[str, ...]  # names of the nodes that have it
+    nodes: tuple[str, ...]  # names of the nodes
     rarity: FloatArray  # each node's largest rarity, by the tail without its own units
-    costly: FloatArray  # the same of units beyond the practical threshold; else 0
+    costly: FloatArray  # the same of units beyond the practical threshold, or 0
     loss: FloatArray  # each node's largest loss
-    trust: FloatArray  # the smallest chance of its units to be healthy ones
+    trust: FloatArray  # smallest chance of its units to be healthy
     deviation: float  # standard deviation of the healthy units' signed losses
-    units: float  # how many units are healthy
-    null: HealthyNull  # how its healthy losses are spread
+    units: float  # number of healthy units
+    null: HealthyNull  # distribution of its healthy losses
 
     def reach(self, rarity: float) -> float:
-        """Return the loss of a rarity: by the tail, and by the spread where few units make it."""
+        """Return the loss of a rarity by the tail, bounded by the spread if it rests on few units."""
         far = self.tail.distance(rarity)
         if self.units > BOUNDED:
             return far
@@ -81,13 +80,9 @@ def healthy_tails(
 ) -> list[HealthyTail | None]:
     """Fit every metric's healthy tail; None for one that has no criterion or is exact.
 
-    Every unit counts as far as it is likely to be a healthy one (`healthy_null`): a hard cut would take the
-    healthy extremes away together with the sick units among them.
-
-    Args:
-        learned: What was learned of each metric.
-        without: Nodes that take no part, since another metric shows that they are sick.
-        executor: Looks at the values in parallel; the result is the same.
+    Every unit has the weight of its chance to be healthy (`healthy_null`): a hard cut would remove the
+    healthy extremes together with the sick units. Nodes in `without` are ignored, since another metric shows
+    that they are sick. An executor reads the values in parallel.
     """
     usable = [_usable(item, without) for item in learned]
     pairs = [(i, rows) for i, rows in zip(learned, usable, strict=True) if rows is not None]
@@ -124,7 +119,7 @@ def _without_its_node(item: LearnedCriterion) -> FloatArray:
 
 
 def _usable(learned: LearnedCriterion, without: frozenset[str]) -> BoolArray | None:
-    """Return which units take part; None where there is nothing to fit."""
+    """Return which units are used; None if there is nothing to fit."""
     criterion = learned.criterion
     if criterion is None or criterion.metric.better == "equal":
         return None
@@ -134,11 +129,11 @@ def _usable(learned: LearnedCriterion, without: frozenset[str]) -> BoolArray | N
         usable = usable & ~learned.undecided
     if without:
         usable = usable & ~np.array([name in without for name in names], dtype=np.bool_)[codes]
-    return None if int(usable.sum()) < FEWEST else usable
+    return None if int(usable.sum()) < MIN_UNITS else usable
 
 
 def _signed(learned: LearnedCriterion, usable: BoolArray) -> tuple[FloatArray, BoolArray]:
-    """Return what the null of a metric is fitted to, and its bulk."""
+    """Return the signed losses to which the null of a metric is fitted, and their bulk."""
     return np.where(usable, learned.losses - learned.gains, np.nan), ~learned.flagged
 
 
@@ -186,13 +181,11 @@ def _of_usable(
 
 
 def of_enough_nodes(tails: Sequence[HealthyTail | None]) -> list[HealthyTail | None]:
-    """Return the tails that rest on nodes enough for a limit, None for the others: there alpha decides."""
-    return [
-        tail if tail is not None and len(tail.nodes) >= FEWEST_NODES else None for tail in tails
-    ]
+    """Return the tails of enough nodes for a limit, and None for the others, where alpha decides."""
+    return [tail if tail is not None and len(tail.nodes) >= MIN_NODES else None for tail in tails]
 
 
-def _step(rows: Rows) -> float:
+def _step(rows: UsableRows) -> float:
     """Return the relative step of samples that are single values, 0 for others."""
     if rows.sizes != (1,):
         return 0.0
@@ -200,16 +193,16 @@ def _step(rows: Rows) -> float:
 
 
 def sick_nodes(tails: Sequence[HealthyTail | None]) -> frozenset[str]:
-    """Return the nodes that are surely no part of the healthy fleet, by any metric.
+    """Return the nodes that are surely sick by any metric.
 
-    None if they were more than a third: then it is the metrics that are not understood.
+    If more than a third were, the metrics are misunderstood, and the result is empty.
     """
     noisy = [tail for tail in tails if tail is not None]
     everyone = {name for tail in noisy for name in tail.nodes}
     sick = {
         tail.nodes[place]
         for tail in noisy
-        if len(tail.nodes) * tail.each >= FEWEST_SURE
+        if len(tail.nodes) * tail.each >= MIN_UNITS_SURE
         for place in np.flatnonzero(tail.trust < SURE).tolist()
     }
-    return frozenset(sick) if len(sick) <= MOST_SICK * len(everyone) else frozenset()
+    return frozenset(sick) if len(sick) <= MAX_SICK * len(everyone) else frozenset()

@@ -1,4 +1,4 @@
-"""A criterion with what the learning saw of it."""
+"""The result of learning one criterion, and the constant of an exact metric."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.machine_thresholds import RunSpread
 from pytest_anubis.validator.learning.subpopulations import Cluster
-from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, UsableRows
 
 
 class LearnError(ValueError):
-    """Populations from which nothing can be learned because they contradict each other."""
+    """Populations contradict each other, or an argument is out of range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnedCriterion:
-    """A criterion with what the learning saw; arrays are over the rows of ``population``.
+    """A learned criterion with the data behind it; arrays are over the rows of ``population``.
 
     Attributes:
-        population: What was learned from; pooled per node if the scope is ``node``.
-        criterion: None when there is none; then `reason` says why.
-        reason: Why there is no criterion, empty if there is one.
-        exclusions: Units that took no part, or were found too far from the centre.
-        findings: What people should look at.
+        population: The samples; pooled per node if the scope is ``node``.
+        criterion: The criterion; None if there is none.
+        reason: Why there is no criterion.
+        exclusions: Units that were left out, or are too far from the centre.
+        findings: Findings for people.
         losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
         gains: Shape (n,), the distance on the other side, where a unit is better than the centre.
-        flagged: Shape (n,), True where the loss is beyond the practical threshold.
-        centred: Shape (n,), the units of a fleet whose median the centre is; nobody of a medoid.
+        flagged: Shape (n,), whether the loss is beyond the practical threshold.
+        centred: Shape (n,), the units of a fleet whose median the centre is; none for a medoid.
         rows: The usable rows, sorted.
         spread: Run-to-run spread, for one machine only.
         clusters: Coherent groups of units next to the majority.
-        undecided: Shape (n,), units of a slower group that may be as healthy as the others: they neither
-            widen this criterion nor make their nodes sick.
+        undecided: Shape (n,), units of a slower group that may be healthy: they neither widen this criterion
+            nor make their nodes sick.
     """
 
     population: Population
@@ -47,14 +47,14 @@ class LearnedCriterion:
     losses: FloatArray
     gains: FloatArray = field(default_factory=lambda: np.zeros(0))
     flagged: BoolArray
-    rows: Rows
+    rows: UsableRows
     centred: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     spread: RunSpread | None = None
     clusters: tuple[Cluster, ...] = ()
     undecided: BoolArray | None = None
 
     def without_values(self) -> LearnedCriterion:
-        """Return the same without what it was learned from: small enough to hold many, or to be sent."""
+        """Return the same without values: small enough to keep many, or to send."""
         nothing = replace(
             self.population,
             nodes=(),
@@ -69,32 +69,21 @@ class LearnedCriterion:
         return replace(self, population=nothing, rows=rows)
 
     def to_send(self) -> LearnedCriterion:
-        """Return the same for another process, which has no storage of ours."""
+        """Return the same for another process, which cannot use our storage."""
         return replace(self, rows=replace(self.rows, held=None, storage=None))
 
     def with_values(
         self, population: Population, storage: SampleStorage | None
     ) -> LearnedCriterion:
-        """Return the same with what it was learned from; rows are sorted anew when they are needed.
-
-        Args:
-            population: As it was; pooled per node if the scope is ``node``.
-            storage: As `rows_of` takes it.
-        """
+        """Return the same with its population; rows are sorted anew when they are needed."""
         rows = replace(self.rows.released(), population=population, storage=storage)
         return replace(self, population=population, rows=rows)
 
 
-def learn_constant(population: Population, rows: Rows) -> tuple[float | None, BoolArray]:
-    """Return the value that at least half of the units always show, and which units differ from it.
+def learn_constant(population: Population, rows: UsableRows) -> tuple[float | None, BoolArray]:
+    """Return the constant value of at least half of an exact metric's units, and which units (n,) differ.
 
-    Args:
-        population: Samples of an exact metric.
-        rows: Its usable rows.
-
-    Returns:
-        The value, None if no value has a majority; and a mask of shape (n,) of the units that showed
-        anything else at least once.
+    The value is None if no value has a majority.
     """
     low, high = np.full(rows.total, np.nan), np.full(rows.total, np.nan)
     for block in rows.blocks:

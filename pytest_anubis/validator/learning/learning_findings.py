@@ -1,4 +1,4 @@
-"""What the learning noticed that people should look at, in the order in which a baseline tells it."""
+"""Collect the findings of learning for people, in the order in which a baseline lists them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from pytest_anubis.validator.learning.undecided_groups import UNDECIDED
 from pytest_anubis.validator.limits.promises import Price
 
 PROMISED = 0.1
-"""Loss that a promise is proposed for: what `--promise` is shown with everywhere."""
-
-DEAREST = 0.1
-"""Share of the healthy ones that a promise may reject and be proposed: whoever pays more had better leave the
-metric out."""
+"""Loss for which a promise is proposed, as in all examples of `--promise`."""
+MAX_PRICE = 0.1
+"""Largest share of healthy nodes that a proposed promise may reject; beyond, the metric is better left
+out."""
 
 
 def learning_findings(
@@ -28,22 +27,22 @@ def learning_findings(
     node_attributes: Mapping[str, Mapping[str, str]] | None,
     price: Callable[[Criterion, float], Price],
 ) -> tuple[Finding, ...]:
-    """Return the findings on populations, on what repeats badly, and on how many nodes there are.
+    """Return the findings on populations, on metrics that repeat badly, and on too few nodes.
 
     Args:
         results: What was learned of every metric.
-        criteria: Those that are left of it, with their thresholds.
-        note: What is to be said about the limits as a whole; empty if nothing.
-        tightened: Findings on promises: what they say of a metric's noise is not said again.
-        node_attributes: Node -> attributes, to name what separates a subpopulation.
-        price: Which healthy ones a promise for a criterion would reject.
+        criteria: The remaining criteria, with their thresholds.
+        note: The finding about all limits; may be empty.
+        tightened: Findings on promises; their metrics get no second finding about noise.
+        node_attributes: Node -> attributes, to name the one that separates a subpopulation.
+        price: Returns which healthy nodes a promise for a criterion would reject.
     """
     found: list[Finding] = []
     groups = [c for c in criteria if c.second is not None and c.second.decided]
-    decided = {(UNDECIDED, c.benchmark, c.metric.name) for c in groups}  # a promise did it
+    decided = {(UNDECIDED, c.benchmark, c.metric.name) for c in groups}  # by a promise
     of_devices = {group for item in results if not _pooled(item) for group in _groups(item)}
     for item in results:
-        # Of a node's pooled values a group is told that its devices do not tell.
+        # A group of pooled values is reported only if the devices have no such group.
         known = of_devices if _pooled(item) else set()
         found.extend(
             f
@@ -76,12 +75,12 @@ def learning_findings(
                 text=text,
             )
             loose[finding], whose[finding] = _least_loss(criterion), criterion
-    if loose:  # a reader who sees one line only sees the worst, and what would mend it
+    if loose:  # the worst comes first, with a remedy
         worst = min(loose, key=lambda f: (-loose[f], f.benchmark, f.metric, f.text))
         if loose[worst] > PROMISED:
             remedy = _remedy(worst.metric, *price(whose[worst], PROMISED))
-            told = replace(worst, text=f"{worst.text}; {remedy}")
-            loose[told] = loose.pop(worst)
+            with_remedy = replace(worst, text=f"{worst.text}; {remedy}")
+            loose[with_remedy] = loose.pop(worst)
     found += loose
     found.sort(key=lambda f: (f.kind, -loose.get(f, 0.0), f.benchmark, f.metric, f.text))
     if note:
@@ -99,20 +98,19 @@ def _pooled(item: LearnedCriterion) -> bool:
 
 
 def _groups(item: LearnedCriterion) -> list[tuple[str, str, str, str]]:
-    """Return which groups were found next to the majority: metric and side, undecided ones by the latter."""
+    """Return the groups next to the majority, by metric and side, which is UNDECIDED if they are."""
     undecided = [(*_place(item), UNDECIDED)] if item.undecided is not None else []
     return undecided or [(*_place(item), cluster.side) for cluster in item.clusters]
 
 
 def _least_loss(criterion: Criterion) -> float:
-    """Return the smallest loss that a criterion finds, on one scale for both directions, in [0, 1]."""
-    least = criterion.detectable or 0.0
-    return least / (1 + least) if criterion.metric.better == "lower" else least
+    """Return the smallest loss that a criterion finds, as a share of the rate in both directions."""
+    return criterion.shown_loss or 0.0
 
 
 def _remedy(name: str, share: float, rejects: str) -> str:
-    """Name the option that mends it, and its price; one that costs too much is no mend."""
-    if share > DEAREST:
+    """Name the option that helps, and its price, or say that a promise costs too much."""
+    if share > MAX_PRICE:
         return (
             f"no --promise mends it: one of {100 * PROMISED:.0f} % would reject {rejects}; measure it "
             f"longer, or leave it out: --without {name}"
@@ -124,7 +122,7 @@ def _remedy(name: str, share: float, rejects: str) -> str:
 
 
 def _unrepeatable(criterion: Criterion) -> str:
-    """Say so when a metric cannot show a loss as small as alpha asks for; of what is coarse it is known."""
+    """Say that a metric cannot show a loss as small as alpha; empty if it can, or is known to be coarse."""
     if criterion.metric.better == "equal" or criterion.repeatability is None or criterion.coarse:
         return ""
     loose = criterion.learned is not None and criterion.learned < criterion.alpha

@@ -1,7 +1,7 @@
-"""What is learned of each metric by itself, one after the other or in other processes: the same either way.
+"""Learn each metric by itself, in this process or in others, with the same result.
 
-Only here, and where centres are learned without each node (`healthy_tails`), are all values of a metric
-looked at. What is known of all metrics together is learned from what these steps return.
+Only these steps, and centres without each node (`healthy_tails`), read all values of a metric. Everything
+about all metrics together is learned from what these steps return.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ def _learn(
     storage: SampleStorage | None,
     light: bool,
 ) -> LearnedCriterion:
-    """Learn the criterion of a population for a scope; this can be sent to other processes.
-
-    `light` returns what was learned without the values that it was learned from.
-    """
+    """Learn the criterion of a population for a scope, in any process; `light` returns it without values."""
     population, scope = task
     learned = learn_criterion(
         population,
@@ -63,22 +60,16 @@ def learned_of(
     executor: Executor | None,
     storage: SampleStorage | None,
 ) -> Iterator[LearnedCriterion]:
-    """Yield what was learned of every task, in their order; with a storage no values are held beside it.
+    """Yield what was learned of every task, in their order, with the arguments of `learn_baseline`.
 
-    Args:
-        tasks: Populations with their scopes.
-        alpha: Practical threshold.
-        method: ``median`` or ``medoid``.
-        one_machine: All rows are runs of one machine.
-        executor: Learns them in parallel, where there is one.
-        storage: Where values lie that are too many for the memory.
+    With a storage, no values stay in memory.
     """
     step = partial(
         _learn,
         alpha=alpha,
         method=method,
         one_machine=one_machine,
-        storage=None if executor else storage,  # it is no other process's
+        storage=None if executor else storage,  # other processes cannot use it
         light=storage is not None,
     )
     found = executor.map(step, tasks) if executor else map(step, tasks)
@@ -91,11 +82,9 @@ def learned_of(
 
 
 def tasks_of(populations: Sequence[Population], single: bool) -> list[Task]:
-    """Return what is to be learned: every population, and where most nodes have several devices, their nodes.
+    """Return the tasks: every population, and its pooled nodes if most nodes have several devices.
 
-    Args:
-        populations: Of one class.
-        single: All rows are runs of one machine.
+    If all rows are runs of a `single` machine, nothing is pooled.
     """
     tasks: list[Task] = []
     for population in populations:
@@ -107,14 +96,11 @@ def tasks_of(populations: Sequence[Population], single: bool) -> list[Task]:
     return tasks
 
 
-@lru_cache(maxsize=8)  # metrics of one fleet come from the same units
+@lru_cache(maxsize=8)  # metrics of one fleet share their units
 def _several(nodes: tuple[str, ...], devices: tuple[str, ...], missing: tuple[int, ...]) -> bool:
-    """Return whether most nodes have more than one device; else what is pooled is one device, told twice.
+    """Return whether most nodes have more than one device, so that pooling them says more than one device.
 
-    Args:
-        nodes: The node of every row.
-        devices: Its device.
-        missing: Rows of devices that most nodes have and this one has not.
+    `missing` are rows of devices that a node lacks and most nodes have.
     """
     pairs = set(zip(nodes, devices, strict=True))
     pairs -= {(nodes[row], devices[row]) for row in missing}

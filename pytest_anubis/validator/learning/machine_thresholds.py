@@ -1,10 +1,10 @@
-"""Thresholds for a baseline of one machine: its runs are the units, and their spread is the noise.
+"""Learn the thresholds of a baseline of one machine: its runs are the units, and their spread is the noise.
 
-A future run of the same healthy machine differs from the centre of K learned runs by a shift that is
-common to the whole run (neighbours, clocks, memory layout) and by the shape noise of a finite sample.
-The shift's scale is estimated from K runs only, so it is shrunk towards what all metrics of the machine
-have in common (moderated variances: Smyth 2004, doi:10.2202/1544-6115.1027), and the threshold is
-the Student-t prediction bound of a next run, at a chance that keeps the whole node at its error rate.
+A future run of the same healthy machine differs from the centre of K learned runs by a shift of the whole run
+(neighbours, clocks, memory layout) and by the shape noise of a finite sample. The scale of the shift is
+estimated from K runs only, so it is shrunk towards the common scale of all metrics of the machine (moderated
+variances: Smyth 2004, doi:10.2202/1544-6115.1027). The threshold is the Student-t prediction bound of a next
+run, at a chance that keeps the whole node at its error rate.
 """
 
 from __future__ import annotations
@@ -18,82 +18,71 @@ import numpy.typing as npt
 
 from pytest_anubis.core.baseline import ALPHA, ERROR_RATE
 from pytest_anubis.core.sample import FloatArray, Population
-from pytest_anubis.validator.similarity.usable_rows import Rows, name_codes
+from pytest_anubis.validator.similarity.usable_rows import UsableRows, name_codes
 
 FLOOR = 1e-3
-"""Least run-to-run standard deviation that is taken as found, relative: a few runs may agree by chance to
-less than the next one will."""
+"""Smallest relative run-to-run standard deviation: a few runs may agree better by chance than the next
+one."""
 PRIOR, PRIOR_DEGREES = 0.01, 2.0
-"""Run-to-run standard deviation that is assumed where too few metrics tell of their own, and the runs that it
-counts as: between links that repeat to .1 % and shared hosts whose runs differ by several percent. A
-judgement, with little weight; of a few metrics of accelerators it is one metric more, as they are noisy or
-quiet alike: most kernels on 696 public ones repeat to .2 %."""
+"""Prior run-to-run standard deviation if there are too few metrics to estimate one, and its weight in runs.
+It lies between links that repeat to .1 % and shared hosts whose runs differ by several percent. For a few
+metrics of accelerators it counts as one more metric, since these are noisy or quiet alike: most kernels on
+696 public accelerators repeat to .2 %."""
 DRIFT = 1.3
-"""The next runs come later than the learned ones came after each other, so their spread is wider by this
-factor. On twelve cloud machines measured for months the spread around five runs was 1.2 to 1.4 times as wide
-as among them (`benchmarks/validator/machine.py`)."""
-MOST_DEGREES = 8.0
-"""Strongest pull towards the common variance, in degrees of freedom (runs, less one): metrics of one machine
-do differ in noise."""
-ENOUGH_METRICS = 6
-"""Fewest metrics whose common variance is estimated: of six the scatter of their logarithms is known to a
+"""Factor by which the spread of later runs is wider than among the learned ones, which are close in time. On
+twelve cloud machines measured for months the spread around five runs was 1.2 to 1.4 times as wide as among
+them (`benchmarks/validator/machine.py`)."""
+MAX_DEGREES = 8.0
+"""Largest weight of the common variance, in degrees of freedom (runs less one), since metrics differ in
+noise."""
+MIN_METRICS = 6
+"""Fewest metrics whose common variance is estimated: with six, the scatter of their logarithms is known to a
 third (1 / sqrt(2 * 5))."""
 ODD = 0.01
-"""A metric whose spread has a smaller chance under the others' common variance is not one of them."""
-ENOUGH_FOR_TREND = 12
-"""Fewest metrics through which a line is drawn from the noise within runs to that between them: two
-parameters from fewer would follow chance."""
+"""Chance under the others' common variance below which a metric's spread is left out of it."""
+MIN_METRICS_FOR_TREND = 12
+"""Fewest metrics for a line from the noise within runs to that between them; with fewer its two parameters
+would follow chance."""
 BATCHES = 5
-"""Parts of a run whose means tell the noise within it."""
-LARGEST = 0.9
-"""Largest loss that a threshold may allow: a value so far down is no noise, however few the runs."""
+"""Parts of a run whose means show the noise within it."""
+MAX_LOSS_ALLOWED = 0.9
+"""Largest loss that a threshold may allow: a larger loss is no noise, however few the runs."""
 LASTING = 0.5
-"""Share of the variance between runs that further looks within half a minute do not average out. A judgement:
-`benchmarks/validator/machine.py` shows the rejections of healthy runs and the power that follow."""
-
-
+"""Share of the variance between runs that further looks within half a minute do not average out. This is a
+judgement; `benchmarks/validator/machine.py` shows the resulting rejections of healthy runs and the power."""
 DISKS, MODES = "storage", 0.42
-"""Components of disks, and what one of a virtual machine may lose whatever its own runs say. The storage
-behind it is shared: its rates change by a half for minutes or hours, no counter in the guest shows that, and
-the rounds of one learning meet one such mode. By the spread of six runs alone a tenth of the random reads and
-writes of other hours would fail, with this none (`docs/decisions.md`)."""
+"""Components of disks, and the loss that a disk of a virtual machine may always have. The storage behind it
+is shared: its rates change by a half for minutes or hours, no counter in the guest shows that, and the rounds
+of one learning meet only one such mode. By the spread of six runs a tenth of the random reads and writes of
+other hours would fail, with this loss allowed none (`docs/decisions.md`)."""
 
 
 class MachineThreshold(NamedTuple):
-    """What one metric of one machine may lose.
+    """The learned threshold of one metric of one machine."""
 
-    Attributes:
-        confirmed: Similarity below which a sample is outside the machine's own spread once further looks
-            have confirmed it.
-        unconfirmed: The same before that.
-        scale: Standard deviation of a single look about the centre, relative.
-    """
-
-    confirmed: float
-    unconfirmed: float
-    scale: float
+    confirmed: float  # similarity below which a sample is outside the spread once further looks confirmed it
+    unconfirmed: float  # the same before that
+    scale: float  # relative standard deviation of a single look about the centre
 
 
 def beyond_modes(threshold: MachineThreshold) -> MachineThreshold:
-    """Return the threshold of a disk that others share unseen (`MODES`)."""
-    return threshold._replace(
-        confirmed=min(threshold.confirmed, 1 - MODES),
-        unconfirmed=min(threshold.unconfirmed, 1 - MODES),
-    )
+    """Return the threshold of a disk whose storage others use unseen (`MODES`)."""
+    confirmed, unconfirmed, scale = threshold
+    return MachineThreshold(min(confirmed, 1 - MODES), min(unconfirmed, 1 - MODES), scale)
 
 
 class RunSpread(NamedTuple):
-    """How much one metric of one machine differs between its runs."""
+    """The spread of one metric of one machine between its runs."""
 
     deviation: float  # standard deviation of the runs' means, relative to their mean
-    runs: int  # how many runs
+    runs: int  # number of runs
     shape: float  # largest part of a run's distance that is no shift: its smaller side
     within: float = 0.0  # deviation if batches within runs were independent; 0: unknown
-    card: bool = False  # it is a metric of accelerators
+    card: bool = False  # whether it is a metric of accelerators
 
 
-def run_spread(population: Population, rows: Rows, centre: FloatArray) -> RunSpread:
-    """Measure the spread of the runs around their centre; devices are compared each with itself."""
+def run_spread(population: Population, rows: UsableRows, centre: FloatArray) -> RunSpread:
+    """Measure the spread of the runs around their centre, each device compared with itself."""
     means = rows.means()
     _, device = name_codes(population.devices)
     residuals = np.zeros(0)
@@ -113,22 +102,17 @@ def run_spread(population: Population, rows: Rows, centre: FloatArray) -> RunSpr
     return RunSpread(math.sqrt(variance), distinct, shape, _within(population, rows), card)
 
 
-def _within(population: Population, rows: Rows) -> float:
+def _within(population: Population, rows: UsableRows) -> float:
     """Return the relative standard error of a run's mean, from the means of batches of each run."""
     known = within_variances(population, rows)
     known = known[~np.isnan(known)]
     return math.sqrt(math.fsum(known) / len(known)) if len(known) else 0.0
 
 
-def within_variances(population: Population, rows: Rows) -> FloatArray:
-    """Return each row's relative variance of its mean, from the means of successive batches.
+def within_variances(population: Population, rows: UsableRows) -> FloatArray:
+    """Return each row's relative variance of its mean (n,), from the means of successive batches.
 
-    Args:
-        population: Samples in time order.
-        rows: Its usable rows.
-
-    Returns:
-        Shape (n,), NaN for what is unusable, too short or zero throughout.
+    It is NaN for rows that are unusable, too short or zero throughout.
     """
     out = np.full(rows.total, np.nan)
     sizes = np.diff(population.offsets)
@@ -147,18 +131,10 @@ def within_variances(population: Population, rows: Rows) -> FloatArray:
 def machine_thresholds(
     spreads: Sequence[RunSpread], *, error_rate: float = ERROR_RATE, alpha: float = ALPHA
 ) -> list[MachineThreshold]:
-    """Return the learned thresholds of each metric of one machine.
+    """Return the learned thresholds of each metric of one machine, in the order of their spreads.
 
-    A metric can only reject beyond both thresholds, so one whose spread keeps it within alpha anyway costs
-    nothing of the error rate; the noisy ones share it in equal parts.
-
-    Args:
-        spreads: One entry per metric, in any order.
-        error_rate: Chance that any metric of a healthy run is beyond both its thresholds.
-        alpha: Practical threshold.
-
-    Returns:
-        One entry per metric, in the order of `spreads`.
+    The error rate is the chance that any metric of a healthy run is beyond both its thresholds. A metric
+    whose spread stays within alpha costs none of it; the noisy metrics share it in equal parts.
     """
     if not spreads:
         return []
@@ -191,9 +167,9 @@ def _prediction(
 
     chance = _share(scale, shape, degrees, error_rate, practical)
     shift = -np.expm1(-stdtrit(degrees, 1 - chance) * scale)
-    # Shape noise is what remains where two samples cross; a shift beyond their spread leaves none.
+    # Shape noise is the distance of two samples that cross; a shift beyond their spread leaves none.
     loss = np.maximum(shift, shape + shift / 2)
-    return np.asarray(1 - np.minimum(loss, LARGEST))
+    return np.asarray(1 - np.minimum(loss, MAX_LOSS_ALLOWED))
 
 
 def _share(
@@ -203,9 +179,7 @@ def _share(
     from scipy.special import stdtr
 
     room = np.maximum(np.minimum(practical, 2 * (practical - shape)), 0.0)
-    alone = np.sort(
-        1 - stdtr(degrees, -np.log1p(-room) / scale)
-    )  # what alpha alone would let through
+    alone = np.sort(1 - stdtr(degrees, -np.log1p(-room) / scale))  # chances to exceed alpha
     low, high = error_rate / len(scale), error_rate
     for _ in range(50):  # halves the interval of the logarithm each time: to the last digit
         middle = math.sqrt(low * high)
@@ -221,10 +195,9 @@ def _robust_prior(
 ) -> tuple[FloatArray, FloatArray]:
     """Return each metric's prior variance and the prior's degrees of freedom, shapes (n,).
 
-    A machine's metrics are of two kinds: most repeat alike, a few (disks, bandwidth beside a neighbour)
-    are far noisier. Those few have a prior of no weight: they keep their own spread, and neither widen
-    the quiet ones nor weaken what these know of each other (the idea of Phipson et al. 2016,
-    doi:10.1214/16-AOAS920).
+    Most metrics of a machine repeat alike; a few (disks, bandwidth shared with a neighbour) are far noisier.
+    Those few have a prior without weight: they keep their own spread and do not affect the prior of the quiet
+    ones (the idea of Phipson et al. 2016, doi:10.1214/16-AOAS920).
     """
     from scipy.special import fdtrc
 
@@ -234,10 +207,10 @@ def _robust_prior(
         some, weight = _prior(
             variances[chosen], degrees[chosen], [spreads[i] for i in chosen.tolist()]
         )
-        if len(chosen) < ENOUGH_METRICS:
+        if len(chosen) < MIN_METRICS:
             break
         ratio = variances[chosen] / some
-        chance = fdtrc(degrees[chosen], max(weight, MOST_DEGREES), ratio)
+        chance = fdtrc(degrees[chosen], max(weight, MAX_DEGREES), ratio)
         worst = int(np.argmin(chance))
         if chance[worst] * len(chosen) > ODD:
             break
@@ -250,20 +223,18 @@ def _robust_prior(
 def _prior(
     variances: FloatArray, degrees: FloatArray, spreads: Sequence[RunSpread]
 ) -> tuple[FloatArray, float]:
-    """Fit the scaled inverse chi-squared distribution of the metrics' variances by moments of the log.
+    """Return the prior variance of each metric (n,), and the prior's degrees of freedom.
 
-    Its centre follows the noise within the runs as far as the metrics show that it tells something.
-
-    Returns:
-        The prior variance of each metric, shape (n,), and the prior's degrees of freedom.
+    The scaled inverse chi-squared distribution of the metrics' variances is fitted by moments of the log. Its
+    centre follows the noise within the runs, if the metrics show that they are related.
     """
     from scipy.special import polygamma, psi
 
-    few = len(variances) < ENOUGH_METRICS
+    few = len(variances) < MIN_METRICS
     if few and not all(s.card for s in spreads):
         return np.full(len(variances), PRIOR**2), PRIOR_DEGREES
     logs = np.log(variances) - psi(degrees / 2) + np.log(degrees / 2)
-    order = np.argsort(logs, kind="stable")  # sums in a fixed order: the metrics' own is no matter
+    order = np.argsort(logs, kind="stable")  # sums do not depend on the order of metrics
     if few:
         whole = float(np.append(logs[order], 2 * math.log(PRIOR)).mean())
         centre, half = np.full(len(logs), whole), PRIOR_DEGREES / 2
@@ -272,8 +243,8 @@ def _prior(
         residual = (logs - centre)[order]
         scatter = float(np.sort(residual**2).sum()) / (len(logs) - spent)
         excess = scatter - float(np.sort(polygamma(1, degrees / 2)).mean())
-        half = _inverse_trigamma(excess) if excess > 0 else MOST_DEGREES / 2
-        half = min(half, MOST_DEGREES / 2)
+        half = _inverse_trigamma(excess) if excess > 0 else MAX_DEGREES / 2
+        half = min(half, MAX_DEGREES / 2)
     return np.exp(centre + float(psi(half)) - math.log(half)), 2 * half
 
 
@@ -283,7 +254,7 @@ def _trend(
     """Return the line through log variances over log noise within, and how many parameters it took."""
     flat = np.full(len(logs), float(logs[order].mean()))
     known = within > FLOOR / 10  # less is the rounding of equal values, not noise
-    if int(known.sum()) < ENOUGH_FOR_TREND:
+    if int(known.sum()) < MIN_METRICS_FOR_TREND:
         return flat, 1
     chosen = order[known[order]]
     noise, target = 2 * np.log(within[chosen]), logs[chosen]

@@ -1,12 +1,13 @@
-"""Learning checks itself: what the limits do to the very fleet that they were learned from.
+"""Check learned limits on the fleet that they were learned from.
 
-Every node is judged by centre and tails that were learned without it (leave-one-out, as its scores are), so
-what is counted here is what the next nodes will meet.
+Every node is judged by a centre and tails that were learned without it, so the result applies to the next
+nodes.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -14,22 +15,22 @@ import numpy as np
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck, UnlikeNode
 from pytest_anubis.core.metric import first_of, metric_name, percent_text
 from pytest_anubis.core.sample import Population
-from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
+from pytest_anubis.validator.learning.healthy_tails import MAX_SICK, HealthyTail
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF
 from pytest_anubis.validator.limits.joint_movement import joint_movement
-from pytest_anubis.validator.similarity.centre import FEWEST
+from pytest_anubis.validator.similarity.centre import MIN_UNITS
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
 
 INTERVAL = 0.05
-"""Chance that what was seen lies outside the interval that is stated: 95 %, as usual."""
-SHOWN = 10
-"""Metrics that are named in a baseline as those that reject most: more is no list that anybody reads."""
-GROUPS = 4
-"""Groups of metrics that move together, and metrics that never differ, that are named: a line of each."""
+"""Chance that the true rate is outside the stated interval of 95 %."""
+MAX_METRICS_NAMED = 10
+"""Metrics that a baseline names as those that reject most."""
+MAX_GROUPS_NAMED = 4
+"""Named groups of metrics that move together, and named metrics that never differ: one line of each."""
 MANY = 0.1
-"""A metric that alone rejects this share of the nodes is proposed for exclusion: no part of a fleet fails so
-often in one single metric and nowhere else."""
+"""Share of the nodes that a metric must reject alone to be proposed for exclusion: no part of a fleet fails
+so often in a single metric."""
 
 
 def self_check(
@@ -45,19 +46,19 @@ def self_check(
     """Judge the fleet by limits learned without the node that is judged.
 
     Args:
-        criteria: With their thresholds.
-        learned: What the learning saw of each.
+        criteria: Criteria with their thresholds.
+        learned: What was learned of each.
         tails: Their healthy tails, None for exact metrics.
-        rejects: Rarity that rejects; None where alpha alone decides.
+        rejects: Rarity that rejects; None if alpha alone decides.
         rate: Stated chance that a healthy node is rejected; None for alpha alone.
-        every: How many nodes there are.
-        sick: Nodes that are surely no part of the healthy ones, and took no part in the tails.
-        failed: Nodes of which a test failed, as `failed_nodes` says it: judging rejects them whatever the
-            limits are, so they count as rejected, and not against the limits.
+        every: Number of nodes.
+        sick: Nodes that are surely sick, and were left out of the tails.
+        failed: Nodes with a failed test (`failed_nodes`). Any limits reject them, so they count as rejected,
+            but not against the limits.
     """
     by_metric: dict[tuple[str, str], set[str]] = {}
     trust = _trust([tail for tail in tails if tail is not None])
-    wrong: set[str] = set()  # by an exact metric, which no noise excuses
+    wrong: set[str] = set()  # rejected by an exact metric, which noise does not excuse
     by_decision: set[str] = set()
     for criterion, item, tail in zip(criteria, learned, tails, strict=True):
         if tail is None:
@@ -77,7 +78,7 @@ def self_check(
             slower = _beyond(criterion, item, item.undecided)
             found.update(slower)
             if criterion.second is not None and criterion.second.decided == "faster":
-                by_decision |= slower  # as somebody wants it: no doubt about the limits
+                by_decision |= slower  # an operator wants it, so the limits are not in doubt
     by_limits = set().union(*by_metric.values()) - by_decision
     wrong |= by_decision
     for name, one in failed.items():
@@ -85,10 +86,7 @@ def self_check(
     wrong |= failed.keys()
     trust = {name: value for name, value in trust.items() if name not in wrong}
     sick = sorted({*sick, *wrong})
-    times: dict[str, int] = {}
-    for found in by_metric.values():
-        for name in found:
-            times[name] = times.get(name, 0) + 1
+    times = Counter(name for found in by_metric.values() for name in found)
     worst = _worst(by_metric, times)
     # Exact sums: the names are in no fixed order.
     healthy = math.fsum(trust.values())
@@ -101,21 +99,17 @@ def self_check(
         sick=len(unlike),
         rate=false / healthy if healthy else 0.0,
         upper=upper,
-        holds=rate is None or (lower <= rate and len(by_limits) <= MOST_SICK * every),
-        worst=tuple(worst[:SHOWN]),
+        holds=rate is None or (lower <= rate and len(by_limits) <= MAX_SICK * every),
+        worst=tuple(worst[:MAX_METRICS_NAMED]),
         unlike=_unlike(criteria, learned, {*times, *unlike}, times, failed),
     )
-    # A batch of sick nodes is no reason to leave out the metric that shows it.
+    # A metric that shows a batch of sick nodes is not proposed for exclusion.
     doubted = {key: found.difference(sick) for key, found in by_metric.items()}
     return check, _findings(check, _worst(doubted, times), rate)
 
 
 def failed_nodes(populations: Sequence[Population]) -> dict[str, UnlikeNode]:
-    """Return the nodes of which a test failed, each with its first failure.
-
-    Args:
-        populations: All that was learned from; what is not judged by any criterion too.
-    """
+    """Return the nodes with a failed test, each with its first failure."""
     found: dict[str, UnlikeNode] = {}
     for one in populations:
         for row, problem in one.problems.items():
@@ -134,10 +128,9 @@ def failed_nodes(populations: Sequence[Population]) -> dict[str, UnlikeNode]:
 
 
 def movement_findings(learned: Sequence[LearnedCriterion]) -> tuple[Finding, ...]:
-    """Say which metrics move together from node to node, and which have told nothing of any node.
+    """Report metrics that move together from node to node, and metrics in which no node differs.
 
-    Args:
-        learned: What was learned of each metric; exact ones and pooled nodes take no part.
+    Exact metrics and pooled nodes are ignored.
     """
     mine = [one for one in learned if _noisy_unit(one)]
     names = [
@@ -159,21 +152,20 @@ def movement_findings(learned: Sequence[LearnedCriterion]) -> tuple[Finding, ...
     found = joint_movement(values)
     out = []
     if found.groups:
-        told = [
+        pairs = [
             f"{names[group[0]]} with {names[group[1]]}"
             + (f" and {len(group) - 2} more" if len(group) > 2 else "")
-            for group in found.groups[:GROUPS]
+            for group in found.groups[:MAX_GROUPS_NAMED]
         ]
-        more = (
-            f"; and {len(found.groups) - GROUPS} more groups" if len(found.groups) > GROUPS else ""
-        )
+        others = len(found.groups) - MAX_GROUPS_NAMED
+        more = f"; and {others} more groups" if others > 0 else ""
         text = (
             f"{sum(map(len, found.groups))} of {len(mine)} metrics move together with others from node to "
-            f"node ({'; '.join(told)}{more}): all {len(mine)} tell as much as {found.distinct} would"
+            f"node ({'; '.join(pairs)}{more}): all {len(mine)} tell as much as {found.distinct} would"
         )
         out.append(Finding(kind="move-together", text=text))
     if found.still:
-        still = first_of([names[number] for number in found.still], GROUPS)
+        still = first_of([names[number] for number in found.still], MAX_GROUPS_NAMED)
         text = f"the same on all nodes, so never informative so far: {still}"
         out.append(Finding(kind="never-differs", text=text))
     return tuple(out)
@@ -187,7 +179,7 @@ def _noisy_unit(learned: LearnedCriterion) -> bool:
 
 
 def _trust(tails: Sequence[HealthyTail]) -> dict[str, float]:
-    """Return every node's smallest chance to be a healthy one, by name."""
+    """Return every node's smallest chance to be healthy, by name."""
     place: dict[str, int] = {}
     where: dict[tuple[str, ...], list[int]] = {}
     for tail in tails:
@@ -225,7 +217,7 @@ def _unlike(
     rejected: Collection[str],
     failed: Mapping[str, UnlikeNode],
 ) -> tuple[UnlikeNode, ...]:
-    """Return nodes and what they are worst in: a failure, the largest loss beyond a limit, or the rarest."""
+    """Return nodes with their worst result: a failure, the largest loss beyond a limit, or the rarest."""
     worst: dict[str, tuple[bool, float, int, int]] = {}
     for number, (criterion, item) in enumerate(zip(criteria, learned, strict=True)):
         known, codes = name_codes(item.population.nodes)
@@ -241,12 +233,12 @@ def _unlike(
             found = (beyond, loss if beyond else loss / scale, -number, row)
             name = known[codes[row]]
             worst[name] = max(found, worst.get(name, found))
-    told = list(failed.values())
+    unlike = list(failed.values())
     for name, (_, _, number, row) in worst.items():
         if name in failed:
             continue
         criterion, item = criteria[-number], learned[-number]
-        told.append(
+        unlike.append(
             UnlikeNode(
                 node=name,
                 benchmark=criterion.benchmark,
@@ -259,11 +251,11 @@ def _unlike(
                 rejected=name in rejected,
             )
         )
-    return tuple(sorted(told, key=lambda one: (not one.rejected, one.similarity, one.node)))
+    return tuple(sorted(unlike, key=lambda one: (not one.rejected, one.similarity, one.node)))
 
 
 def _beyond(criterion: Criterion, learned: LearnedCriterion, units: BoolArray | None) -> set[str]:
-    """Return which nodes the criterion rejects by units that took no part in the tails; None: by any."""
+    """Return the nodes that the criterion rejects by some units, or by any unit if `units` is None."""
     allowed = 1 - criterion.rejects_below
     beyond = np.nan_to_num(learned.losses) > allowed
     if units is not None:
@@ -272,12 +264,12 @@ def _beyond(criterion: Criterion, learned: LearnedCriterion, units: BoolArray | 
 
 
 def _rejected(criterion: Criterion, tail: HealthyTail, rejects: float | None) -> BoolArray:
-    """Return which nodes the criterion rejects, their own units left out of what it rests on."""
+    """Return which nodes the criterion rejects if it is learned without them."""
     practical = tail.loss > 1 - criterion.alpha
     if rejects is None or criterion.learned is None or not practical.any():
         return practical
     allowed = float(tail.tail.rarity(np.array([1 - criterion.learned]))[0])
-    # Values in steps can make the tail without a unit wider than the one with it: what fails, fails.
+    # Values in steps can make the tail without a unit wider, but the criterion's own limit rejects too.
     fails = (tail.rarity > allowed) | (tail.loss > 1 - criterion.learned)
     return np.asarray(practical & fails)
 
@@ -301,7 +293,7 @@ def _findings(
     if rate is not None and not check.holds:
         why = (
             f"{check.rejected} of its own {check.nodes} nodes would be rejected"
-            if check.rejected > MOST_SICK * check.nodes
+            if check.rejected > MAX_SICK * check.nodes
             else f"{percent_text(check.rate)} of its own healthy nodes would be rejected "
             f"(up to {percent_text(check.upper)})"
         )
@@ -312,7 +304,7 @@ def _findings(
             )
         )
     for item in worst:
-        if item.alone > MANY * check.nodes and item.alone >= FEWEST:
+        if item.alone > MANY * check.nodes and item.alone >= MIN_UNITS:
             found.append(
                 Finding(
                     kind="rejects-many",

@@ -1,4 +1,4 @@
-"""Subpopulations: a coherent group of units that differs from the majority."""
+"""Find subpopulations: coherent groups of units that differ from the majority."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from pytest_anubis.core.baseline import Finding
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.doubtful_values import finding_on
-from pytest_anubis.validator.similarity.centre import FEWEST, median_centre
+from pytest_anubis.validator.similarity.centre import MIN_UNITS, median_centre
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
-    Rows,
+    UsableRows,
     distinct_codes,
     mostly_in,
     name_codes,
 )
 
 PAIR = 2
-"""Nodes that are a group where they are the faster ones: that two are faster alike is no chance."""
+"""Fewest nodes of a faster group: two equally fast nodes are no chance."""
 SHARE = 0.1
-"""Smallest share of the nodes that is worth a finding: less are defects, which the learning leaves out."""
+"""Smallest share of the nodes that is reported; fewer are defects, which learning leaves out."""
 COHERENT = 0.5
-"""More than this share of those aside must be alike: scattered defects are no population."""
+"""More than this share of the different units must be alike; scattered defects are no population."""
 VALLEY = 0.5
-"""Half-way between two populations lie at most this many times as many units as about the smaller one's
-middle: of one broad population the ends are thinner than what is between."""
+"""Largest ratio of the units half-way between two populations to those at the middle of the smaller one. In
+one broad population more units lie between than at the ends."""
 SEPARATES = 0.95
-"""Share of a subpopulation that an attribute's value must name, and of the majority that it must not: one in
-twenty may be mislabelled or sick."""
+"""Share of a subpopulation that must have an attribute's value, and of the majority that must not: one unit
+in twenty may be mislabelled or sick."""
 
 
 class Cluster(NamedTuple):
@@ -42,17 +42,14 @@ class Cluster(NamedTuple):
     members: BoolArray  # shape (n,), which units belong to it
     close: BoolArray  # shape (n,), those of them that are close to its own centre
     typical: float  # median of its own centre
-    size: int  # nodes (of one node: units) it has, by most of their devices unless mixed
-    whole: int  # of how many
-    mixed: bool  # whether it is some devices of most of its nodes, and not the nodes
+    size: int  # its nodes (of one node: units), by most of their devices unless mixed
+    whole: int  # all nodes (of one node: units)
+    mixed: bool  # whether it is some devices of most of its nodes, not whole nodes
 
     def share(self, usable: BoolArray) -> float:
-        """Return which share it has: of the nodes, of the devices where it is some devices of most nodes.
+        """Return its share of the nodes, or of the usable devices (n,) if it is mixed.
 
-        Of eight devices one in twenty is slow on a third of the nodes.
-
-        Args:
-            usable: Shape (n,), all units that were compared.
+        If one device in twenty is slow, a third of the nodes of eight devices have a slow one.
         """
         if self.mixed:
             return float(self.members.sum()) / float(usable.sum())
@@ -61,17 +58,14 @@ class Cluster(NamedTuple):
 
 def clusters(
     population: Population,
-    rows: Rows,
+    rows: UsableRows,
     alpha: float,
     sides: tuple[FloatArray, FloatArray],
 ) -> tuple[Cluster, ...]:
-    """Return the clusters of more than a tenth of the nodes next to the majority, at most one on each side.
+    """Return the clusters of more than a tenth of the nodes, at most one on each side of the majority.
 
-    Args:
-        population: What was learned from.
-        rows: Its usable rows.
-        alpha: Units less alike than this (two-sided) are aside.
-        sides: The units' distances below and above the centre.
+    Candidates are units whose two-sided similarity to the centre is below alpha; `sides` are the distances of
+    all units below and above the centre.
     """
     below, above = sides
     with np.errstate(invalid="ignore"):
@@ -88,14 +82,14 @@ def clusters(
 
 
 def _cluster(
-    population: Population, rows: Rows, mask: BoolArray, side: str, alpha: float
+    population: Population, rows: UsableRows, mask: BoolArray, side: str, alpha: float
 ) -> Cluster | None:
     _, codes = name_codes(population.nodes)
     everyone = len(distinct_codes(codes[rows.usable]))
     nodes = distinct_codes(codes[mask])
     members = int(mask.sum()) if everyone == 1 else len(nodes)
     whole = int(rows.usable.sum()) if everyone == 1 else everyone
-    fewest = PAIR if side == population.metric.better else FEWEST
+    fewest = PAIR if side == population.metric.better else MIN_UNITS
     if members < fewest or members <= SHARE * whole:
         return None
     own = median_centre(rows.quantile_columns(rows.grid()), mask)
@@ -114,8 +108,8 @@ def _cluster(
     return Cluster(side, mask, close, float(np.median(own)), members, whole, bool(mixed))
 
 
-def _valley(rows: Rows, mask: BoolArray, typical: float) -> bool:
-    """Return whether there are fewer units half-way to the majority than about the cluster's own middle."""
+def _valley(rows: UsableRows, mask: BoolArray, typical: float) -> bool:
+    """Return whether fewer units lie half-way to the majority than at the cluster's own middle."""
     medians = rows.medians()
     rest = medians[rows.usable & ~mask]
     if not len(rest):
@@ -129,20 +123,12 @@ def _valley(rows: Rows, mask: BoolArray, typical: float) -> bool:
 
 def cluster_finding(
     population: Population,
-    rows: Rows,
+    rows: UsableRows,
     cluster: Cluster,
     middle: float,
     attributes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Finding:
-    """Say what a cluster is, and which attribute separates it.
-
-    Args:
-        population: What was learned from.
-        rows: Its usable rows.
-        cluster: One of `clusters`.
-        middle: What is typical of the majority.
-        attributes: Node -> attributes of its hardware class.
-    """
+    """Report a cluster, and the attribute that separates it; `middle` is typical of the majority."""
     mask = cluster.members
     _, codes = name_codes(population.nodes)
     one_node = len(distinct_codes(codes[rows.usable])) == 1
@@ -165,10 +151,10 @@ def separating_attribute(
     majority: BoolArray,
     attributes: Mapping[str, Mapping[str, str]] | None,
 ) -> str:
-    """Name the attribute (or device name) whose value tells a subpopulation from the majority, or return ''.
+    """Name the attribute (or device name) that separates a subpopulation from the majority, or return ''.
 
-    A value separates when at least 95 % of its members have it and at most 5 % of the
-    majority do; the cleanest one wins, ties go to the first name in order.
+    A value separates if at least 95 % of the members have it and at most 5 % of the majority; the cleanest
+    one wins, ties go to the first name in order.
     """
     ours = np.flatnonzero(members)
     theirs = np.flatnonzero(majority)

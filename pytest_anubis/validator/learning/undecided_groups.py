@@ -1,4 +1,4 @@
-"""Slower groups of units that may be as healthy as the others: MARGINAL until somebody decides."""
+"""Slower groups of units that may be healthy: they are MARGINAL until an operator decides about them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from pytest_anubis.core.baseline import SecondPopulation
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.validator.learning.doubtful_values import finding_on
-from pytest_anubis.validator.learning.healthy_tails import MOST_SICK
+from pytest_anubis.validator.learning.healthy_tails import MAX_SICK
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import COHERENT, separating_attribute
 from pytest_anubis.validator.limits.healthy_null import FLOOR, healthy_null, step_of
@@ -22,25 +22,20 @@ from pytest_anubis.validator.similarity.usable_rows import (
 )
 
 UNDECIDED = "undecided-population"
-"""Kind of the finding on a group that nobody has decided about."""
+"""Kind of the finding on an undecided group."""
 FAR = 6.0
-"""How many scales from its middle a slower group reaches: of normal noise one unit in a billion lies beyond,
-of noise with tails like Student's t with three degrees one in two hundred."""
+"""How many scales from its middle a slower group reaches. One unit in a billion lies beyond with normal
+noise, one in two hundred with the tails of Student's t with three degrees."""
 DEAD = 0.9
-"""Loss beyond which a group is dead and no other way to be healthy: a benchmark of caches is four times as
-fast on one half of a fleet of cloud machines as on the other half."""
+"""Loss beyond which a group is dead. Healthy groups can differ much: a benchmark of caches is four times as
+fast on one half of a fleet of cloud machines as on the other."""
 NEAR = 0.1
-"""How far from its middle a slower group is followed, and a margin, twice the practical threshold: scattered
-sick units are no group."""
+"""Distance from its middle up to which units belong to a slower group, and the margin beyond them: twice the
+practical threshold. Scattered sick units are no group."""
 
 
 def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCriterion:
-    """Let a slower group be MARGINAL until somebody decides: down to its own limit no loss is costly.
-
-    Args:
-        learned: A learned criterion.
-        slower: Shape (n,), units of the group; at least one.
-    """
+    """Make a slower group (n,) of at least one unit MARGINAL: down to its own limit no loss is costly."""
     criterion = learned.criterion
     if criterion is None:
         return learned
@@ -51,7 +46,7 @@ def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCrite
     near = slower & (np.abs(learned.losses - typical_loss) <= NEAR)
     signed = np.where(slower, learned.losses - learned.gains, np.nan)
     medians = learned.rows.medians()
-    # Values in steps, such as a count: the next step beyond the group's is still the group's.
+    # If values come in steps, such as counts, the next step still belongs to the group.
     null = healthy_null(signed, slower, max(FLOOR, step_of(medians) / 2))
     reach = min(null.middle + FAR * null.scale, float(learned.losses[near].max()) + NEAR)
     threshold = min(max(1 - reach, 1 - DEAD), criterion.alpha)
@@ -70,11 +65,11 @@ def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCrite
 
 
 def _group(learned: LearnedCriterion, slower: BoolArray, typical: float) -> BoolArray:
-    """Return the group with all units nearer to it than to the faster ones, of nodes where most are.
+    """Return the group with all units that are nearer to it, on nodes where most units are.
 
-    Of a group just beyond alpha many units lie within it. As healthy ones they would make a tail that reaches
-    to their group, and who decides for the faster one would reject nobody. And of the faster ones a few lie
-    beyond alpha by their noise: nearer to their own, on nodes of faster ones, they are none of the group.
+    If a group is just beyond alpha, many of its units are within alpha. As healthy units they would widen the
+    tail up to their group, and a decision for the faster group would reject no unit. A few faster units are
+    beyond alpha by noise: they are nearer to their own group, on nodes of that group, and do not belong here.
     """
     names, codes = name_codes(learned.population.nodes)
     usable = learned.rows.usable
@@ -87,12 +82,7 @@ def _group(learned: LearnedCriterion, slower: BoolArray, typical: float) -> Bool
 def explained(
     learned: LearnedCriterion, attributes: Mapping[str, Mapping[str, str]] | None
 ) -> LearnedCriterion:
-    """Say of an undecided group, if there is one, who it is and what tells it from the others.
-
-    Args:
-        learned: A learned criterion.
-        attributes: Node -> attributes, see `separating_attribute`.
-    """
+    """Add the finding on an undecided group, if there is one, with the attribute that separates it."""
     criterion, slower = learned.criterion, learned.undecided
     if criterion is None or criterion.second is None or slower is None:
         return learned
@@ -114,9 +104,10 @@ def explained(
 
 
 def _counted(learned: LearnedCriterion, slower: BoolArray) -> tuple[int, int, str]:
-    """Return how many nodes, or devices where most of these nodes have faster ones too, of how many.
+    """Return the size of a group, the number of all, and what is counted.
 
-    A node counts if most of its devices are meant.
+    Nodes count by most of their devices; if most nodes of the group have faster devices too, devices are
+    counted.
     """
     usable = learned.rows.usable
     _, codes = name_codes(learned.population.nodes)
@@ -130,11 +121,11 @@ def _counted(learned: LearnedCriterion, slower: BoolArray) -> tuple[int, int, st
 
 
 def decide_clusters(results: Sequence[LearnedCriterion]) -> list[LearnedCriterion]:
-    """Take slower groups for sick ones as long as they can be: not more than a third of all nodes together.
+    """Treat slower groups as sick, unless together they are more than a third of all nodes.
 
-    One batch of nodes with one fault is a group, and is rejected. Where groups of different nodes, metric by
-    metric, would together reject more than a third of the fleet, the metrics have two populations, and none
-    of these groups is rejected until somebody decides.
+    A batch of nodes with one fault is a group, and is rejected. If the groups of all metrics would together
+    reject more than a third of the fleet, the metrics have two populations, and none of the groups is
+    rejected until an operator decides.
     """
     slower = [_slower(item) for item in results]
     names = {
@@ -144,7 +135,7 @@ def decide_clusters(results: Sequence[LearnedCriterion]) -> list[LearnedCriterio
         for row in np.flatnonzero(mask).tolist()
     }
     everyone = {name for item in results for name in set(item.population.nodes)}
-    if len(names) <= MOST_SICK * len(everyone):
+    if len(names) <= MAX_SICK * len(everyone):
         return list(results)
     return [
         item if mask is None else with_undecided(item, mask & item.flagged)

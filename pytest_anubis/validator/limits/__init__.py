@@ -1,6 +1,6 @@
-"""From the losses of healthy units to limits: who is healthy, how far they reach, what shows.
+"""Limits from the losses of healthy units: who is healthy, how large their losses get, which losses show.
 
-Arrays only: nothing here knows populations, criteria or nodes. Open ``healthy_null.py`` first.
+Nearly all of it works on plain arrays. Open ``healthy_null.py`` first.
 
 PYTEST_DONT_REWRITE
 """

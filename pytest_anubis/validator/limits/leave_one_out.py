@@ -1,40 +1,34 @@
-"""Distances of healthy units to a centre that was learned without their own node."""
+"""Compute the losses of units to a centre that was learned without their own node."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
-from pytest_anubis.validator.similarity.centre import FEWEST
-from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows, name_codes
+from pytest_anubis.validator.similarity.centre import MIN_UNITS
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, UsableRows, name_codes
 
-LARGEST = 1 << 22
-"""Beyond this many quantiles of units (16,384 units of 256) one node hardly moves the median, and sorting
-them all would cost more memory than learning does."""
+MAX_QUANTILES = 1 << 22
+"""Beyond this many quantiles (16,384 units of 256) one node hardly moves the median, and sorting them all
+would take more memory than learning does."""
 
 
-def affordable(rows: Rows) -> bool:
-    """Say whether a population is small enough for centres without each node."""
-    return rows.grid() * rows.total <= LARGEST
+def affordable(rows: UsableRows) -> bool:
+    """Return whether a population is small enough to compute a centre without each node."""
+    return rows.grid() * rows.total <= MAX_QUANTILES
 
 
 def leave_one_out_losses(
-    population: Population, rows: Rows, losses: FloatArray, members: BoolArray
+    population: Population, rows: UsableRows, losses: FloatArray, members: BoolArray
 ) -> FloatArray:
     """Return every usable unit's one-sided loss to the median centre of all other nodes, shape (n,).
 
-    The members are the units whose median the common centre is, and no others: where noise is wider than the
-    practical threshold, the median of all healthy units lies elsewhere, and what is judged is not seen.
+    The members (n,) are exactly the units whose median the common centre is: if noise is wider than the
+    practical threshold, the median of all healthy units would be another one.
 
-    The median without a node follows from the sorted columns: taking k of n values away moves its place
-    by the number of those removed at or before it. Units are compared on the learning grid. Of very large
-    populations, of a medoid and of nodes without a member the loss to the common centre is returned.
-
-    Args:
-        population: What was learned from.
-        rows: Its usable rows.
-        losses: Shape (n,), one-sided losses to the common centre.
-        members: Shape (n,), the units whose median the common centre is; none of a medoid.
+    The median without a node follows from the sorted columns: removing k of n values moves its place by the
+    number of values removed at or before it. Units are compared on the learning grid. Very large populations,
+    medoids and nodes without a member keep the loss to the common centre.
     """
     out = losses.copy()
     if not affordable(rows):
@@ -47,7 +41,7 @@ def leave_one_out_losses(
     each = np.bincount(here, minlength=int(codes.max()) + 1)
     place = np.cumsum(each > 0) - 1
     owner, counts = place[here], each[each > 0]
-    if len(counts) < FEWEST:
+    if len(counts) < MIN_UNITS:
         return out
     centres = np.empty((size, len(counts)))
     order = np.argsort(columns, axis=1, kind="stable")

@@ -1,4 +1,4 @@
-"""Power: which loss a threshold finds, and which threshold a promised loss needs."""
+"""Compute which loss a threshold finds, and which threshold finds a promised loss."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.similarity.distance import uniformly_worse
 
 POWER = 0.95
-"""Chance with which a loss that is stated as detectable is found: the usual complement of a 5 % risk."""
-MOST_ALIKE = 1 - 2e-4
-"""Highest threshold that a promise may ask for: a hundredth of a percent is no difference."""
+"""Chance to find a loss that is stated as detectable: the usual complement of a 5 % risk."""
+MAX_ALIKE = 1 - 2e-4
+"""Highest threshold of a promise: a hundredth of a percent is no difference."""
 
 
 def luck(signed: FloatArray, healthy: FloatArray) -> float:
-    """Return how much better than typical one healthy unit in twenty is: what a fault must first eat up.
+    """Return how much better than typical one healthy unit in twenty is; a fault first consumes this.
 
-    Args:
-        signed: Shape (n,), loss less gain of every unit; NaN leaves one out.
-        healthy: Shape (n,), chance of each to be a healthy one.
+    Signed losses (n,) are loss less gain, NaN is ignored; `healthy` (n,) are the chances to be healthy.
     """
     known = ~np.isnan(signed) & (healthy > 0)
     order = np.argsort(signed[known], kind="stable")
@@ -34,16 +32,14 @@ def luck(signed: FloatArray, healthy: FloatArray) -> float:
 
 
 def next_luck(deviation: float, nodes: int) -> float:
-    """Return what one in twenty of the *next* units is better than typical by, known from so few nodes.
+    """Return how much better than typical one in twenty of the *next* units is, from few nodes.
 
-    Args:
-        deviation: Standard deviation of the healthy units' signed losses.
-        nodes: How many nodes they come from.
+    `deviation` is the standard deviation of the signed losses of healthy units from `nodes` nodes.
     """
     return _quantile(max(nodes - 1, 1)) * deviation * math.sqrt(1 + 1 / nodes)
 
 
-@lru_cache(maxsize=64)  # metrics of one fleet come from as many nodes
+@lru_cache(maxsize=64)  # metrics of one fleet have the same number of nodes
 def _quantile(degrees: int) -> float:
     from scipy.special import stdtrit
 
@@ -53,14 +49,8 @@ def _quantile(degrees: int) -> float:
 def detectable(better: Direction, threshold: float, lucky: float = 0.0) -> float:
     """Return the smallest uniform loss that fails in 95 % of cases, as a fraction of the value.
 
-    A unit that was better than typical by `lucky` (`luck`) and then loses x is ``(1 + lucky) (1 - x)`` as
-    good as typical; of those one in twenty is better still.
-
-    Args:
-        better: Direction of the metric; for ``higher`` the fraction is what is missing, for ``lower`` what is
-            too much.
-        threshold: Similarity below which the verdict is FAIL.
-        lucky: Of the healthy units.
+    A unit that was better than typical by `lucky` (`luck`) and then loses x is ``(1 + lucky) (1 - x)`` times
+    as good as typical; one in twenty units is better still. The verdict is FAIL below `threshold`.
     """
     return abs(uniformly_worse(1.0, threshold / (1 + lucky), better) - 1)
 
@@ -68,4 +58,4 @@ def detectable(better: Direction, threshold: float, lucky: float = 0.0) -> float
 def promised_threshold(better: Direction, promise: float, lucky: float) -> float:
     """Return the threshold that finds a promised loss: `detectable`, inverted."""
     alike = 1 - promise if better == "higher" else 1 / (1 + promise)
-    return min(max(alike * (1 + lucky), 0.0), MOST_ALIKE)
+    return min(max(alike * (1 + lucky), 0.0), MAX_ALIKE)

@@ -1,35 +1,36 @@
-"""Promises: a loss of a stated size must fail, whatever the spread; and metrics that can promise nothing."""
+"""Apply decisions of operators about criteria: promised losses, which must fail, and slower groups."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, cannot_fail
 from pytest_anubis.core.metric import found_from, percent_text, size_text, wholes_of
 from pytest_anubis.validator.limits.power import detectable, promised_threshold
-from pytest_anubis.validator.limits.second_population import decided
 from pytest_anubis.validator.limits.tails import Tail
 
 SLACK = 1.001
-"""Rounding of a promise that is kept."""
+"""Allowed rounding of a kept promise."""
+
+Decision = Literal["", "both", "faster"]
+"""What an operator decided about a slower group: nothing yet, both groups are good, or only the faster
+one."""
 
 Price = tuple[float, str]
-"""Which share of the healthy nodes or runs a promise rejects, and in words: ``12 % of the healthy nodes``."""
+"""Share of the healthy nodes or runs that a promise rejects, and in words: ``12 % of the healthy nodes``."""
 
 UNKNOWN_PRICE: Price = (0.0, "")
-"""Where nothing tells it."""
 
 
 def promised(criterion: Criterion, promises: Mapping[str, float]) -> float | None:
-    """Return the loss that was promised for a criterion: of its metric, of its component, of all.
+    """Return the loss that was promised for a criterion's metric, its component, or all metrics.
 
-    Args:
-        criterion: Any.
-        promises: Metric or component (``network`` stands for ``network.loopback`` too; empty: all) -> loss.
+    `promises` maps a metric or component (``network`` includes ``network.loopback``; empty: all) to a loss.
     """
     for key in (criterion.metric.name, *wholes_of(criterion.component), ""):
         if key in promises:
@@ -43,19 +44,21 @@ def with_promises(
     tails: Sequence[tuple[Tail, float] | None],
     promises: Mapping[str, float],
 ) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
-    """Tighten every criterion that would not find the loss that was promised, and say what that costs.
+    """Tighten every criterion that would not find the promised loss, and report what that rejects.
 
     Args:
-        criteria: With their thresholds.
-        lucky: Of each, how much better than typical one healthy unit in twenty is.
-        tails: Of each, its healthy tail and the units of a node; None where no tail is known.
+        criteria: Criteria with their thresholds.
+        lucky: How much better than typical one healthy unit in twenty is, for each criterion.
+        tails: Healthy tail and units of a node, for each criterion; None if no tail is known.
         promises: See `promised`.
     """
     out, findings = [], []
     for criterion, own, tail in zip(criteria, lucky, tails, strict=True):
         promise = promised(criterion, promises)
         if promise is not None and criterion.second is not None:
-            criterion = decided(criterion, "faster")  # a slower group cannot be excused any more
+            criterion = apply_decision(
+                criterion, "faster"
+            )  # a promise does not allow a slower group
         exact = criterion.metric.better == "equal"
         if promise is None or exact or (criterion.detectable or math.inf) <= promise:
             out.append(criterion)
@@ -97,12 +100,9 @@ def promise_prices(
     lucky: Sequence[float],
     tails: Sequence[tuple[Tail, float] | None],
 ) -> Callable[[Criterion, float], Price]:
-    """Return what says whom a promise would reject.
+    """Return a function that computes which healthy nodes or runs a promise would reject.
 
-    Args:
-        criteria: Before any promise, as `with_promises` takes them; of a metric's two forms the first tells.
-        lucky: See `with_promises`.
-        tails: See `with_promises`.
+    The arguments are those of `with_promises`.
     """
     known: dict[tuple[str, ...], tuple[Criterion, float, tuple[Tail, float] | None]] = {}
     for criterion, own, tail in zip(criteria, lucky, tails, strict=True):
@@ -123,7 +123,7 @@ def _key(criterion: Criterion) -> tuple[str, ...]:
 
 
 def _rejected(criterion: Criterion, threshold: float, tail: tuple[Tail, float] | None) -> Price:
-    """Return whom of the healthy ones a promised threshold rejects."""
+    """Return the share of healthy nodes or runs that a promised threshold rejects."""
     if tail is not None:
         each = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0]))
         share = 1 - (1 - each) ** tail[1]
@@ -135,7 +135,7 @@ def _rejected(criterion: Criterion, threshold: float, tail: tuple[Tail, float] |
 
 
 def _of_runs(criterion: Criterion, threshold: float) -> float:
-    """Return the chance that a healthy run of the one machine is beyond a threshold at its first look."""
+    """Return the chance that a healthy run of one machine is beyond a threshold at its first look."""
     from scipy.special import stdtr
 
     distance = -math.log(threshold) / criterion.spread if criterion.spread > 0 else math.inf
@@ -145,7 +145,7 @@ def _of_runs(criterion: Criterion, threshold: float) -> float:
 def that_can_fail(
     criteria: Sequence[Criterion],
 ) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
-    """Leave out criteria that no sample could fail: judging by them means nothing."""
+    """Leave out criteria that no sample could fail, since judging by them means nothing."""
     kept, findings = [], []
     for criterion in criteria:
         why = cannot_fail(criterion)
@@ -159,3 +159,32 @@ def that_can_fail(
             Finding(kind="no-criterion", benchmark=criterion.benchmark, metric=name, text=text)
         )
     return tuple(kept), tuple(findings)
+
+
+def apply_decision(criterion: Criterion, what: Literal["both", "faster"]) -> Criterion:
+    """Return a criterion after a decision about its second population, which can be changed later.
+
+    ``both``: the slower group is good too, so everything down to its limit passes. ``faster``: it is not, so
+    the practical threshold is that of the faster group again.
+    """
+    second = criterion.second
+    if second is None:
+        return criterion
+    learned = criterion.learned if second.decided != "both" else second.before
+    better, known = criterion.metric.better, criterion.detectable
+    lucky = 0.0
+    if known is not None:
+        alike = 1 / (1 + known) if better == "lower" else 1 - known
+        lucky = max(criterion.rejects_below / alike - 1, 0.0) if alike > 0 else 0.0
+    low = second.threshold
+    alpha, limit, before = second.alpha, learned, None
+    if what == "both":
+        alpha, limit, before = low, low if learned is None else min(low, learned), learned
+    threshold = min(alpha, 1.0 if limit is None else limit)
+    return replace(
+        criterion,
+        alpha=alpha,
+        learned=limit,
+        detectable=None if known is None else detectable(better, threshold, lucky),
+        second=replace(second, decided=what, before=before),
+    )

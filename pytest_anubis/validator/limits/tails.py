@@ -1,4 +1,4 @@
-"""Tails of healthy losses, and the order statistic that turns them into one stated error rate."""
+"""Fit the tails of healthy losses, and the order statistic that turns them into a stated error rate."""
 
 from __future__ import annotations
 
@@ -10,52 +10,52 @@ import numpy as np
 
 from pytest_anubis.core.sample import FloatArray, IntArray
 
-SHARE, LEAST_EXCESSES = 0.1, 10
-"""The largest tenth of a metric's distances is its tail; of few distances ten, or half of them."""
+SHARE, MIN_EXCESSES = 0.1, 10
+"""The tail is the largest tenth of a metric's distances; of few distances it is ten, or half of them."""
 FLOOR = 2e-4
-"""Least scale of a tail that is taken as found: differences of a hundredth of a percent mean nothing."""
+"""Smallest scale of a tail: differences of a hundredth of a percent mean nothing."""
 SHRINK, SHAPE = 40.0, 0.1
-"""A fitted shape counts as its excesses, beside forty that say .1, slightly heavier than exponential: with a
-hundred nodes of eight devices (80 excesses) the data have two thirds of the weight, with twenty nodes (16)
-under a third. `benchmarks/validator/dirty.py` prints the rates and the power that follow."""
+"""A fitted shape has the weight of its excesses, and the shape .1, slightly heavier than exponential, that of
+forty excesses. With a hundred nodes of eight devices (80 excesses) the data have two thirds of the weight,
+with twenty nodes (16) less than a third. `benchmarks/validator/dirty.py` prints the resulting rates and
+power."""
 LIGHTEST, HEAVIEST = -0.5, 0.6
 """Range of a fitted shape before it is shrunk: the estimator has a finite variance below .5 (Hosking and
-Wallis 1987), and at .6 its error is as large as what it says."""
+Wallis 1987), and at .6 its error is as large as the shape."""
 AS_NORMAL = -0.18
-"""Least shape of a tail after shrinking: that of normal noise beyond its tenth."""
+"""Smallest shape of a tail after shrinking: that of normal noise beyond its tenth."""
 DRIFT, FROM_NORMAL = 0.04, 0.1
-"""What a shape is more, far out: of Student's t with three to ten degrees the largest tenth looks .03 to .05
-lighter by its moments than what lies a thousand times farther out is; of normal noise (-.18) it does not, so
-that the drift begins at -.1 and is whole at 0."""
+"""Increase of a shape far out. By its moments the largest tenth of Student's t with three to ten degrees
+looks .03 to .05 lighter than the tail a thousand times farther out. That of normal noise (-.18) does not, so
+the drift begins at -.1 and is full at 0."""
 PLOTTING = 0.35
 """Plotting position (rank - .35) / n of the probability-weighted moments (Hosking and Wallis 1987)."""
-MOST_REFITTED = 1000
-"""Excesses up to which a tail is fitted anew without each node: time and memory grow with the square; of
-more, one node's few hardly bend the shape."""
-MOST_RARE = 700.0
-"""No chance is followed below e^-700: smaller ones are 0 in floating point."""
-FARTHEST = 1e12
-"""No tail is followed further: the largest loss is 1."""
+MAX_REFITTED = 1000
+"""Excesses up to which a tail is fitted anew without each node, since time and memory grow with the square.
+Among more excesses, those of one node hardly change the shape."""
+MAX_RARITY = 700.0
+"""Smaller chances than e^-700 are 0 in floating point."""
+MAX_DISTANCE = 1e12
+"""Bound of the search for a distance; the largest loss is 1."""
 BOUND_DEGREES, BOUNDED = 4.0, 400.0
-"""Degrees of freedom of the bound on few units, and up to how many there is one: of four hundred units forty
-make the tail, as many as the shape that is expected beforehand counts for (`SHRINK`). With five degrees
-losses of 20 % are missed less often, and more healthy nodes of heavy-tailed metrics are rejected than is
-stated."""
-ROBUST, FEWEST_ROBUST = 0.05, 5.0
-"""Share of the nodes, and fewest of them, whose scores together say where the rarest one in a hundred begins:
-one sick node that passed for healthy would otherwise set the limits of all metrics."""
+"""Degrees of freedom of the bound for few units, and the most units that have one: of four hundred units
+forty are the tail, the weight of the prior shape (`SHRINK`). With five degrees losses of 20 % are missed less
+often, but more healthy nodes of heavy-tailed metrics are rejected than stated."""
+ROBUST, MIN_ROBUST_NODES = 0.05, 5.0
+"""Share of the nodes, and fewest nodes, whose scores determine where the rarest one in a hundred begins.
+Otherwise one sick node that counts as healthy would set the limits of all metrics."""
 ONE_IN_TWENTY = 1.645
 """Standard deviations beyond which one normal value in twenty lies, on one side."""
 ROUNDING = 1e-9
-"""Whole numbers of nodes that are missed by less are meant: 1 / .01 - 1 is 99 but for rounding."""
+"""Rounding of whole numbers of nodes: 1 / .01 - 1 is meant to be 99."""
 
 
 class Tail(NamedTuple):
-    """A generalised Pareto tail of one metric's healthy distances, with what is not known of its shape.
+    """A generalised Pareto tail of one metric's healthy distances, with the uncertainty of its shape.
 
-    One that is lighter than exponential would end somewhere, which promises too much. In its place is a tail
-    whose hazard rises evenly, as that of normal noise nearly does, with the same moments (`_bends`). It is
-    believed as far as the noise is likely to be nearly normal: a shape below 0 may be chance too.
+    A tail lighter than exponential would end somewhere, which promises too much. It is replaced by a tail of
+    the same moments whose hazard rises evenly (`_bends`), as that of normal noise nearly does. Its weight is
+    the chance that the noise is nearly normal, since a shape below 0 may be chance.
     """
 
     start: float  # distance where the tail begins
@@ -74,7 +74,7 @@ class Tail(NamedTuple):
     def rarity(self, distance: FloatArray) -> FloatArray:
         """Return -log of the chance that a healthy distance is this large; linear in the body.
 
-        Beyond the start it is the chance of a *next* one: the mean over the shapes that the data leave open.
+        Beyond the start it is the chance of a *next* distance: the mean over the shapes that the data allow.
         """
         beyond = distance > self.start
         out = self._body(distance)
@@ -83,7 +83,7 @@ class Tail(NamedTuple):
         return out
 
     def at_least_exponential(self) -> Tail:
-        """Return the same tail, or an exponential one of its mean where it is lighter."""
+        """Return the same tail, or an exponential one of the same mean if it is lighter."""
         return self._replace(shape=max(self.shape, 0.0), normal=0.0)
 
     def chance_if_heavier(self, distance: float) -> float:
@@ -100,16 +100,10 @@ class Tail(NamedTuple):
     def rarity_without(
         self, distance: FloatArray, owner: IntArray, weight: FloatArray, prior: float = SHAPE
     ) -> FloatArray:
-        """Return the rarities of the very distances that the tail was fitted to, each owner's own left out.
+        """Return the rarities of the fitted distances, each by a tail without its owner's distances.
 
-        An extreme value stretches the scale and bends the shape that it is measured by; the next node's
-        extreme will not.
-
-        Args:
-            distance: Shape (n,), what the tail was fitted to.
-            owner: Shape (n,), code of the node of each distance.
-            weight: Shape (n,), chance of each to be a healthy one.
-            prior: Shape that is expected beforehand.
+        An extreme value changes scale and shape of its own tail; the extreme of a next node will not. All
+        arrays have shape (n,); the weight is the chance of a distance to be a healthy one.
         """
         beyond = distance > self.start
         excess = distance[beyond] - self.start
@@ -122,13 +116,13 @@ class Tail(NamedTuple):
         heavy = weight[beyond][order]
         mean = np.full(len(excess), self.mean)
         shape = np.full(len(excess), self.shape)
-        if len(excess) <= MOST_REFITTED:
+        if len(excess) <= MAX_REFITTED:
             _, which = np.unique(holders, return_inverse=True)
             kept = (which[None, :] != np.arange(which.max() + 1)[:, None]) * heavy
             if len(kept) > 1:
                 means, shapes = _mean_and_shape(excess, kept, prior)
                 mean, shape = means[which], shapes[which]
-        else:  # one owner's excesses are too few to bend the tail; its mean is easily taken out
+        else:  # one owner's excesses hardly change the shape; only the mean is corrected
             total = np.bincount(holders, excess * heavy)
             count = np.bincount(holders, heavy)
             others = np.maximum(heavy.sum() - count, 1)
@@ -138,13 +132,13 @@ class Tail(NamedTuple):
         return out
 
     def distance(self, rarity: float) -> float:
-        """Return the distance of a rarity: the inverse of :meth:`rarity` beyond the body."""
+        """Return the distance of a rarity: the inverse of `rarity` beyond the body."""
         if rarity <= self.level:
             return self.start * max(rarity / self.level, 0.0) if self.level else self.start
         more = rarity - self.level
         open_ones = self._left_open()
         low = high = 0.0
-        while _beyond(high, open_ones) < more and high < FARTHEST:
+        while _beyond(high, open_ones) < more and high < MAX_DISTANCE:
             low, high = high, 2 * high + FLOOR
         for _ in range(30):  # halves the interval each time: to a billionth of it
             middle = (low + high) / 2
@@ -155,7 +149,7 @@ class Tail(NamedTuple):
         return self.start + high
 
     def _left_open(self) -> list[tuple[float, float, float]]:
-        """Return the weights, bends and scales that the data leave open, as `_beyond` takes them."""
+        """Return the weights, bends and scales that the data allow, for `_beyond`."""
         found = []
         for least, chance in self._least():
             for place, share in PLACES:
@@ -167,21 +161,15 @@ class Tail(NamedTuple):
         return found
 
     def _least(self) -> list[tuple[float, float]]:
-        """Return the least shapes that the tail may have, with their chances.
+        """Return the smallest shapes that the tail may have, with their chances.
 
-        Even one of normal noise is not taken as lighter than it is found: only heavier ones are left open.
+        A tail is never lighter than it was found, only heavier.
         """
         least = min(self.shape, 0.0)
         return [(0.0, 1.0)] if least == 0.0 else [(least, self.normal), (0.0, 1 - self.normal)]
 
     def _far(self, excess: FloatArray, mean: FloatArray, shape: FloatArray) -> FloatArray:
-        """Return -log of the mean chance of an excess over the shapes and means that are left open.
-
-        Args:
-            excess: Shape (n,).
-            mean: Shape (n,) or (1,), mean of the excesses.
-            shape: The same, of the tail.
-        """
+        """Return -log of the mean chance of an excess (n,) over the shapes and means (n,) or (1,) allowed."""
         chance: FloatArray = np.zeros(len(excess))
         for least, share in self._least():
             chance += share * self._chance(excess, mean, shape, least)
@@ -190,7 +178,7 @@ class Tail(NamedTuple):
     def _chance(
         self, excess: FloatArray, mean: FloatArray, shape: FloatArray, least: float
     ) -> FloatArray:
-        """Return the mean chance of an excess over shapes, `least` at least, and means, as in `_far`."""
+        """Return the mean chance of an excess over means and shapes of at least `least`, as in `_far`."""
         bends, shares = _bends(np.maximum(shape + _PLACE[:, None] * self.error, least))
         bend = bends[:, None]
         means = mean * np.exp(_PLACE * self.doubt)[:, None]
@@ -201,14 +189,14 @@ class Tail(NamedTuple):
 
 
 PLACES = ((-math.sqrt(3.0), 1 / 6), (0.0, 2 / 3), (math.sqrt(3.0), 1 / 6))
-"""Places, in standard errors, and weights of the three values that stand for a normal error
-(Gauss-Hermite quadrature)."""
+"""Places, in standard errors, and weights of the three values that represent a normal error (Gauss-Hermite
+quadrature)."""
 _PLACE = np.array([place for place, _ in PLACES])
 _WEIGHTS = np.multiply.outer(*[[share for _, share in PLACES]] * 2)
 
 
 def _bends(shapes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what a tail of each shape does with an excess, and its scale as a share of the mean excess.
+    """Return the bend of a tail of each shape, and its scale as a share of the mean excess.
 
     With u the excess over the scale, -log of the chance is ``log1p(b u) / b`` for a bend b above 0 (Pareto)
     and ``u - b u^2 / 2`` below it: a hazard that rises evenly.
@@ -222,14 +210,14 @@ def _bends(shapes: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _bend(shape: float) -> tuple[float, float]:
-    """Return the same of one shape."""
+    """Return the same for one shape."""
     bends, shares = _bends(np.full(1, shape))
     return float(bends[0]), float(shares[0])
 
 
 @lru_cache(maxsize=1)
 def _light() -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return shapes below 0, ascending, with the bend and the scale of the tail that has their moments.
+    """Return shapes below 0, ascending, with bend and scale of the tail of the same moments.
 
     A hazard of ``1 + k u`` has the mean ``M(k) = sqrt(pi / 2k) erfcx(1 / sqrt(2k))``. The smaller of two such
     excesses has the mean ``M(k/2) / 2``, so that by probability-weighted moments (`fit_tail`) the shape is
@@ -246,12 +234,12 @@ def _light() -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _beyond(excess: float, open_ones: list[tuple[float, float, float]]) -> float:
-    """Return -log of the chance of an excess, as `Tail._far` does it for many."""
+    """Return -log of the chance of one excess, as `Tail._far` does for many."""
     chance = 0.0
     for weight, bend, scale in open_ones:
         x = excess / scale
         rare = math.log1p(bend * x) / bend if bend > 0 else x - bend * x * x / 2
-        chance += weight * math.exp(-min(rare, MOST_RARE))
+        chance += weight * math.exp(-min(rare, MAX_RARITY))
     return -math.log(max(chance, 1e-300))
 
 
@@ -265,19 +253,19 @@ def fit_tail(
 
     With b0 the mean of the excesses and b1 their mean weighted by 1 - rank/n, the shape is
     ``2 - b0 / (b0 - 2 b1)`` and the scale ``2 b0 b1 / (b0 - 2 b1)`` (Hosking and Wallis 1987,
-    doi:10.1080/00401706.1987.10488243). A shape from few excesses is shrunk towards what is expected.
+    doi:10.1080/00401706.1987.10488243). A shape from few excesses is shrunk towards the prior.
 
     Args:
         distances: Shape (n,), one-sided distances in [0, 1], n >= 2.
-        weight: Shape (n,), chance of each to be a healthy one; all 1 unless given.
-        prior: Shape that is expected beforehand.
+        weight: Shape (n,), chance of each distance to be a healthy one; None: all 1.
+        prior: Prior shape.
         normal: Chance that the noise is nearly normal (`HealthyNull`).
     """
     order = np.argsort(distances, kind="stable")
     ordered = distances[order]
     share = np.ones(len(ordered)) if weight is None else weight[order]
     total = float(share.sum())
-    wanted = max(total * SHARE, min(LEAST_EXCESSES, total / 2))
+    wanted = max(total * SHARE, min(MIN_EXCESSES, total / 2))
     behind = np.cumsum(share[::-1])[::-1]
     first = min(max(int((behind > wanted).sum()), 1), len(ordered) - 1)
     start, count = float(ordered[first - 1]), float(behind[first])
@@ -291,7 +279,7 @@ def fit_tail(
 def _mean_and_shape(
     excess: FloatArray, kept: FloatArray, prior: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return means and shapes (k,) of tails from the excesses (n,), ascending, that weigh so much (k, n)."""
+    """Return means and shapes (k,) of tails from ascending excesses (n,) with weights (k, n)."""
     count = np.maximum(kept.sum(axis=1), 1e-9)
     mean = kept @ excess / count
     rank = (np.cumsum(kept, axis=1) - PLOTTING * kept) / count[:, None]
@@ -304,21 +292,17 @@ def _mean_and_shape(
 
 
 def prediction_bound(deviation: float, units: float, rarity: float) -> float:
-    """Return the loss that the next of so many healthy units exceeds with the chance of a rarity.
+    """Return the loss that the next healthy unit exceeds with the chance of a rarity.
 
-    The bound of a Student-t with `BOUND_DEGREES` degrees at most: where a few dozen losses make the tail,
-    their spread is known better than their shape.
-
-    Args:
-        deviation: Standard deviation of the healthy units' signed losses.
-        units: How many there are.
-        rarity: -log of the chance.
+    It is the bound of a Student-t with at most `BOUND_DEGREES` degrees, since the spread of a few dozen
+    losses is known better than their shape. `deviation` is the standard deviation of the signed losses of
+    `units` units.
     """
     reach = _bound(min(max(units - 1, 3.0), BOUND_DEGREES), rarity)
     return deviation * math.sqrt(1 + 1 / max(units, 1.0)) * reach
 
 
-@lru_cache(maxsize=64)  # all metrics of a fleet are held against the same two rarities
+@lru_cache(maxsize=64)  # all metrics of a fleet have the same two rarities
 def _bound(degrees: float, rarity: float) -> float:
     from scipy.special import stdtrit
 
@@ -326,23 +310,15 @@ def _bound(degrees: float, rarity: float) -> float:
 
 
 def nodes_needed(rate: float) -> int:
-    """Return how many nodes a threshold at this rate needs on average.
-
-    The largest of n healthy values is exceeded by the next one with chance 1 / (n + 1).
-    """
+    """Return how many nodes a rate needs: a next value exceeds n others with chance 1 / (n + 1)."""
     return math.ceil(1 / rate - 1 - ROUNDING)
 
 
 def weighted_limit(values: FloatArray, weight: FloatArray, rate: float) -> float | None:
     """Return the order statistic that a next healthy value exceeds with chance `rate`.
 
-    Args:
-        values: Shape (n,), one per node.
-        weight: Shape (n,), chance of each node to be a healthy one.
-        rate: Stated chance.
-
-    Returns:
-        None when there are too few healthy nodes.
+    Values (n,) are one per node, weights (n,) the chances of the nodes to be healthy. The result is None if
+    there are too few healthy nodes.
     """
     total = float(weight.sum())
     if total < nodes_needed(rate):
@@ -354,23 +330,16 @@ def weighted_limit(values: FloatArray, weight: FloatArray, rate: float) -> float
 
 
 def robust_limit(rarities: FloatArray, weight: FloatArray, rate: float) -> float | None:
-    """Return the rarity that a next healthy node's exceeds with chance `rate`, whoever passes for healthy.
+    """Return the rarity that a next healthy node exceeds with chance `rate`, despite a few hidden sick nodes.
 
-    It is the order statistic (`weighted_limit`), or less where the twentieth part of the nodes says so: a
-    chance falls by e with every unit of rarity, so a rarity that a share k exceeds represents the rate at
-    log(k / rate) more, and as much again as one count of so many nodes in twenty is too small by.
-
-    Args:
-        rarities: Shape (n,), largest -log chance of each node.
-        weight: Shape (n,), chance of each node to be a healthy one.
-        rate: Stated chance.
-
-    Returns:
-        None when there are too few healthy nodes.
+    It is the order statistic (`weighted_limit`), or less if the rarest twentieth of the nodes gives less. A
+    chance falls by e with every unit of rarity, so a rarity that a share k exceeds corresponds to the rate at
+    log(k / rate) more, plus a margin for the one count in twenty that is too small by chance. Rarities (n,)
+    are the largest of each node; the result is None if there are too few healthy nodes.
     """
     seen = weighted_limit(rarities, weight, rate)
     total = float(weight.sum())
-    wider = max(ROBUST, FEWEST_ROBUST / (total + 1))
+    wider = max(ROBUST, MIN_ROBUST_NODES / (total + 1))
     if seen is None or wider <= rate:
         return seen
     order = np.argsort(-rarities, kind="stable")

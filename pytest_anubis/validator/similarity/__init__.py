@@ -1,6 +1,6 @@
-"""How alike are samples, and what is the middle of many? Distances, centres, pooling and the fast row layout.
+"""Similarity of samples: distances, the centre of many samples, pooling, and the row layout for fast arrays.
 
-Nothing here knows a threshold or a verdict. Open ``distance.py`` first: all else rests on its formula.
+Nothing here knows a threshold or a verdict. Open ``distance.py`` first: everything else uses its formula.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,4 +1,4 @@
-"""The middle of a population of samples, and how well its members agree."""
+"""Compute the centre of a population of samples, and how well its members agree."""
 
 from __future__ import annotations
 
@@ -8,35 +8,29 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Method as Method
 from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, UsableRows
 
-FEWEST = 3
-"""Fewest units that have a middle: of two that differ nobody can say which is the odd one."""
+MIN_UNITS = 3
+"""Fewest units that have a centre: if two differ, either may be wrong."""
 AT_ONCE = 1 << 19
-"""Up to this many elements all pairs are one array (4 MiB of doubles); beyond, one unit at a time."""
+"""Up to this many elements, all pairs are compared in one array (4 MiB of doubles); beyond, unit by unit."""
 PAIRS = 1 << 25
-"""Up to this many elements every pair is compared (a fraction of a second); beyond, means over pairs by
-prefix sums, whose time grows with the units instead of their square (`benchmarks/validator/speed.py`)."""
-MOST_STEPS = 8192
-"""Most steps of an exact quantile function: 32 sizes of 256 values each without a common divisor."""
+"""Up to this many elements every pair is compared (a fraction of a second). Beyond, prefix sums give the
+means over pairs, in a time that grows with the units instead of their square
+(`benchmarks/validator/speed.py`)."""
+MAX_STEPS = 8192
+"""Most steps of an exact quantile function, as 32 sizes of 256 values without a common divisor need."""
 GRID_STEPS = 1024
-"""Steps where exact ones would be too many: a step is a tenth of a percent of a sample's values."""
+"""Steps if the exact ones are too many: a step is a tenth of a percent of a sample's values."""
 ROUNDING = 1e-12
-"""Sums that differ by less, relative, are equal but for rounding (doubles: 2e-16 an operation)."""
+"""Relative difference below which sums are equal (rounding of doubles: 2e-16 per operation)."""
 
 
 def median_centre(columns: FloatArray, members: BoolArray) -> FloatArray:
     """Return the pointwise median of the members' quantile functions.
 
-    In one dimension it is the distribution with the least total Wasserstein distance to all of them.
-    O(N g) by partition; the order of the members does not matter.
-
-    Args:
-        columns: Shape (g, N), quantile functions as columns.
-        members: Shape (N,), which units count; at least one.
-
-    Returns:
-        Shape (g,), ascending, float64.
+    In one dimension it is the distribution with the least total Wasserstein distance to all of them. Columns
+    have shape (g, N), members (N,) with at least one, the centre (g,), ascending.
     """
     count = int(members.sum())
     low, high = (count - 1) // 2, count // 2
@@ -51,12 +45,8 @@ def median_centre(columns: FloatArray, members: BoolArray) -> FloatArray:
 def total_distances(columns: FloatArray, weights: FloatArray) -> FloatArray:
     """Return every unit's summed Wasserstein distance to all others, exactly, in O(g N log N).
 
-    Per quantile the column is sorted once; prefix sums then give each value's total absolute
-    difference to all the others.
-
-    Args:
-        columns: Shape (g, N).
-        weights: Shape (g,), the width of each quantile step.
+    Each of the g columns (N,) is sorted once; prefix sums then give each value's total absolute difference to
+    all the others. Weights (g,) are the widths of the quantile steps.
     """
     n = columns.shape[1]
     total = np.zeros(n)
@@ -71,24 +61,18 @@ def total_distances(columns: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def exact_columns(
-    rows: Rows, members: BoolArray, most: int = MOST_STEPS
+    rows: UsableRows, members: BoolArray, most: int = MAX_STEPS
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the members' quantile functions on steps fine enough to lose nothing, with step widths.
+    """Return the members' quantile functions (g, members) without loss, and the step widths (g,).
 
-    The steps are the union of the multiples of 1/n over all sample sizes n; if that is more than
-    ``most`` of them, a plain grid of `GRID_STEPS` quantiles is used instead.
-
-    Returns:
-        Arrays of shape (g, members) and (g,).
+    The steps are the union of the multiples of 1/n over all sample sizes n; if there are more than ``most``,
+    they are a plain grid of `GRID_STEPS` quantiles.
     """
     sizes = sorted({block.values.shape[1] for block in rows.blocks if members[block.index].any()})
-    # Each size has its own multiples, so beyond four times as many the union need not be tried.
-    if sum(sizes) > 4 * most:
-        edges = np.arange(GRID_STEPS + 1) / GRID_STEPS
-    else:
-        edges = np.unique(np.concatenate([np.arange(n + 1) / n for n in sizes]))
-        if len(edges) > most:
-            edges = np.arange(GRID_STEPS + 1) / GRID_STEPS
+    edges = np.arange(GRID_STEPS + 1) / GRID_STEPS
+    if sum(sizes) <= 4 * most:  # beyond, the union surely has too many steps
+        exact = np.unique(np.concatenate([np.arange(n + 1) / n for n in sizes]))
+        edges = exact if len(exact) <= most else edges
     middle = (edges[1:] + edges[:-1]) / 2
     out = np.empty((len(middle), rows.total))
     for block in rows.blocks:
@@ -99,11 +83,9 @@ def exact_columns(
 
 
 def total_unlikeness(columns: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return every unit's summed distance (1 - similarity) to all others, comparing every pair.
+    """Return every unit's summed distance (1 - similarity) to all others, by comparing every pair.
 
-    Args:
-        columns: Shape (g, N).
-        weights: Shape (g,), the width of each quantile step.
+    Columns have shape (g, N), the widths of the quantile steps (g,).
     """
     n = columns.shape[1]
     mean = weights @ columns
@@ -117,12 +99,12 @@ def total_unlikeness(columns: FloatArray, weights: FloatArray) -> FloatArray:
     return np.asarray(table.sum(axis=1))
 
 
-def medoid_row(rows: Rows, members: BoolArray) -> int:
+def medoid_row(rows: UsableRows, members: BoolArray) -> int:
     """Return the row that is most like all members: the paper's centroid.
 
-    While every pair can be compared, that is the highest total similarity; beyond, the least total
-    Wasserstein distance, exactly, by prefix sums. Ties go to the sample that is smaller in dictionary
-    order, so that the order of input is no matter.
+    It has the highest total similarity if every pair can be compared; beyond `PAIRS`, the least total
+    Wasserstein distance. Ties go to the sample that is smaller in dictionary order, whatever the order of
+    input.
     """
     columns, weights = exact_columns(rows, members)
     g, n = columns.shape
@@ -141,13 +123,9 @@ def medoid_row(rows: Rows, members: BoolArray) -> int:
 def repeatability(columns: FloatArray, members: BoolArray) -> float | None:
     """Return the mean pairwise two-sided similarity of the members, None with fewer than two.
 
-    Exact for few units (every pair) and for units of one value (prefix sums). Otherwise one minus the
-    ratio of the mean distance over pairs to the mean union over pairs, in O(g N log N); the two differ
-    in the second order of the spread.
-
-    Args:
-        columns: Shape (g, N), equally weighted quantiles.
-        members: Shape (N,).
+    It is exact for few units (every pair) and for units of one value (prefix sums). Otherwise it is one minus
+    the ratio of the mean distance over pairs to the mean union over pairs, in O(g N log N); the two differ in
+    the second order of the spread. Columns (g, N) are equally weighted quantiles.
     """
     g, n = len(columns), int(members.sum())
     if n < 2:
@@ -161,9 +139,7 @@ def repeatability(columns: FloatArray, members: BoolArray) -> float | None:
         return _all_pairs(columns[:, members].astype(np.float64) / scale)
     rank = 2.0 * np.arange(n) - (n - 1)
     apart = mean = 0.0
-    for (
-        column
-    ) in columns:  # only sums over pairs per quantile are needed, so each may be sorted alone
+    for column in columns:  # sums over pairs need each quantile's order alone
         ascending = np.sort(column[members]).astype(np.float64)
         apart += float(ascending @ rank) / scale * 2 / (n * (n - 1)) / g
         mean += float(ascending.mean()) / scale / g

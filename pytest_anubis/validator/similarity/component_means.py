@@ -1,10 +1,9 @@
-"""What a unit loses in all metrics of one component together.
+"""Average a unit's losses over all metrics of one component.
 
-A card that is 8 % slower in both precisions of a benchmark whose noise is 3 % is sick, although neither
-metric shows it. So the losses of a unit in all rates and times of one component are averaged, as logarithms
-of its medians over the typical ones, each weighted by one over the variance of the healthy units. That mean
-is judged as any other metric: its healthy spread, learned from the same fleet, holds what the noise of its
-members has in common.
+A card that is 8 % slower in both precisions of a benchmark with 3 % noise is sick, although neither metric
+shows it. The mean of all its losses does. Losses are logarithms of the unit's medians over typical medians,
+each weighted by one over the variance of the healthy units. The mean is judged like any other metric; its
+healthy spread, learned from the same fleet, includes the noise that its members share.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Metric, whole_of
 from pytest_anubis.core.sample import FloatArray, Population
 
-FEWEST = 2
-"""Metrics of a component that are averaged, at least."""
-NAMED = 3
-"""Metrics that a mean is named by."""
-LEAST_SPREAD = 1e-3
-"""Smallest spread that is weighted by: quieter metrics would make the mean their own."""
+MIN_METRICS = 2
+"""Fewest metrics of a component that are averaged."""
+MAX_METRICS_NAMED = 3
+"""Metrics in the name of a mean."""
+MIN_SPREAD = 1e-3
+"""Smallest spread in a weight: otherwise very quiet metrics would determine the mean alone."""
 
 
 class Member(NamedTuple):
@@ -35,13 +34,10 @@ class Member(NamedTuple):
 
 
 def component_means(members: Iterable[Member]) -> Iterator[Population]:
-    """Yield the mean rate of each component, 1 where a unit is typical, of units that have all its metrics.
+    """Yield for each component the mean rate of all units that have all its metrics; 1 is typical.
 
-    Metrics of groups, exact ones and those of whole nodes take no part. Of a component that is measured on
-    several kinds of devices the kind with most metrics counts.
-
-    Args:
-        members: Any metrics of one class, each at most once.
+    Exact metrics and metrics of groups or whole nodes are not averaged. If a component is measured on several
+    kinds of devices, the kind with most metrics counts. Each metric of the class may occur once.
     """
     found: dict[str, dict[tuple[str, ...], list[Member]]] = {}
     for one in members:
@@ -52,7 +48,7 @@ def component_means(members: Iterable[Member]) -> Iterator[Population]:
             kinds.setdefault(criterion.devices, []).append(one)
     for component, kinds in sorted(found.items()):
         some = max(kinds.values(), key=len)
-        if len(some) >= FEWEST:
+        if len(some) >= MIN_METRICS:
             some.sort(key=lambda one: (one.criterion.benchmark, one.criterion.metric.name))
             yield _mean(component, some)
 
@@ -62,17 +58,17 @@ def _mean(component: str, members: Sequence[Member]) -> Population:
     keys = list(_units(first))
     lost, total = np.zeros(len(keys)), 0.0
     for one in members:
-        weight = max(one.criterion.spread, LEAST_SPREAD) ** -2
+        weight = max(one.criterion.spread, MIN_SPREAD) ** -2
         lost += weight * _aligned(keys, one)
         total += weight
     known = np.flatnonzero(np.isfinite(lost))
     names = [one.criterion.metric.name for one in members]
-    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    more = [f"{len(names) - MAX_METRICS_NAMED} more"] if len(names) > MAX_METRICS_NAMED else []
     return Population(
         hardware_class=first.hardware_class,
         benchmark=whole_of(component),
         metric=Metric(
-            name=f"mean of {', '.join([*names[:NAMED], *more])}",
+            name=f"mean of {', '.join([*names[:MAX_METRICS_NAMED], *more])}",
             unit="1",
             better="higher",
             question=f"How quick is {component} by {', '.join(names)} together?",
@@ -92,7 +88,7 @@ def _units(population: Population) -> Iterator[tuple[str, str, str]]:
 
 
 def _aligned(keys: Sequence[tuple[str, str, str]], member: Member) -> FloatArray:
-    """Return the loss of each unit that is asked for, as a logarithm; NaN where it has none."""
+    """Return the logarithmic loss of each unit in `keys`; NaN if it has none."""
     values, typical = member.medians, member.criterion.typical
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = np.log(typical) - np.log(values)

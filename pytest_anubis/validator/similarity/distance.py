@@ -1,4 +1,4 @@
-"""How alike two samples are: overlap over union of the areas under their survival curves.
+"""Compute how alike two samples are: overlap over union of the areas under their survival curves.
 
 With survival functions S on non-negative values the similarity is the integral of the smaller over the
 integral of the larger one (the Ruzicka form of the Jaccard index). In quantile space, with quantile
@@ -17,15 +17,14 @@ from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import HIGH, FloatArray, IntArray, unusable_reason
 
 LOW = 1e-100
-"""From it up to `HIGH` values are compared as they are: weighted they do not vanish, and sums stay finite.
-Others are scaled by the largest first."""
+"""Values between it and `HIGH` are compared unscaled: products do not vanish, and sums stay finite. Other
+values are first divided by the largest."""
 CHUNK = 1 << 18
 """Elements handled at once: 2 MiB of doubles stay in a core's cache."""
 TINY = 1e-300
-"""Stands for zero in a denominator: smaller than any value that is measured."""
-LEAST_SIMILARITY = 1e-9
-"""Stands for zero where a loss is turned into a larger value: a billion times as large is as good as
-never."""
+"""Replaces zero in a denominator: smaller than any measured value."""
+MIN_SIMILARITY = 1e-9
+"""Replaces a similarity of zero in a denominator."""
 
 
 class SampleError(ValueError):
@@ -33,12 +32,9 @@ class SampleError(ValueError):
 
 
 def ordered(values: npt.ArrayLike) -> FloatArray:
-    """Return a sample in ascending order; a constant sample as its single value.
+    """Return a sample in ascending order, or raise `SampleError`; a constant sample becomes its single value.
 
-    Replicating a sample changes no similarity, so a billion identical values cost one.
-
-    Raises:
-        SampleError: Empty, NaN, infinite or negative values.
+    Replicating a sample changes no similarity, so a billion equal values cost as much as one.
     """
     array = np.asarray(values)
     problem = unusable_reason(array, most=np.inf)
@@ -72,16 +68,10 @@ def common_steps(n: int, m: int) -> Steps:
 
 
 def losses(rows: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Compare many samples of one size with one centre, exactly.
+    """Return the one-sided distances (k,) of samples (k, n) below and above a centre (g,), exactly.
 
-    Args:
-        rows: Shape (k, n), each row ascending, in the metric's unit.
-        centre: Shape (g,), ascending, each value with equal weight, same unit.
-
-    Returns:
-        Two arrays of shape (k,), in [0, 1]: the one-sided distance of each row where it lies below the
-        centre (a loss when higher is better) and where it lies above (a loss when lower is better).
-        Their sum is the two-sided distance.
+    Rows and centre are ascending. Distances are in [0, 1]; the one below is a loss if higher is better, the
+    one above if lower is. Their sum is the two-sided distance.
     """
     steps = common_steps(rows.shape[1], centre.shape[0])
     top = max(float(centre[-1]), float(rows[:, -1].max()) if len(rows) else 0.0)
@@ -103,30 +93,23 @@ def losses(rows: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray
         over = np.maximum(gap, 0, out=gap) @ weight
         under = np.maximum(over - shift, 0)
         union = target_mean + over
-        union[union == 0] = 1.0  # nothing but zeros on both sides: no distance
+        union[union == 0] = 1.0  # only zeros on both sides: no distance
         above[part] = over / union
         below[part] = under / union
-    if centre[-1] > 0:  # nothing is not alike at all: sums of products may be a digit off
+    if centre[-1] > 0:  # a sample of zeros is not alike at all; sums of products may be a digit off
         below[rows[:, -1] == 0] = 1.0
     return np.minimum(below, 1.0, out=below), np.minimum(above, 1.0, out=above)
 
 
 def worse(below: FloatArray, above: FloatArray, better: Direction) -> FloatArray:
-    """Pick the side that is a loss: below the centre if higher is better, above it if lower is.
-
-    For ``equal`` every difference is a loss.
-    """
+    """Return the side that is a loss: below the centre if higher is better, above if lower, else both."""
     if better == "higher":
         return below
     return above if better == "lower" else below + above
 
 
 def sides(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
-    """Return the one-sided distances of a sample where it lies below another one, and above it.
-
-    Raises:
-        SampleError: Empty, NaN, infinite or negative values.
-    """
+    """Return the one-sided distances of a sample below and above another one, or raise `SampleError`."""
     first, second = ordered(a), ordered(b)
     steps = common_steps(len(first), len(second))
     scale = max(float(first[-1]), float(second[-1]))
@@ -140,48 +123,25 @@ def sides(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
 
 
 def uniformly_worse(value: float, alike: float, better: Direction) -> float:
-    """Return the value that a constant must have to be so alike to a better constant, one-sided.
-
-    Args:
-        value: The better constant, non-negative.
-        alike: Similarity, 0 to 1.
-        better: ``higher`` or ``lower``.
-    """
-    return value * alike if better == "higher" else value / max(alike, LEAST_SIMILARITY)
+    """Return the constant that has the similarity `alike`, 0 to 1, to a better constant `value`."""
+    return value * alike if better == "higher" else value / max(alike, MIN_SIMILARITY)
 
 
 def similarity(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
-    """Return how alike two samples are, two-sided, exact for unequal sizes.
+    """Return how alike two samples (n,) and (m,) of one unit are, two-sided, exact for unequal sizes.
 
-    Args:
-        a: Shape (n,), any order, non-negative, finite.
-        b: Shape (m,), same unit.
-
-    Returns:
-        A number in [0, 1]: 1 for equal distributions, .95 for constants 100 and 95. ``1 - similarity``
-        is a metric. Two samples of zeros are alike; zeros against anything else are not.
-
-    Raises:
-        SampleError: Empty, NaN, infinite or negative values.
+    It is 1 for equal distributions and .95 for constants 100 and 95; ``1 - similarity`` is a metric. Two
+    samples of zeros are alike; zeros and other values are not. Values that are no sample raise `SampleError`.
     """
     below, above = sides(a, b)
     return max(0.0, 1.0 - (below + above))
 
 
 def one_sided(sample: npt.ArrayLike, criterion_values: npt.ArrayLike, better: Direction) -> float:
-    """Return how alike a sample is to a criterion, counting only where the sample is worse.
+    """Return how alike a sample (n,) is to a criterion's centre (g,), counting only where it is worse.
 
-    Args:
-        sample: Shape (n,), any order, non-negative, finite.
-        criterion_values: Shape (g,), the criterion's centre, same unit.
-        better: ``higher``, ``lower``, or ``equal`` (then every difference counts).
-
-    Returns:
-        A number in [0, 1]; 1 for a sample that is nowhere worse. The two one-sided losses add up to the
-        two-sided distance.
-
-    Raises:
-        SampleError: Empty, NaN, infinite or negative values, or an unknown direction.
+    The result is in [0, 1]. With better ``equal`` every difference counts. Values that are no sample, and
+    unknown directions, raise `SampleError`.
     """
     if better not in ("higher", "lower", "equal"):
         raise SampleError(f"better={better!r} is no direction; say 'higher', 'lower' or 'equal'")

@@ -1,7 +1,8 @@
-"""Pooling: all values of one node (in one run) as one sample."""
+"""Pool all values of one node in one run as one sample, and find the devices that most nodes have."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -14,16 +15,11 @@ from pytest_anubis.validator.similarity.usable_rows import BLOCK, name_codes
 
 
 def pooled(population: Population, storage: SampleStorage | None = None) -> Population:
-    """Return the population with one row per node and run, holding the values of all its devices.
+    """Return the population with one row per node and run, which holds the values of all its devices.
 
-    Pooling dilutes one bad device of G by the factor G, which is why the devices are judged on their
-    own as well. A node with any unusable device has no pooled sample: a mean over the rest would hide
-    what is missing.
-
-    Args:
-        population: One row per device.
-        storage: Where the values lie if they stand in another order and are too many for the memory; None: in
-            memory.
+    Pooling dilutes one bad device of G by the factor G, so the devices are judged by themselves as well. A
+    node with an unusable device has no pooled sample, since the other devices would hide the missing one.
+    Values that have to be reordered go to the storage, if there is one.
     """
     nodes, runs, owner, order = _by_node(tuple(population.nodes), tuple(population.runs))
     sizes = np.diff(population.offsets)
@@ -60,15 +56,11 @@ def pooled(population: Population, storage: SampleStorage | None = None) -> Popu
 def with_earlier_devices(
     population: Population, started: Mapping[tuple[str, str], str]
 ) -> Population:
-    """Return the population in which a run of some of a node's devices has the others from runs before it.
+    """Complete runs of some of a node's devices with the other devices' values from earlier runs.
 
-    What some devices show says nothing about the node as a whole: alone it would answer a verdict on all of
-    them. A run that stays without some of the devices is left out, unless every run of the node does. A
-    device without a value was not measured, whether the run has an empty cell for it or none.
-
-    Args:
-        population: One row per device.
-        started: (run, node) -> when the run began; what has no time comes before nothing.
+    Some devices alone say nothing about the node as a whole. A run that stays incomplete is left out, unless
+    every run of the node is. A device without a value was not measured. A run without a time is earlier than
+    no other.
     """
     nodes = _by_node(tuple(population.nodes), tuple(population.runs))[0]
     if len(set(nodes)) == len(nodes):  # one run each
@@ -105,7 +97,7 @@ def with_earlier_devices(
 
 
 def _measured(population: Population) -> Population:
-    """Return the rows that are not missing; of a node with one run, or with no other row, all."""
+    """Return the population without missing rows, except those of nodes with one run or no other row."""
     missing = {row for row, problem in population.problems.items() if problem.lacks}
     if not missing:
         return population
@@ -139,7 +131,7 @@ def _in_order(
             storage.release()
 
 
-@lru_cache(maxsize=8)  # metrics of one fleet come from the same units
+@lru_cache(maxsize=8)  # metrics of one fleet share their units
 def _by_node(
     nodes: tuple[str, ...], runs: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...], IntArray, IntArray]:
@@ -159,7 +151,7 @@ def _by_node(
 
 
 def _looks(population: Population, owner: IntArray, count: int) -> dict[int, int]:
-    """Return pooled row -> looks, of rows with more than one: as many as its least looked-at device."""
+    """Return pooled row -> looks, the fewest of its devices, for rows with more than one look."""
     if not population.looks:
         return {}
     each = np.ones(len(population), dtype=np.int64)
@@ -167,3 +159,25 @@ def _looks(population: Population, owner: IntArray, count: int) -> dict[int, int
     least = np.full(count, each.max())
     np.minimum.at(least, owner, each)
     return {row: int(least[row]) for row in np.flatnonzero(least > 1).tolist()}
+
+
+def usual_devices(population: Population) -> tuple[str, ...]:
+    """Return the devices on which more than half of the nodes measured a metric, sorted.
+
+    Samples that were left out of learning, for example because of a disturbance, count too.
+    """
+    absent = (row for row, problem in population.problems.items() if problem.lacks)
+    return _usual(tuple(population.nodes), tuple(population.devices), frozenset(absent))
+
+
+@lru_cache(maxsize=8)  # metrics of one fleet share their units
+def _usual(
+    nodes_of: tuple[str, ...], devices: tuple[str, ...], absent: frozenset[int]
+) -> tuple[str, ...]:
+    if len(set(devices)) == 1:
+        return (devices[0],)
+    rows = zip(nodes_of, devices, strict=True)
+    pairs = {pair for row, pair in enumerate(rows) if row not in absent}
+    nodes = len({node for node, _ in pairs})
+    counts = Counter(device for _, device in pairs)
+    return tuple(sorted(device for device, count in counts.items() if 2 * count > nodes))

@@ -1,4 +1,4 @@
-"""The usable rows of a population, sorted and grouped by size, so that every step is vectorised."""
+"""Arrange the usable rows of a population in blocks of one size, so that every step is vectorised."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from pytest_anubis.core.sample import (
 from pytest_anubis.validator.similarity.distance import losses, worse
 
 GRID = 256
-"""Most quantiles that a centre keeps: samples of one size up to this lose nothing, as nearly all are (60
-values and fifteen looks are 240); a step of longer ones is .4 % of their values, and a baseline stays
-readable."""
+"""Most quantiles that a centre keeps, so that a baseline stays readable. Samples of one size up to this lose
+nothing, and nearly all are such (60 values and fifteen looks are 240); in longer samples a step is .4 % of
+the values."""
 BLOCK = 1 << 20
-"""Elements of one temporary array where rows are handled many at a time: 8 MiB of doubles."""
+"""Elements of one temporary array: 8 MiB of doubles."""
 
 LARGE = 1 << 28
-"""Bytes of a population's values beyond which they are sorted on a storage, if there is one: 131,072 units of
+"""Bytes of a population's values from which they are sorted in the storage, if there is one: 131,072 units of
 256, which take four times as much when they are sorted in memory."""
 COLUMNS = 16
-"""Quantiles that are taken from sorted rows on a storage at a time: 128 MB of a million units, and sixteen
-times through the rows for all 256."""
+"""Quantiles that are read from the storage at a time: 128 MB for a million units, in sixteen passes for all
+256."""
 
 BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-@lru_cache(maxsize=32)  # lists of nodes, devices and runs: a few for each class
+@lru_cache(maxsize=32)  # a few lists of nodes, devices and runs for each class
 def _codes(names: tuple[str, ...]) -> tuple[tuple[str, ...], IntArray]:
     distinct = tuple(sorted(set(names)))
     place = {name: index for index, name in enumerate(distinct)}
@@ -48,22 +48,14 @@ def _codes(names: tuple[str, ...]) -> tuple[tuple[str, ...], IntArray]:
 
 
 def name_codes(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
-    """Return the distinct names in order, and for each entry the place of its name among them.
-
-    Populations of one fleet share their lists of nodes, so the answer is kept for the next one.
-    """
+    """Return the distinct names in order, and each entry's index among them; kept for the next population."""
     return _codes(tuple(names))
 
 
 def mostly_in(codes: IntArray, members: BoolArray, usable: BoolArray) -> IntArray:
-    """Return the codes of the nodes most of whose units are members, sorted.
+    """Return the codes of the nodes most of whose usable units are members, sorted; all shapes are (n,).
 
-    A node of which one device is sick belongs to no group of slower nodes.
-
-    Args:
-        codes: Shape (n,), the node of each unit.
-        members: Shape (n,), which units are meant.
-        usable: Shape (n,), all units that were compared.
+    A node with one sick device belongs to no group of slower nodes.
     """
     size = int(codes.max(initial=0)) + 1
     mine = np.bincount(codes[members], minlength=size)
@@ -71,7 +63,7 @@ def mostly_in(codes: IntArray, members: BoolArray, usable: BoolArray) -> IntArra
 
 
 def distinct_codes(codes: IntArray) -> IntArray:
-    """Return the distinct ones of small non-negative numbers, ascending: counting beats hashing."""
+    """Return the distinct values of small non-negative numbers, ascending; counting beats hashing."""
     return np.flatnonzero(np.bincount(codes))
 
 
@@ -84,15 +76,15 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rows:
-    """What of a population can be compared."""
+class UsableRows:
+    """The rows of a population that can be compared, sorted, in blocks of one size."""
 
-    population: Population  # what the rows are of
-    usable: BoolArray  # shape (total,), True where a row is in a block
+    population: Population
+    usable: BoolArray  # shape (total,), whether a row is in a block
     problems: dict[int, SampleProblem]  # row -> why it is not usable
-    sizes: tuple[int, ...]  # how many values the usable rows have, each number once, ascending
-    held: tuple[Block, ...] | None = None  # while in memory; None: sorted anew when needed
-    storage: SampleStorage | None = None  # where they lie if they are too large for the memory
+    sizes: tuple[int, ...]  # distinct sizes of the usable rows, ascending
+    held: tuple[Block, ...] | None = None  # blocks in memory; None: sorted anew when needed
+    storage: SampleStorage | None = None  # storage for blocks that exceed the memory
 
     @property
     def total(self) -> int:
@@ -106,7 +98,7 @@ class Rows:
             return self.held
         return _blocks(self.population, self.usable, self.sizes, self.storage)
 
-    def released(self) -> Rows:
+    def released(self) -> UsableRows:
         """Return the same without blocks in memory."""
         return replace(self, held=None)
 
@@ -141,7 +133,7 @@ class Rows:
         return out
 
     def idle(self) -> BoolArray:
-        """Return which rows are rates of nothing but 0 (`Metric.is_rate`), shape (total,)."""
+        """Return which rows are rates (`Metric.is_rate`) of which all values are 0, shape (total,)."""
         out = np.zeros(self.total, dtype=np.bool_)
         for block in self.blocks if self.population.metric.is_rate else ():
             out[block.index] = block.values[:, -1] == 0
@@ -152,7 +144,7 @@ class Rows:
         return min(self.sizes, default=0)
 
     def grid(self) -> int:
-        """Return how many quantiles represent these rows: no loss up to ``GRID``."""
+        """Return how many quantiles represent these rows, without loss up to ``GRID``."""
         common = math.lcm(*self.sizes) if self.sizes else 1
         return common if common <= GRID else GRID
 
@@ -185,16 +177,12 @@ class Rows:
         return out
 
 
-def rows_of(population: Population, storage: SampleStorage | None = None) -> Rows:
-    """Sort a population's samples and set aside the rows that are none.
+def rows_of(population: Population, storage: SampleStorage | None = None) -> UsableRows:
+    """Sort a population's samples and set aside the rows that are no sample.
 
-    Rows named in ``population.problems`` keep their reason; NaN, infinity, negative values, durations of 0
-    and empty samples get one of their own. Of an exact metric a disturbed sample counts as any other: load
-    makes nothing wrong.
-
-    Args:
-        population: The samples.
-        storage: Where they are sorted if they are too large for the memory; None: in memory.
+    Rows in ``population.problems`` keep their reason; NaN, infinity, negative values, durations of 0 and
+    empty samples get a reason here. Disturbed samples of an exact metric are usable: load makes no result
+    wrong. Large populations are sorted in the storage, if there is one.
     """
     offsets = np.asarray(population.offsets)
     sizes = np.diff(offsets)
@@ -223,7 +211,7 @@ def rows_of(population: Population, storage: SampleStorage | None = None) -> Row
             )
             problems[row] = SampleProblem(kind="invalid", text=reason)
     distinct = tuple(_distinct(sizes[usable]).tolist())
-    return Rows(
+    return UsableRows(
         population=population,
         usable=usable,
         problems=problems,
@@ -234,18 +222,16 @@ def rows_of(population: Population, storage: SampleStorage | None = None) -> Row
 
 
 def usual_rows(population: Population, usable: BoolArray) -> BoolArray:
-    """Leave out what a node has beyond twice the usual number of rows: suspects are measured again and again.
+    """Return the usable rows (n,) without those of a node beyond twice the usual number of rows.
 
-    Args:
-        population: Any.
-        usable: Shape (n,), rows that count.
+    Suspects are measured again and again, and must not determine the centre.
     """
     _, codes = name_codes(population.nodes)
     counts = np.bincount(codes[usable])
     out = usable.copy()
     there = counts[counts > 0]
     if not len(there) or there.max() <= 2 * there.min():
-        return out  # nobody has more than twice the median
+        return out  # no node has more than twice the median
     most = 2 * max(int(np.median(there)), 1)
     for code in np.flatnonzero(counts > most).tolist():
         out[np.flatnonzero(usable & (codes == code))[most:]] = False
@@ -278,7 +264,7 @@ def _blocks(
 def _sorted_parts(
     values: FloatArray, begins: IntArray, size: int, storage: SampleStorage
 ) -> Iterator[FloatArray]:
-    """Yield rows of one size, each ascending, some at a time."""
+    """Yield blocks of rows of one size, each row ascending."""
     step = max(1, BLOCK // size)
     for first in range(0, len(begins), step):
         where = begins[first : first + step, None] + np.arange(size)

@@ -1,4 +1,4 @@
-"""Drift: a metric that becomes worse on all nodes of a class as time goes by."""
+"""Find drift: metrics that become worse on all nodes of a class as time goes by."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.core.survey.fleet_survey import DriftMoment, MetricDrift, TraitShift
 from pytest_anubis.validator.changes.trend import rising_chance
-from pytest_anubis.validator.surveying.trait_shifts import FEWEST, LEAST_CHANGE
+from pytest_anubis.validator.surveying.trait_shifts import MIN_CHANGE, MIN_NODES
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians
 
 MOMENTS = 20
-"""Most stretches of time: more than half of them in perfect order have a chance of one in millions, which
-hundreds of metrics may share."""
-LEAST_MOMENTS = 6
-"""Fewest stretches in which a drift is looked for, as with the cycles of a soak."""
+"""Most stretches of time. Half of them in perfect order have a chance of one in millions, enough for hundreds
+of metrics."""
+MIN_MOMENTS = 6
+"""Fewest stretches that are searched for a drift, as for the cycles of a soak."""
 DAY = 86400.0
-"""Seconds; a stretch is no shorter: within a day fleets are measured rack by rack."""
+"""Shortest stretch in seconds, since a fleet is measured rack by rack within a day."""
 
 
 def metric_drifts(
@@ -27,17 +27,16 @@ def metric_drifts(
     started: Mapping[tuple[str, str], float],
     shifts: Sequence[TraitShift] = (),
 ) -> list[MetricDrift]:
-    """Return every metric over time, those that drift first, the greatest loss before the others.
+    """Return every metric over time, those that drift first, the greatest loss first.
 
-    The time between the first and the last run is cut into equal stretches. A metric drifts where the medians
-    of the stretches fall (Mann 1945, Kendall 1938) beyond a chance that all metrics share, and the last
-    third of them is more than `LEAST_CHANGE` worse than the first.
+    The time between the first and the last run is cut into equal stretches. A metric drifts if the medians of
+    the stretches fall (Mann 1945, Kendall 1938) beyond a chance that all metrics share, and the last third of
+    them is more than `MIN_CHANGE` worse than the first.
 
     Args:
         table: The class's samples.
-        started: (run, node) -> when the run began, seconds since 1970; runs without take no part.
-        shifts: What stands apart on its own and takes no part: a slow batch that was measured last is no
-            drift.
+        started: (run, node) -> when the run began, seconds since 1970; runs without a time are ignored.
+        shifts: Groups to ignore: a slow batch that was measured last is no drift.
     """
     times = np.array(
         [started.get(unit, np.nan) for unit in zip(table.runs, table.nodes, strict=True)]
@@ -86,7 +85,7 @@ def _drift(
     for number in range(len(edges) - 1):
         inside = usable & (stretch == number)
         measured = len(np.unique(nodes[inside]))
-        if measured < FEWEST:
+        if measured < MIN_NODES:
             continue
         low, middle, high = np.quantile(goodness[inside], (0.1, 0.5, 0.9)).tolist()
         moments.append(
@@ -96,19 +95,19 @@ def _drift(
             )
         )  # fmt: skip
     similarity, chance = 1.0, 1.0
-    if len(moments) >= LEAST_MOMENTS:
+    if len(moments) >= MIN_MOMENTS:
         middles = np.array([one.middle for one in moments])
         third = len(middles) // 3
         similarity = min(1.0, float(np.median(middles[-third:]) / np.median(middles[:third])))
         chance = min(1.0, rising_chance(-middles) * len(table.columns))
-    told = table.columns[column]
+    known = table.columns[column]
     return MetricDrift(
         hardware_class=table.hardware_class,
-        benchmark=told.benchmark,
-        metric=told.metric,
-        component=told.component,
+        benchmark=known.benchmark,
+        metric=known.metric,
+        component=known.component,
         moments=tuple(moments),
         similarity=similarity,
         chance=chance,
-        drifts=similarity < 1 - LEAST_CHANGE and chance < ERROR_RATE,
+        drifts=similarity < 1 - MIN_CHANGE and chance < ERROR_RATE,
     )

@@ -1,4 +1,4 @@
-"""Which trait separates nodes of one class: a batch, rack or driver whose nodes are slower."""
+"""Find the traits that separate nodes of one class: a batch, rack or driver whose nodes are slower."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from pytest_anubis.core.survey.fleet_survey import ShiftedMetric, TraitShift
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians
 
-FEWEST = 5
-"""Fewest nodes of a trait, and of the others: of four, three may each be slow by themselves."""
-LEAST_CHANGE = 0.01
-"""Smallest relative difference that is worth a line: a fifth of the loss that matters."""
+MIN_NODES = 5
+"""Fewest nodes of a trait, and of the others: of four nodes, three may be slow independently."""
+MIN_CHANGE = 0.01
+"""Smallest relative difference that is reported: a fifth of the loss that matters."""
 APART = 0.85
-"""Chance, at least, that a node of the trait is worse than one of the others: a group stands apart, and is
-not a mere tendency of a large fleet."""
-MOST = 12
-"""Most shifts of a class: what comes after these explains little."""
+"""Smallest chance that a node of the trait is worse than another node: the group is separate, and no mere
+tendency of a large fleet."""
+MAX_SHIFTS = 12
+"""Most shifts of a class; further ones explain little."""
 ALIAS = 0.9
-"""Share of nodes that two traits have in common, of those that either has, from which nothing tells them
-apart."""
-_VALUES = 400
-"""Most values of a trait: a serial number has one for each node and separates nothing."""
+"""Share of common nodes, of those that have either trait, from which two traits cannot be distinguished."""
+_MAX_VALUES = 400
+"""Most values of a trait; a serial number has one for each node and separates nothing."""
 
 
 @dataclass(slots=True)
@@ -47,19 +46,19 @@ def trait_shifts(
     rejected: Collection[str] = (),
     started: Mapping[tuple[str, str], float] = MappingProxyType({}),
 ) -> list[TraitShift]:
-    """Return the traits whose nodes stand apart, most clearly first.
+    """Return the traits whose nodes differ from the others, most clearly first.
 
-    Every value of every trait is held against the other nodes of the class, metric by metric, by ranks (Mann
-    and Whitney 1947), with all comparisons sharing the error rate (Bonferroni). What a trait explains is
-    taken away before the next one is looked for: of a slow batch the racks that it is in are not named
-    as well. A trait whose nodes are only rejected more often (exact results, failed tests) is found too.
+    The nodes with a value of a trait are compared with the other nodes of the class, metric by metric, by
+    ranks (Mann and Whitney 1947); all comparisons share the error rate (Bonferroni). What a trait explains is
+    removed before the next search, so that the racks of a slow batch are not named as well. A trait whose
+    nodes are only rejected more often (exact results, failed tests) is found too.
 
     Args:
         table: The class's samples.
-        traits: Node -> name of a trait -> its value, as registers and inventories tell it; of two traits that
-            pick the same nodes the first one in this order is named.
+        traits: Node -> name of a trait -> its value; of two traits with the same nodes the first one is
+            named.
         rejected: The nodes of the class that are rejected.
-        started: (run, node) -> when the run began: the latest run of a node counts, as traits are those of
+        started: (run, node) -> when the run began; the latest run of a node counts, since traits are of
             today.
     """
     nodes, goodness = table.by_node(started)
@@ -70,7 +69,7 @@ def trait_shifts(
     goodness = goodness.copy()
     found: list[TraitShift] = []
     taken = np.zeros(len(nodes), dtype=np.bool_)
-    while len(found) < MOST:
+    while len(found) < MAX_SHIFTS:
         best = _strongest(goodness, groups)
         if best is None:
             break
@@ -92,7 +91,7 @@ def trait_shifts(
         found.append(_shift(table, nodes, groups, group, bad, metrics))
         goodness[np.ix_(members, columns)] = np.nan
         taken |= members
-    while len(found) < MOST:
+    while len(found) < MAX_SHIFTS:
         most = _most_rejected(bad, groups, ~taken)
         if most is None:
             break
@@ -106,13 +105,7 @@ def as_the_others(
     shift: TraitShift,
     started: Mapping[tuple[str, str], float] = MappingProxyType({}),
 ) -> frozenset[str]:
-    """Return the nodes that are nearer to the others than to a shift's own in all that is worse there.
-
-    Args:
-        table: The class's samples.
-        shift: What separates its nodes.
-        started: As `trait_shifts` has it.
-    """
+    """Return the nodes that are nearer to the others than to a shift's own nodes in all its worse metrics."""
     nodes, goodness = table.by_node(started)
     worse = {(one.benchmark, one.metric.name) for one in shift.metrics if one.worse}
     columns = [
@@ -125,12 +118,12 @@ def as_the_others(
         return frozenset()
     part = goodness[:, columns]
     middle = (np.nanmedian(part[own], axis=0) + np.nanmedian(part[~own], axis=0)) / 2
-    near = (part >= middle).all(axis=1)  # never of what was not measured
+    near = (part >= middle).all(axis=1)  # False if a metric is missing
     return frozenset(nodes[place] for place in np.flatnonzero(near).tolist())
 
 
 def _groups(nodes: Sequence[str], traits: Mapping[str, Mapping[str, str]]) -> _Groups:
-    """Return the values of traits that enough nodes have, at most half of them: the rest are the others."""
+    """Return the values of traits that enough nodes have, but at most half of them."""
     names = list(dict.fromkeys(name for node in nodes for name in traits.get(node, {})))
     found: list[tuple[str, str]] = []
     members: list[BoolArray] = []
@@ -139,10 +132,10 @@ def _groups(nodes: Sequence[str], traits: Mapping[str, Mapping[str, str]]) -> _G
         columns[name] = [traits.get(node, {}).get(name, "") for node in nodes]
         column = np.array(columns[name])
         values, counts = np.unique(column, return_counts=True)
-        if len(values) > _VALUES:
+        if len(values) > _MAX_VALUES:
             continue
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            if value and FEWEST <= count <= len(nodes) / 2:
+            if value and MIN_NODES <= count <= len(nodes) / 2:
                 found.append((name, value))
                 members.append(column == value)
     return _Groups(
@@ -154,21 +147,17 @@ _Best = tuple[int, list[int], FloatArray, FloatArray, FloatArray]
 
 
 def _strongest(goodness: FloatArray, groups: _Groups) -> _Best | None:
-    """Return the group that stands apart most clearly, its columns, and of every column how it does.
+    """Return the group that differs most clearly; None if none does.
 
-    Args:
-        goodness: Shape (nodes, columns); NaN takes no part.
-        groups: Candidates.
-
-    Returns:
-        Group, columns in which it stands apart, and for all columns the chance that a member is worse, that
-        of an accident, and the ratio of typical values; None where none stands apart.
+    Goodness has shape (nodes, columns); NaN is ignored. The result is the group, the columns in which it
+    differs, and for all columns the chance that a member is worse, the chance of an accident, and the ratio
+    of typical values.
     """
     known = ~np.isnan(goodness)
     ranks = _ranks(goodness)
     inside = groups.members.astype(np.float64) @ known
     outside = known.sum(axis=0)[None, :] - inside
-    enough = (inside >= FEWEST) & (outside >= FEWEST)
+    enough = (inside >= MIN_NODES) & (outside >= MIN_NODES)
     sums = groups.members.astype(np.float64) @ ranks
     pairs = np.where(enough, inside * outside, np.nan)
     better = (sums - inside * (inside + 1) / 2) / pairs  # chance that a member is better
@@ -181,9 +170,9 @@ def _strongest(goodness: FloatArray, groups: _Groups) -> _Best | None:
     scores = []
     for group in np.flatnonzero(clear.any(axis=1)).tolist():
         ratio = ratios[group] = _ratios(goodness, groups.members[group], clear[group])
-        clear[group] &= np.minimum(ratio, 1 / ratio) < 1 - LEAST_CHANGE
+        clear[group] &= np.minimum(ratio, 1 / ratio) < 1 - MIN_CHANGE
         if clear[group].any():
-            # In units of deviations: chances of nothing are all the same number.
+            # In deviations, since very small chances are all 0.
             strength = np.where(clear[group], np.abs(better[group] - 0.5) / deviation[group], 0.0)
             most = int(strength.argmax())
             # Of two halves of a fleet the slower one is named.
@@ -196,7 +185,7 @@ def _strongest(goodness: FloatArray, groups: _Groups) -> _Best | None:
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    """Return the rank of every value within its column, those that are equal share theirs; 0 for NaN."""
+    """Return the rank of every value within its column; ties share their mean rank, NaN has 0."""
     found = np.zeros(values.shape)
     for column in range(values.shape[1]):
         known = np.flatnonzero(~np.isnan(values[:, column]))
@@ -206,7 +195,7 @@ def _ranks(values: FloatArray) -> FloatArray:
 
 
 def _ratios(goodness: FloatArray, members: BoolArray, columns: BoolArray) -> FloatArray:
-    """Return typical members to typical others, shape (columns,); 1 of columns that are not asked for."""
+    """Return the ratio of typical members to typical others in some columns, 1 in the other columns."""
     found = np.ones(len(columns))
     wanted = np.flatnonzero(columns)
     ours = np.nanmedian(goodness[np.ix_(members, wanted)], axis=0)
@@ -215,16 +204,16 @@ def _ratios(goodness: FloatArray, members: BoolArray, columns: BoolArray) -> Flo
 
 
 def _most_rejected(bad: BoolArray, groups: _Groups, left: BoolArray) -> int | None:
-    """Return the group with most rejected nodes for its size, by no accident; None where there is none.
+    """Return the group with most rejected nodes for its size, unless it is an accident; None without one.
 
-    Only the nodes that are left count, in groups as in the whole: else the others of a known group stand out.
+    Only the nodes that are left count; otherwise the other nodes of a known group would differ too.
     """
     bad = bad & left
     whole, every = int(left.sum()), int(bad.sum())
     scores = []
     for group, members in enumerate(groups.members & left):
         size, hit = int(members.sum()), int((bad & members).sum())
-        if hit < FEWEST or hit * whole < 2 * every * size:
+        if hit < MIN_NODES or hit * whole < 2 * every * size:
             continue
         chance = _hypergeometric_tail(hit, whole, every, size) * len(groups.names)
         if chance < ERROR_RATE:
@@ -233,7 +222,7 @@ def _most_rejected(bad: BoolArray, groups: _Groups, left: BoolArray) -> int | No
 
 
 def _hypergeometric_tail(hit: int, whole: int, every: int, size: int) -> float:
-    """Return the chance of at least so many hits among so many nodes, all drawn alike (Fisher 1922)."""
+    """Return the chance of at least `hit` of all hits in `every` among `size` random nodes (Fisher 1922)."""
 
     def chosen(n: int, k: int) -> float:
         return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

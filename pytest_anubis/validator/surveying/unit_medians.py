@@ -1,4 +1,4 @@
-"""The samples of a class as one table of numbers: a row for each run of a node, a column for each metric."""
+"""Arrange the samples of a class in a table: a row for each run of a node, a column for each metric."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_anubis.validator.similarity.usable_rows import rows_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """What one column of the table is of."""
+    """The metric of one column."""
 
     benchmark: str
     metric: Metric
@@ -24,16 +24,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitMedians:
-    """Medians of a class's samples relative to what is typical of the class.
+    """Medians of a class's samples relative to typical values of the class.
 
     Attributes:
         hardware_class: The class.
-        columns: Its metrics that have a better and a worse side.
+        columns: Its metrics, except exact ones.
         nodes: Length n, the node of each row.
         runs: Length n, the run of each row.
-        goodness: Shape (n, columns): how good a run was, 1 is typical, less is worse whatever the metric's
-            direction: of a rate the ratio to the typical one, of a duration the ratio the other way round.
-            The worst device counts. NaN where nothing usable was measured.
+        goodness: Shape (n, columns): ratio to the typical value, inverted if lower is better, so that 1 is
+            typical and less is worse. The worst device counts. NaN if nothing usable was measured.
     """
 
     hardware_class: str
@@ -45,11 +44,9 @@ class UnitMedians:
     def by_node(
         self, started: Mapping[tuple[str, str], float] = MappingProxyType({})
     ) -> tuple[tuple[str, ...], FloatArray]:
-        """Return the nodes in order, and of each the latest of what its runs say, shape (nodes, columns).
+        """Return the nodes in order, and the latest goodness of each, shape (nodes, columns).
 
-        Args:
-            started: (run, node) -> when the run began, seconds since 1970. Of runs of one moment, as all are
-                without it, the median counts.
+        The median of runs of the same time counts, and runs without a time are all such.
         """
         names = sorted(set(self.nodes))
         place = {name: number for number, name in enumerate(names)}
@@ -63,18 +60,16 @@ class UnitMedians:
         for number in range(len(names)):
             rows = order[cuts[number] : cuts[number + 1]]
             moments = np.flatnonzero(np.diff(times[rows])) + 1
-            for same in np.split(self.goodness[rows], moments):  # what comes later counts
+            for same in np.split(self.goodness[rows], moments):  # later runs overwrite earlier ones
                 now = same[0] if len(same) == 1 else _median(same)
                 np.copyto(found[number], now, where=~np.isnan(now))
         return tuple(names), found
 
 
 def unit_medians(populations: Iterable[Population]) -> list[UnitMedians]:
-    """Return one table a hardware class; exact metrics have no better side and are left out.
+    """Return one table for each hardware class, without exact metrics.
 
-    Args:
-        populations: Of any classes; several of one benchmark and metric (groups) become one column, each
-            relative to what is typical of its group.
+    The groups of a metric become one column, each relative to what is typical of the group.
     """
     by_class: dict[str, list[Population]] = {}
     for one in populations:
@@ -109,7 +104,7 @@ def _table(key: str, populations: Sequence[Population]) -> UnitMedians:
 
 
 def _goodness(population: Population) -> FloatArray:
-    """Return how good each row is next to the typical one, shape (rows,); NaN without a usable sample."""
+    """Return how good each row is relative to the typical one, shape (rows,); NaN without a usable sample."""
     medians = rows_of(population).medians()
     usable = np.isfinite(medians) & (medians > 0)
     found = np.full(len(population), np.nan)
@@ -121,7 +116,7 @@ def _goodness(population: Population) -> FloatArray:
 
 
 def _median(values: FloatArray) -> FloatArray:
-    """Return the median of each column, NaN of columns that know nothing."""
+    """Return the median of each column, NaN for columns without a value."""
     known = ~np.isnan(values).all(axis=0)
     found = np.full(values.shape[1], np.nan)
     found[known] = np.nanmedian(values[:, known], axis=0)

@@ -34,7 +34,7 @@ from pytest_anubis.session.measuring.conditions import (
     LookBudget,
 )
 from pytest_anubis.validator import judge_sample
-from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, MOST_LOOKS
+from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, MAX_LOOKS
 
 PLAN = RoundPlan(rounds=10, round_seconds=0.001, warmup_seconds=0, budget_seconds=1)
 CRITERION = Criterion(
@@ -266,7 +266,7 @@ def test_noise_leaves_a_sure_loss_its_looks(metrics: int, confirmed: int) -> Non
 
 
 @pytest.mark.usefixtures("clock")
-@pytest.mark.parametrize(("spent", "looks"), [(0, MOST_LOOKS), (3, MOST_LOOKS - 3)])
+@pytest.mark.parametrize(("spent", "looks"), [(0, MAX_LOOKS), (3, MAX_LOOKS - 3)])
 def test_one_metric_alone_is_looked_at_to_the_end_and_judged(spent: int, looks: int) -> None:
     where = surroundings()
     where.looks.measured()  # the share of this metric comes on top

@@ -15,8 +15,7 @@ from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, bas
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.changes.change_rate import change_rates
 from pytest_anubis.validator.changes.cycle_steps import find_steps
-from pytest_anubis.validator.changes.least_change import changes_of, hazard_of
-from pytest_anubis.validator.changes.segments import HAZARD
+from pytest_anubis.validator.changes.segments import HAZARD, changes_of, hazard_of
 
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 

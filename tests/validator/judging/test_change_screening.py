@@ -10,7 +10,7 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, SampleProblem, population_of
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator import JudgedColumns, find_changes, judge_columns
-from pytest_anubis.validator.changes.least_change import least_change
+from pytest_anubis.validator.changes.segments import least_change
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
 
@@ -100,7 +100,7 @@ def test_the_onset_is_found_in_a_very_long_run() -> None:
 def test_more_suspects_than_can_be_searched_are_counted_and_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pytest_anubis.validator.judging.change_screening.MOST", 3)
+    monkeypatch.setattr("pytest_anubis.validator.judging.change_screening.MAX_SEARCHED", 3)
     rows = quiet(9)
     rows[:5, 30:] *= 0.85
     found = judged(rows)

@@ -11,8 +11,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, population_of
 from pytest_anubis.core.verdict import Outcome, Reason, Triage
 from pytest_anubis.validator import judge_columns, judge_sample, segments, with_segments
-from pytest_anubis.validator.judging.change_screening import find_changes
-from pytest_anubis.validator.judging.current_segment import judge_current
+from pytest_anubis.validator.judging.change_screening import find_changes, judge_current
 
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 CRITERION = Criterion(benchmark="b", metric=RATE, centre=(100.0,), nodes=30, units=30)

@@ -10,7 +10,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import closer_look, judge_sample
-from pytest_anubis.validator.judging.sequential_test import MOST_LOOKS
+from pytest_anubis.validator.judging.sequential_test import MAX_LOOKS
 
 CRITERION = Criterion(
     benchmark="b",
@@ -35,7 +35,7 @@ def test_a_clear_pass_stops_at_once_and_a_loss_is_confirmed_first() -> None:
     assert measure(rng, 0.0) == (Outcome.PASS, 1)
     outcome, looks = measure(rng, 0.3)
     assert outcome is Outcome.FAIL
-    assert 1 < looks <= MOST_LOOKS
+    assert 1 < looks <= MAX_LOOKS
 
 
 @pytest.mark.parametrize(("loss", "outcome"), [(0.03, Outcome.PASS), (0.07, Outcome.FAIL)])
@@ -51,7 +51,7 @@ def test_the_stated_error_holds_on_both_sides(loss: float, outcome: Outcome) -> 
 def test_it_is_bounded_even_on_the_line() -> None:
     rng = np.random.default_rng(2)
     results = [measure(rng, 0.0525, noise=0.05) for _ in range(30)]
-    assert max(looks for _, looks in results) == MOST_LOOKS
+    assert max(looks for _, looks in results) == MAX_LOOKS
 
 
 def test_one_burst_alone_never_rejects() -> None:

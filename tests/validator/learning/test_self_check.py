@@ -17,7 +17,7 @@ from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL
-from pytest_anubis.validator.limits.second_population import decided
+from pytest_anubis.validator.limits.promises import apply_decision
 
 
 def metric(name: str, values: FloatArray) -> Population:
@@ -204,7 +204,7 @@ def test_a_group_just_beyond_alpha_does_not_widen_the_limit_of_the_faster_one(se
     values[::2] *= 0.94
     undecided = learn(metric("m", values)).find("b", "m")
     assert undecided is not None
-    for what, outcome in ((undecided, MARGINAL), (decided(undecided, "faster"), FAIL)):
+    for what, outcome in ((undecided, MARGINAL), (apply_decision(undecided, "faster"), FAIL)):
         judged = judge_columns(metric("m", values), what).outcome.reshape(40, -1)
         assert np.all(judged[1::2] == 0)
         assert np.mean(judged[::2].max(axis=1) == outcome) > 0.9

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_anubis.validator.limits.joint_movement import FEWEST, joint_movement
+from pytest_anubis.validator.limits.joint_movement import MIN_NODES, joint_movement
 
 
 def test_copies_of_one_link_are_one_group_and_what_never_differs_is_named() -> None:
@@ -30,5 +30,5 @@ def test_steps_of_a_coarse_clock_are_no_movement() -> None:
 
 
 def test_of_few_nodes_nothing_is_said() -> None:
-    same = np.ones((3, 1)) * np.arange(FEWEST - 1)
+    same = np.ones((3, 1)) * np.arange(MIN_NODES - 1)
     assert joint_movement(same) == ((), (), 3)
