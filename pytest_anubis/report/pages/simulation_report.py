@@ -23,8 +23,12 @@ _LEFT_OUT_FIRST = (9, 8, 7, 3)
 
 
 def simulation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the table's cells, the header first; `rows` are figures of each policy, see `Figures`."""
-    return [list(HEADER), *([*_cells(row)] for row in rows)]
+    """Return the table's cells, the header first.
+
+    Args:
+        rows: One `selector.simulation.policy_comparison.Figures` a policy, as plain data.
+    """
+    return [list(HEADER), *map(_cells, rows)]
 
 
 def simulation_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> list[str]:
@@ -32,7 +36,7 @@ def simulation_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None
     cells = simulation_rows(rows)
     shown = list(range(len(HEADER)))
     for column in (*_LEFT_OUT_FIRST, None):
-        lines = table([[row[one] for one in shown] for row in cells]).splitlines()
+        lines = table([[row[at] for at in shown] for row in cells]).splitlines()
         if column is None or width is None or max(map(width_of, lines)) <= width:
             break
         shown.remove(column)
@@ -43,19 +47,19 @@ def simulation_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None
 
 def simulation_answer(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return in one line which policy leaves jobs the most time; the ideal one does not count."""
-    best = max((one for one in rows if one["policy"] != "ideal"), key=lambda one: one["useful"])
-    others = (
-        f"{one['policy']} {one['useful']:.0f} h"
-        for one in rows
-        if one["policy"] in ("none", "full set") and one is not best
+    best = max((row for row in rows if row["policy"] != "ideal"), key=lambda row: row["useful"])
+    others = [row for row in rows if row["policy"] != "ideal" and row is not best]
+    usual = (
+        f"{row['policy']} {row['useful']:.0f} h"
+        for row in others
+        if row["policy"] in ("none", "full set")
     )
-    low = best.get("useful_low")
-    alike = [one for one in rows if one is not best and low is not None and one["useful"] >= low]
-    alike = [one for one in alike if one["policy"] != "ideal"]
+    low = best["useful_low"]
+    alike = [row for row in others if low is not None and row["useful"] >= low]
     unclear = f"; {count_text(len(alike), 'other')} within its interval" if alike else ""
     return (
         f"most useful time: {best['policy']} {best['knob']}".rstrip()
-        + f", {best['useful']:.0f} h a node ({', '.join(others)}), with {percent(best['share'])} of the "
+        + f", {best['useful']:.0f} h a node ({', '.join(usual)}), with {percent(best['share'])} of the "
         f"full set's validation{unclear}"
     )
 
@@ -70,7 +74,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         f"{row['gain']:.2f}",
         _interval(row["low"], row["high"], 2),
         f"{row['useful']:.0f}",
-        _interval(row.get("useful_low"), row.get("useful_high"), 0),
+        _interval(row["useful_low"], row["useful_high"], 0),
         f"{row['utilisation']:.3f}",
     ]
 

@@ -320,6 +320,8 @@ def figures(policy: str, validation: float, mtbi: float, knob: str = "") -> dict
         "high": 2.0,
         "utilisation": 0.9,
         "useful": 600.0,
+        "useful_low": None,
+        "useful_high": None,
         "incidents": 0.1,
     }
 
