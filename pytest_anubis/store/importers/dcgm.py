@@ -1,4 +1,4 @@
-"""JSON of ``dcgmi diag -j``, of DCGM 2 to 4: what every plugin says of every card, and its numbers."""
+"""Import the JSON of ``dcgmi diag -j`` of DCGM 2 to 4: every plugin's result and numbers for every card."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _COMPONENTS = {
     "diagnostic": "compute.matrix",
     "targeted_stress": "compute.matrix",
 }
-"""Plugin -> what its numbers are about; the others tell none."""
-_MOST_NOTES = 20
-"""Warnings and skipped plugins that are named; more of them repeat a reason."""
+"""Plugin with numbers -> the component that they are about."""
+_MAX_NOTES = 20
+"""Warnings and skipped plugins that are listed; further ones repeat a reason."""
 
 
 def import_dcgm(path: Path, **of_node: Unpack[OfNode]) -> Imported:
     """Read the output of one ``dcgmi diag -j`` on one node.
 
-    Every plugin and card gives ``not_passed`` of ``dcgm/<plugin>``: 0 where it passed, 1 where it warned, the
-    problem ``failed`` with DCGM's reason where it failed, the problem ``missing`` where it was skipped and
-    other cards were not. A plugin that was skipped on every card is listed. Bandwidths, latencies and rates
-    that its remarks tell are metrics of their own. A run that broke off has the problem ``failed`` in
-    ``not_passed`` of ``dcgm/diag``.
+    Every plugin and card gives ``not_passed`` of ``dcgm/<plugin>``: 0 for a pass, 1 for a warning, the
+    problem ``failed`` with DCGM's reason for a failure, the problem ``missing`` if it was skipped on this
+    card but not on others. A plugin that was skipped on every card is listed. Bandwidths, latencies and rates
+    in its remarks are separate metrics. A run that broke off has the problem ``failed`` in ``not_passed`` of
+    ``dcgm/diag``.
 
     Raises:
         ImportFileError: The file cannot be read, or is no such output.
@@ -70,12 +70,12 @@ def import_dcgm(path: Path, **of_node: Unpack[OfNode]) -> Imported:
             samples.notes.append(f"{one.plugin}: {device}: {said}")
     if skipped := sorted({one.plugin for one in found.results} - ran.keys()):
         samples.notes.append(f"skipped on every card, not imported: {', '.join(skipped)}")
-    if (more := len(samples.notes) - _MOST_NOTES) > 0:
-        samples.notes[_MOST_NOTES:] = [f"... and {more} more"]
+    if (more := len(samples.notes) - _MAX_NOTES) > 0:
+        samples.notes[_MAX_NOTES:] = [f"... and {more} more"]
     return import_samples(path, samples, _COMPONENT, len(found.results), **of_node)
 
 
 def _serial(found: DiagRun, device: str) -> str:
-    """Return a card's serial number before what is said of it, where DCGM tells one."""
+    """Return a card's serial number as the beginning of a message; empty if it is unknown."""
     serial = found.serials.get(device, "")
     return f"serial {serial}: " if serial else ""

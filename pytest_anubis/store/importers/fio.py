@@ -1,4 +1,4 @@
-"""Output of ``fio --output-format=json``."""
+"""Import the output of ``fio --output-format=json``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 
 _PERCENTILES = {50.0: "p50", 99.0: "p99"}
 _LATENCIES = {"lat_ns": 1000, "clat_ns": 1000, "lat": 1, "clat": 1}
-"""Fields of latencies, the best first -> how many of its units are a microsecond; fio 2 counts in us."""
+"""Fields of latencies, the best first -> units in a microsecond; fio 2 counts in us."""
 _SAME = {"rw": ("rw", "readwrite"), "bs": ("bs", "blocksize"), "iodepth": ("iodepth",),
          "numjobs": ("numjobs",), "ioengine": ("ioengine",), "direct": ("direct",),
          "lat_percentiles": ("lat_percentiles",)}  # fmt: skip
@@ -34,14 +34,13 @@ _SAME = {"rw": ("rw", "readwrite"), "bs": ("bs", "blocksize"), "iodepth": ("iode
 
 
 def import_fio(path: Path, **of_node: Unpack[OfNode]) -> Imported:
-    """Read one or several JSON outputs of fio, one after the other in one file.
+    """Read one or several JSON outputs of fio in one file.
 
-    Every job gives, for reading and writing, ``bandwidth`` in MB/s, ``iops`` in op/s and the total
-    latency's 50th and 99th percentile in us; its group says how it read and wrote (``rw``, ``bs``,
-    ``iodepth``, ...), its device is the last part of the job's file name, else ``disk``; the whole path where
-    others of the output end like it. A job that ended
-    with an error has the problem ``failed``, be it that it moved nothing. What ``--status-interval`` printed
-    of a job that still ran is left out.
+    Every job gives, for reading and writing, ``bandwidth`` in MB/s, ``iops`` in op/s and the 50th and 99th
+    percentile of the total latency in us. Its group consists of options (``rw``, ``bs``, ``iodepth``, ...).
+    Its device is the last part of the job's file name, the whole path if others end alike, or ``disk``. A job
+    that ended with an error has the problem ``failed``, also if it moved nothing. Snapshots of running jobs
+    (``--status-interval``) are left out.
 
     Raises:
         ImportFileError: The file cannot be read, holds no output of fio, or no job of it came to its end.
@@ -67,7 +66,7 @@ class _Latency:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """What a job read, wrote or trimmed."""
+    """The numbers of a job's reading, writing or trimming."""
 
     total_ios: Count = 0
     io_bytes: NotNegative = 0.0
@@ -84,7 +83,7 @@ class _Way:
 class _Job:
     jobname: str
     error: Count = 0
-    total_err: Count = 0  # that it went on in spite of (--continue_on_error)
+    total_err: Count = 0  # errors that did not end it (--continue_on_error)
     options: Annotated[Mapping[str, Any], Alias("job options")] = field(default_factory=dict)
     read: _Way | None = None
     write: _Way | None = None
@@ -93,7 +92,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Of a job, whether it still ran, in seconds to go."""
+    """A job's progress: seconds to go, 0 at its end."""
 
     jobname: str = ""
     eta: NotNegative = 0.0
@@ -107,7 +106,7 @@ class _Output:
 
 
 def _outputs(text: str) -> Iterator[tuple[int, _Output]]:
-    """Yield every output with the line where it begins; warnings before and between are skipped."""
+    """Yield every output with its first line; warnings before and between are skipped."""
     found = False
     for place, data in json_objects(text, "fio", frozenset(("jobs", "client_stats"))):
         if "client_stats" in data:
@@ -126,10 +125,10 @@ def _outputs(text: str) -> Iterator[tuple[int, _Output]]:
 
 
 def _whole(outputs: list[tuple[int, _Output]], samples: Samples) -> list[tuple[int, _Output]]:
-    """Return the outputs of jobs that came to their end; the others count what a later one counts again.
+    """Return the outputs of jobs that ended, without snapshots whose numbers a later output includes.
 
     Raises:
-        UnreadableOutput: None did.
+        UnreadableOutput: No job ended.
     """
     kept: list[tuple[int, _Output]] = []
     later: set[tuple[str, float]] = set()
@@ -158,12 +157,12 @@ def _states(output: _Output) -> list[_State]:
     try:
         return [from_plain(_State, job, unknown="ignore") for job in output.jobs]
     except CodecError:
-        return []  # said where the job is taken
+        return []  # reported when the job is read
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A job with the line of its output, the options that it ran with, and the path that it worked on."""
+    """A job with the line of its output, its options, and the path that it used."""
 
     place: int
     job: _Job
@@ -172,7 +171,7 @@ class _Taken:
 
 
 def _jobs(samples: Samples, place: int, output: _Output) -> Iterator[_Taken]:
-    """Yield the jobs of one output; what is none is a wrong line."""
+    """Yield the jobs of one output; malformed ones are wrong lines."""
     found: list[_Job] = []
     for data in output.jobs:
         try:
@@ -188,12 +187,12 @@ def _jobs(samples: Samples, place: int, output: _Output) -> Iterator[_Taken]:
 
 
 def _path(options: Mapping[str, Any], number: int, alike: int) -> str:
-    """Return what a job worked on: a device, a file, or a folder with a slash at its end.
+    """Return the path that a job used: a device, a file, or a folder with a slash at its end.
 
     Args:
-        options: Of the job.
-        number: Which job of its name it is; with several folders and no file, fio deals these out in turn.
-        alike: How many jobs of its name there are.
+        options: Options of the job.
+        number: Its number among the jobs of its name, to which fio assigns several folders in turn.
+        alike: Number of jobs of its name.
     """
     name, folder = (str(options.get(key, "")).rstrip("/") for key in ("filename", "directory"))
     folders = [part for part in folder.split(":") if part]
@@ -203,9 +202,9 @@ def _path(options: Mapping[str, Any], number: int, alike: int) -> str:
 
 
 def _disks(paths: Collection[str]) -> dict[str, str]:
-    """Return path -> name of the device: its last part, the whole path where several end alike.
+    """Return path -> name of the device: its last part, or the whole path if several end alike.
 
-    Of a job over several files they are all named, as fio does not say which of them failed.
+    All files of a job are named, since fio does not say which of them failed.
     """
     short = {
         path: "+".join(part.rsplit("/", 1)[-1] for part in re.split(r"(?<!\\):", path))
@@ -245,7 +244,7 @@ def _take_job(samples: Samples, taken: _Taken, disk: str) -> None:
 
 
 def _group(options: Mapping[str, Any]) -> str:
-    """Return what makes jobs of one name comparable; empty where fio does not print options."""
+    """Return the options that make jobs of one name comparable; empty if fio prints none."""
     given = {
         key: next((str(options[name]).lower() for name in names if name in options), "")
         for key, names in _SAME.items()

@@ -1,4 +1,4 @@
-"""From encoded rows to populations: sort once, cut at the boundaries; and when their runs were made."""
+"""Group encoded rows into populations with array arithmetic, and find the dates and traits of their runs."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ _KEY = ("class", "benchmark", "metric", "group")
 _UNIT = ("node", "device", "run")
 
 _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
-"""Seconds since 1970. What lies before is a count of seconds from somewhere else (30 years are longer than
-any measurement), or of a clock that was never set."""
+"""Seconds since 1970. Earlier times count from another origin (30 years are longer than any measurement), or
+are of a clock that was never set."""
 _LATEST = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
-"""Seconds since 1970. What lies behind is in milliseconds or finer: those of any day since 1975."""
+"""Seconds since 1970. Later times are in milliseconds or finer, which any day since 1975 is."""
 
-_DAY, _PAUSE = 86400.0, 4 * 3600.0
-"""Seconds: a run's longest, and those without a row after which another one has begun, perhaps."""
+_DAY = 86400.0
+"""Seconds that one run lasts at most."""
+_PAUSE = 4 * 3600.0
+"""Seconds without a row after which another run may have begun."""
 
-SPARED = 0.02
-"""Share of a node's values that may be empty, of units that have others."""
-HALF_EMPTY = SampleProblem(kind="missing", text="at least half of its values are empty")
-EMPTY = SampleProblem(kind="missing", text="named in the results, but without a value")
+MAX_EMPTY_SHARE = 0.02
+"""Share of a node's values that may be empty, counted in units that have other values."""
+HALF_EMPTY = Problem(kind="missing", text="at least half of its values are empty")
+EMPTY = Problem(kind="missing", text="named in the results, but without a value")
 
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """One row per unit under test, sorted by key and unit; `table` rows are (node, device, run)."""
+    """The units under test, sorted by key and unit; all arrays have the shape (units,)."""
 
     key: IntArray
     node: IntArray
@@ -56,14 +58,14 @@ class _Units:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouped:
-    """What the rows of a file have become.
+    """The populations of a file's rows.
 
     Attributes:
         populations: Sorted by hardware class, benchmark, metric and group.
-        values: How many values can be looked at.
-        lost: The cells that no verdict can rest on, by cause.
-        empty: Node -> how many of its values are empty in units that have others, where these are more than
-            `SPARED` of all.
+        values: Number of usable values.
+        lost: The cells that no verdict can be based on, by cause.
+        empty: Node -> number of empty values in units that have others, if these are more than
+            `MAX_EMPTY_SHARE` of all.
     """
 
     populations: tuple[Population, ...] = ()
@@ -73,23 +75,23 @@ class Grouped:
 
 
 def group_rows(
-    rows: EncodedRows, *, keyed: bool = False, told: Collection[UnitName] = ()
+    rows: EncodedRows, *, keyed: bool = False, counted: Collection[UnitName] = ()
 ) -> Grouped:
     """Group rows into populations, sorted by hardware class, benchmark, metric and group.
 
-    The values of one unit stand in the order of their times, or of their lines where there are none. A
-    failed return code gives the unit the problem ``failed``, never a value. One of which at least half of
-    the values are empty has the problem ``missing``. A unit or direction that is not that of most rows of
-    its metric gives the problem ``invalid``. A device that most nodes of the class report and one node does
-    not gets a row with the problem ``missing``.
+    The values of one unit are in the order of their times, or of their lines without times. A failed return
+    code gives the unit the problem ``failed``, never a value. A unit with at least half of its values empty
+    has the problem ``missing``. A unit or direction other than that of most rows of its metric gives the
+    problem ``invalid``. A device that most nodes of the class report and one node does not gets a row with
+    the problem ``missing``.
 
     Args:
         rows: All good rows of a file.
-        keyed: A cell's column bears the name of benchmark and metric; else of what it holds.
-        told: Units of which a cell is counted as a wrong line already.
+        keyed: As of `lost_of_rows`.
+        counted: As of `lost_of_rows`.
 
     Raises:
-        ImportFileError: There are more metrics than the memory is to be filled with.
+        ImportFileError: There are more metrics than the limit of the memory allows.
     """
     if not len(rows.values):
         return Grouped()
@@ -143,7 +145,9 @@ def group_rows(
     return Grouped(
         populations=populations,
         values=int(keep.sum() - invalid.sum()),
-        lost=lost_of_rows(rows, lost, metrics, key_of_row, populations, keyed=keyed, told=told),
+        lost=lost_of_rows(
+            rows, lost, metrics, key_of_row, populations, keyed=keyed, counted=counted
+        ),
         empty=_empty_values(names["node"], node, count, empty),
     )
 
@@ -151,18 +155,19 @@ def group_rows(
 def _empty_values(
     names: Sequence[str], node: IntArray, count: IntArray, empty: IntArray
 ) -> dict[str, int]:
-    """Return node -> empty values of units that have others, of nodes where they are too many to be spared.
+    """Return node -> empty values in units that have others, for nodes with too many of them.
 
     Args:
-        names: Of all nodes.
+        names: Names of all nodes.
         node: Shape (units,), place of each unit's node among the names.
-        count: Shape (units,), its values.
-        empty: Shape (units,), its empty values.
+        count: Shape (units,), number of values.
+        empty: Shape (units,), number of empty values.
     """
-    beside = np.where(empty < count, empty, 0)  # a unit with more of them is missing as a whole
-    lost = np.bincount(node, weights=beside, minlength=len(names))
+    among_others = np.where(empty < count, empty, 0)  # with more the unit is missing as a whole
+    lost = np.bincount(node, weights=among_others, minlength=len(names))
     every = np.bincount(node, weights=count + empty, minlength=len(names))
-    return {names[i]: int(lost[i]) for i in np.flatnonzero(lost > SPARED * every).tolist()}
+    too_many = np.flatnonzero(lost > MAX_EMPTY_SHARE * every)
+    return {names[i]: int(lost[i]) for i in too_many.tolist()}
 
 
 def _check_populations(count: int) -> None:
@@ -172,7 +177,7 @@ def _check_populations(count: int) -> None:
 
 
 def _sorted_names(rows: EncodedRows) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """Number every column's names in the order of their text, so that numbers sort like names."""
+    """Number every column's names in alphabetical order, so that numbers sort like names."""
     names: dict[str, list[str]] = {}
     codes: dict[str, Any] = {}
     for column in TEXTS:
@@ -192,7 +197,7 @@ def _combine(columns: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArra
     """
     number = columns[0].astype(np.int64)
     for column, size in zip(columns[1:], sizes[1:], strict=True):
-        # Dense after every step, so that the product of two stays far below 2^63.
+        # Numbers are made dense in every step, which keeps products far below 2^63.
         _, number = np.unique(number, return_inverse=True)
         number = number.astype(np.int64) * size + column
     _, first, dense = np.unique(number, return_index=True, return_inverse=True)
@@ -259,7 +264,7 @@ def _metric(names: dict[str, list[str]], name: int, variant: tuple[int, int]) ->
 
 
 def _offsets(offsets: IntArray, more: int) -> IntArray:
-    """Return bounds from 0 on, with `more` rows without values behind."""
+    """Return bounds from 0 on, followed by `more` rows without values."""
     return np.asarray(np.concatenate([offsets, np.full(more, offsets[-1])]) - offsets[0])
 
 
@@ -268,10 +273,10 @@ def _names(text: Any, codes: IntArray, more: IntArray) -> tuple[str, ...]:
 
 
 class _Gaps:
-    """Finds what most nodes of a class report and some do not.
+    """A search for what most nodes of a class report and some do not.
 
-    Of a node that reports nothing of it something else was measured again: it lacks nothing, unless the file
-    is `whole`, one run of a suite.
+    A node that reports none of the usual devices was measured again for something else and lacks nothing,
+    unless the file is `whole`, one run of a suite.
     """
 
     def __init__(
@@ -287,7 +292,7 @@ class _Gaps:
             nodes, first = np.unique(units.node[lo:hi], return_index=True)
             self._nodes[number] = nodes
             self._run[number] = units.run[lo:hi][first]
-        # With groups, a device that is not in one of them is in another: nothing is missing.
+        # A device that is not in one group of a metric is in another: nothing is missing.
         _, which, count = np.unique(
             key_parts[:, :3], axis=0, return_inverse=True, return_counts=True
         )
@@ -325,10 +330,10 @@ class _Gaps:
 
 
 def run_of_each_day(rows: EncodedRows) -> EncodedRows:
-    """Return the rows of a table with times and one run with a run for each day on which a node was measured.
+    """Split the one run of a table with times into a run for each day on which a node was measured.
 
-    That is of nodes with a unit whose times are more than a day apart: over weeks, what a card has lost since
-    yesterday would drown. A run that goes on after midnight is one, unless it lasts longer than a day.
+    Only nodes with a unit whose times are more than a day apart are split: in a run of weeks, yesterday's
+    loss would be invisible. A run that continues after midnight stays one, up to the length of a day.
     """
     if not _has_moments(rows) or len(set(rows.names["run"])) > 1:
         return rows
@@ -359,7 +364,7 @@ def run_of_each_day(rows: EncodedRows) -> EncodedRows:
 
 
 def _has_moments(rows: EncodedRows) -> bool:
-    """Return whether all times that the rows have are moments; else their column counts something else."""
+    """Return whether all times of the rows are moments; if one is not, the column counts something else."""
     if rows.times is None or np.isnan(rows.times).all():
         return False
     return bool(np.nanmin(rows.times) >= _EARLIEST and np.nanmax(rows.times) < _LATEST)
@@ -368,14 +373,13 @@ def _has_moments(rows: EncodedRows) -> bool:
 def row_dates(rows: EncodedRows) -> dict[tuple[str, str], tuple[str, str]]:
     """Return (run, node) -> the earliest and the latest moment of its rows, ISO 8601, UTC.
 
-    One time in the column that is no moment, and none of them is taken for one: the column counts something
-    else then. Runs of nodes whose rows have no time are left out.
+    It is empty unless all times of the column are moments, and lacks runs without times.
     """
     if rows.times is None or not _has_moments(rows):
         return {}
-    told = ~np.isnan(rows.times)
-    times = rows.times[told]
-    runs, nodes = rows.codes["run"][told], rows.codes["node"][told]
+    timed = ~np.isnan(rows.times)
+    times = rows.times[timed]
+    runs, nodes = rows.codes["run"][timed], rows.codes["node"][timed]
     pairs, unit = np.unique(np.stack([runs, nodes], axis=1), axis=0, return_inverse=True)
     unit = unit.ravel()  # numpy 2.0 gives it a second axis
     first, last = np.full(len(pairs), np.inf), np.full(len(pairs), -np.inf)
@@ -390,7 +394,7 @@ def row_dates(rows: EncodedRows) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def row_traits(rows: EncodedRows) -> dict[tuple[str, str], dict[str, str]]:
-    """Return (run, node) -> what its rows say of the node besides: name of a trait -> value."""
+    """Return (run, node) -> name of a trait -> its value in the rows."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for name in (one for one in TRAITS if one in rows.codes):
         codes = np.stack([rows.codes["run"], rows.codes["node"], rows.codes[name]])
@@ -402,7 +406,7 @@ def row_traits(rows: EncodedRows) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def row_durations(rows: EncodedRows) -> tuple[dict[tuple[str, str], dict[str, float]], list[str]]:
-    """Return (run, node) -> benchmark -> the longest duration of its rows in seconds, and what is none."""
+    """Return (run, node) -> benchmark -> the longest duration of its rows in seconds, and invalid cells."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     if DURATION not in rows.codes:
         return found, []

@@ -1,4 +1,4 @@
-"""The folder of a store that holds its imports: which file replaces which, and what would count twice."""
+"""Save imports in their folder of a store: replace repeated files, and refuse or report duplicates."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ from pytest_anubis.store.samples.columnar_files import (
 
 
 class ImportFolder:
-    """The imports of a store, looked at once.
+    """The imports of a store as they were when this was made, and those saved since.
 
     Attributes:
-        lost: Nodes of which what was replaced last had a run that its successor lacks.
-        twice: (run, node) -> how many values the import that was kept last holds of it that one before, kept
-            here too, held as well.
+        lost: Nodes with a run in the file that was replaced last and without one in its successor.
+        twice: (run, node) -> number of values in the latest import that an earlier one saved here has too.
     """
 
     def __init__(self, store: Path) -> None:
@@ -50,14 +49,14 @@ class ImportFolder:
                 self._note(file, known)
 
     def save(self, imported: Imported, name: str = "") -> Path:
-        """Keep an import as ``imports/<file name>.npz``.
+        """Save an import as ``imports/<file name>.npz``.
 
-        The same file again replaces it; where it is of other nodes or runs now, it gets a name with a piece
-        of its digest, as another file of this name does.
+        A repeated import of a file replaces the first, unless its nodes or runs are all different. Then, as
+        for another file of the same name, a part of the digest is added to the name.
 
         Args:
             imported: The import.
-            name: In the place of the file's name.
+            name: Name in place of the file's name.
 
         Raises:
             DoubleImportError: The same content, runs, nodes and dates are there from another file.
@@ -85,7 +84,7 @@ class ImportFolder:
         return written
 
     def _place(self, path: Path, origin: Origin, runs: AbstractSet[tuple[str, str]]) -> Path:
-        """Return where an import is to stand, if `path` is its name and others are there already."""
+        """Return the path for an import with the preferred name `path`, given the imports that exist."""
         twin, known = self._by_digest.get(origin.digest, (None, None))
         if known is not None and known.path != origin.path:
             raise DoubleImportError(
@@ -96,7 +95,7 @@ class ImportFolder:
         for mine in self._by_path.get(origin.path, ()):
             try:
                 before = {(run.run, run.node) for run in load_columns(mine).runs}
-            except ColumnsError:  # damaged: the file again mends it
+            except ColumnsError:  # a damaged import is replaced
                 return mine
             if before & runs:
                 self.lost = tuple(sorted({node for _, node in before - runs}))
@@ -112,7 +111,7 @@ class ImportFolder:
 
 
 def _origin(imported: Imported) -> Origin | None:
-    """Return which file it is, with its runs, nodes and dates: two results may print the same."""
+    """Return the identity of an imported file, with its runs, nodes and dates, since results may be equal."""
     path = imported.source
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What an import gives: populations, the runs they stand for, and every line that was wrong."""
+"""The result of an import: populations, their runs, and wrong lines; and how importers read and collect."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ UNCLASSIFIED = "unclassified"
 IMPORTS_FOLDER = "imports"
 
 RETURN_CODE = "return_code"
-"""The metric that says whether a benchmark came to its end: of what failed before it measured anything."""
+"""Metric of a benchmark that failed before it measured anything: whether it came to its end."""
 
 _ENDINGS = re.compile(
     r"(\.(csv|tsv|psv|txt|log|out|dat|json|jsonl|ndjson|parquet|pq|xlsx?|npz|gz|bz2|xz|zst|zip))+$",
     re.IGNORECASE,
 )
-_MANY = 1000
+_MAX_LINES_LISTED = 1000
 _NO_TEXT = "\ufffd"
-"""In place of what is no text, as where a file is decoded."""
+"""Replacement of invalid characters, as in decoding."""
 
 
 class ImportFileError(ValueError):
@@ -55,9 +55,9 @@ class WrongLine:
     """One line (or key) that was left out.
 
     Attributes:
-        line: Its number, from 1; 0 when the file has no lines that count.
-        text: What is wrong and how to fix it.
-        first: It is the first one of its cause.
+        line: Its number, from 1; 0 for a file without meaningful lines.
+        text: The error and how to fix it.
+        first: It is the first one with its cause.
     """
 
     line: int
@@ -69,7 +69,7 @@ class WrongLine:
 
 
 class WrongLines:
-    """Collects wrong lines: the first thousand by number, all others counted."""
+    """A list of wrong lines: the first thousand, and counts of all."""
 
     def __init__(self) -> None:
         self.lines: list[WrongLine] = []
@@ -78,40 +78,40 @@ class WrongLines:
         self.nodes: Counter[str] = Counter()
 
     def add(self, line: int, text: str, cause: str = "", node: str = "") -> None:
-        """Take note of one.
+        """Add a wrong line.
 
         Args:
-            line: Its number, from 1; 0 where lines do not count.
-            text: What is wrong.
-            cause: The same without what only this line has; one of few, the first of each is always kept.
-            node: The node that it is about; empty where the line does not say it. What cannot be
-                printed of a name is U+FFFD, so that its node is not forgotten.
+            line: Its number, from 1; 0 if lines have no meaning.
+            text: The error.
+            cause: The error without details of this line; one of few, of which the first line is always kept.
+            node: The node that it is about; empty if it is unknown. Unprintable characters become U+FFFD, so
+                that the node still counts.
         """
         self.count += 1
         self.causes[cause] += 1
         name = "".join(c if c.isprintable() else _NO_TEXT for c in node)
         self.nodes[name if name.strip(_NO_TEXT) else ""] += 1
-        if self.count <= _MANY or (cause and self.causes[cause] == 1):
+        if self.count <= _MAX_LINES_LISTED or (cause and self.causes[cause] == 1):
             self.lines.append(WrongLine(line=line, text=text, first=self.causes[cause] == 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The good part of a file, and the rest.
+    """The samples of a file, and what could not be read.
 
     Attributes:
         populations: All samples, one population per hardware class, benchmark, metric and group.
         runs: One per run and node in the file.
-        lines: How many lines were read, the head not counted.
-        values: How many values were kept.
+        lines: Number of lines read, without the head.
+        values: Number of values kept.
         wrong: The first thousand wrong lines, and the first of each cause.
-        wrong_count: How many lines were wrong.
-        causes: Cause -> how many lines it cost; empty where there is only one, or nobody told causes apart.
-        lost_cells: Cells that no verdict can rest on, by cause.
-        notes: What else people should know, one line each.
-        left_out: How many values were left out besides wrong lines.
-        node: The node, if it was given with the file, which does not name it; else empty.
-        file_dated: The file tells no dates: its runs have that on which it was written.
+        wrong_count: Number of wrong lines.
+        causes: Cause -> number of wrong lines; empty if causes are not distinguished.
+        lost_cells: Cells that no verdict can be based on, by cause.
+        notes: Notes for the user, one line each.
+        left_out: Number of values that were left out in good lines.
+        node: The node that was given for a file that names none; else empty.
+        file_dated: The file has no dates, so its runs have the date on which it was written.
     """
 
     source: Path
@@ -130,22 +130,22 @@ class Imported:
 
     @property
     def lost(self) -> int:
-        """How many lines and values of the file say nothing of a node: left out, or no possible values.
+        """Number of lines and values that could not be used: wrong, left out, or impossible.
 
-        A test that failed and a cell that is empty say something, and are kept.
+        A failed test and an empty cell are information about a node, and do not count.
         """
         spoiled = sum(one.count for one in self.lost_cells if one.kind in ("unit", "invalid"))
         return self.wrong_count + self.left_out + spoiled
 
     def dated(self, moment: float) -> Imported:
-        """Return it with all of its runs at another moment, seconds since 1970."""
+        """Return the import with all of its runs at another moment, seconds since 1970."""
         when = datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
         runs = tuple(replace(run, started=when, ended=when, file_dated=False) for run in self.runs)
         return replace(self, runs=runs, file_dated=False)
 
 
 class Unit(NamedTuple):
-    """What one sample is of; `group`: what makes it comparable, as `Population.group`."""
+    """The identity of one sample within a node and run; `group` as of `Population.group`."""
 
     benchmark: str
     metric: Metric
@@ -157,12 +157,12 @@ _CAME_TO_ITS_END = Metric(name=RETURN_CODE, unit="count", better="equal")
 
 
 class Samples:
-    """Collects what one output says of one node: values in time order, and what has none.
+    """A collector of one node's values and problems from one output.
 
     Attributes:
-        values: Unit -> values; empty where there is a problem only.
-        problems: Unit -> why its values are not taken.
-        components: Benchmark -> the part of the node that it exercises.
+        values: Unit -> values in time order; empty for a unit that has only a problem.
+        problems: Unit -> why its values are not used.
+        components: Benchmark -> the component that it exercises.
     """
 
     def __init__(self) -> None:
@@ -174,29 +174,29 @@ class Samples:
         self._failed: list[tuple[str, str, str, Metric]] = []
 
     def add(self, unit: Unit, *values: float) -> None:
-        """Take values of a unit, none or some."""
+        """Add values of a unit; also without values the unit is known."""
         self.values.setdefault(unit, []).extend(values)
 
     def problem(self, unit: Unit, kind: str, text: str) -> None:
-        """Say that a unit has no values that count."""
+        """Mark a unit as having no usable values."""
         self.add(unit)
         self.problems[unit] = SampleProblem(kind=kind, text=text)
 
     def fail(
         self, benchmark: str, device: str, text: str, metric: Metric = _CAME_TO_ITS_END
     ) -> None:
-        """Say that a benchmark failed on a device before it measured anything.
+        """Add a benchmark that failed on a device before it measured anything.
 
         Args:
             benchmark: Its name.
             device: The device, or ``node``.
-            text: Why, in one line.
-            metric: The one that failed, where the output has none of the benchmark.
+            text: The reason in one line.
+            metric: The metric that failed, if the output has no other of the benchmark.
         """
         self._failed.append((benchmark, device, text, metric))
 
     def finish(self) -> None:
-        """Give what failed altogether each metric that is known of its benchmark, else one of its own."""
+        """Add the failed benchmarks to all known metrics of theirs, or to a metric of their own."""
         known = {(unit.benchmark, unit.metric, unit.group) for unit in self.values}
         for benchmark, device, text, usual in self._failed:
             own = [(metric, group) for one, metric, group in known if one == benchmark]
@@ -205,7 +205,7 @@ class Samples:
 
 
 class OfNode(TypedDict):
-    """Whose results a tool's output holds, which does not say it itself.
+    """The node, class and run of a tool's output, which does not name them.
 
     Attributes:
         node: The node that it comes from.
@@ -227,16 +227,16 @@ def runs_of(
     unread: Mapping[str, int] = MappingProxyType({}),
     run: str = "",
 ) -> tuple[RunRecord, ...]:
-    """Return one run record per run and node that occurs in populations or in lines that are unread, sorted.
+    """Return one run record for each run and node that occurs in populations or unread lines, sorted.
 
     Args:
-        populations: What was imported.
-        started: The date that the file bears, for want of a better one.
-        dates: (run, node) -> when it began and ended, of those of which the file tells it.
-        traits: (run, node) -> what the file says of the node besides.
-        took: (run, node) -> benchmark -> how many seconds it took.
-        unread: Node -> how many lines about it could not be read.
-        run: Run of the nodes of which no line could be read.
+        populations: The samples.
+        started: The file's date, for runs without a better one.
+        dates: (run, node) -> when it began and ended, if the file has dates.
+        traits: (run, node) -> traits of the node in the file.
+        took: (run, node) -> benchmark -> seconds.
+        unread: Node -> number of lines about it that could not be read.
+        run: Run of nodes with unread lines only.
     """
     known = dates or {}
     found = {
@@ -246,7 +246,7 @@ def runs_of(
     }
     read = {node for _, node, _ in found}
     classes = {name for _, _, name in found}
-    if len(read | unread.keys() - {""}) == 1 == len(read):  # then every line is about it
+    if len(read | unread.keys() - {""}) == 1 == len(read):  # every line is about this node
         unread = dict.fromkeys(read, sum(unread.values()))
     for node in unread.keys() - read - {""}:
         found.add((run, node, min(classes) if len(classes) == 1 else UNCLASSIFIED))
@@ -270,10 +270,10 @@ def runs_of(
 
 
 def read_output(path: Path, reader: Callable[[str], T], fix: str = "") -> T:
-    """Return what the reader of a tool's output makes of a file; `fix` says how to write a good one.
+    """Read a file with the reader of a tool's output; `fix` tells the user how to write such a file.
 
     Raises:
-        ImportFileError: The file cannot be read, or the reader does not know its form.
+        ImportFileError: The file cannot be read, or its form is unknown to the reader.
     """
     try:
         return reader(read_text(path))
@@ -282,7 +282,7 @@ def read_output(path: Path, reader: Callable[[str], T], fix: str = "") -> T:
 
 
 def refused_file(path: Path, *, node: str, run: str = "", hardware_class: str = "") -> Imported:
-    """Return an import of a node's file of which nothing could be read: it says that there was one."""
+    """Return an empty import of a node's unreadable file, which shows that there was one."""
     name, key = run or run_name(path), hardware_class or UNCLASSIFIED
     date = file_date(path)
     record = RunRecord(run=name, node=node, hardware_class=key, started=date, ended=date, unread=1)
@@ -292,22 +292,23 @@ def refused_file(path: Path, *, node: str, run: str = "", hardware_class: str = 
 def import_samples(
     path: Path, samples: Samples, component: str, lines: int, **of_node: Unpack[OfNode]
 ) -> Imported:
-    """Make an import of the samples that one tool's output holds of one node.
+    """Make an import of one node's samples from one tool's output.
 
     Args:
         path: The file.
-        samples: What it says.
-        component: What is exercised by benchmarks of which the samples do not say it.
-        lines: How many lines were read.
-        **of_node: Whose samples they are.
+        samples: Its samples.
+        component: Component of benchmarks whose component the samples do not have.
+        lines: Number of lines read.
+        **of_node: Node, class and run.
     """
     gather = Gather()
     node = of_node["node"]
     samples.finish()
-    if not any(one.kind == "failed" for one in samples.problems.values()):  # else it is known
+    if not any(one.kind == "failed" for one in samples.problems.values()):  # else it failed anyway
         around = list(lines_around(read_text(path)))
         labels = sum(text.startswith(node) for _, text in around)
-        named = {node} if labels <= max(4, len(around) // 2) else set()  # else it is their label
+        # A name at the beginning of most lines is their label, not part of a message.
+        named = {node} if labels <= max(4, len(around) // 2) else set()
         for number, text in around:
             if what := failure_said(text, named):
                 samples.wrong.add(number, f"the output says that {what}: {text.strip()[:100]}")
@@ -340,12 +341,12 @@ def import_samples(
 
 
 def run_name(path: Path) -> str:
-    """Return the run id of an imported file: its name without the endings that say of what form it is."""
+    """Return the run id of an imported file: its name without endings of known forms."""
     return _ENDINGS.sub("", path.name) or "import"
 
 
 def file_date(path: Path) -> str:
-    """Return when the file was last written, ISO 8601, UTC; empty when that cannot be read."""
+    """Return when the file was last written, ISO 8601, UTC; empty if that is unknown."""
     try:
         moment = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except (OSError, OverflowError, ValueError):
@@ -354,7 +355,7 @@ def file_date(path: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Read a whole text file; what is no UTF-8 is replaced.
+    """Read a whole text file; invalid UTF-8 is replaced.
 
     Raises:
         ImportFileError: It cannot be read, or is too large.
@@ -368,10 +369,10 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file without their ends; what is no UTF-8 is replaced.
+    """Yield the lines of a text file without their ends; invalid UTF-8 is replaced.
 
     Raises:
-        ImportFileError: It cannot be read, or it or one of its lines is too large; without its name.
+        ImportFileError: It cannot be read, or it or a line is too large; the message lacks the file's name.
     """
     try:
         most, longest = most_bytes(LARGEST_DATA), most_bytes(LARGEST_JSON)

@@ -1,4 +1,4 @@
-"""Which values of which nodes imports held, so that two files with the same value of one run are noticed."""
+"""Notice values of one run that several imports contain, by the names of what each contained."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Run = tuple[str, str]
 
 
 class ImportedCells:
-    """Remembers the names of what was imported, without values."""
+    """The names of all imported values, without the values."""
 
     def __init__(self) -> None:
         self._names: list[tuple[Key, Sequence[str], Sequence[str], Sequence[str]]] = []
 
     def note(self, populations: Iterable[Population]) -> None:
-        """Remember what a file held."""
+        """Remember the names of a file's values."""
         self._names += [(key_of(one), one.runs, one.nodes, one.devices) for one in populations]
 
     def held_twice(
         self, populations: Iterable[Population], known: Collection[Run]
     ) -> Mapping[Run, int]:
-        """Return how many values of each of some runs a file holds that an earlier one held, without zeros.
+        """Return run -> number of values in a file that an earlier file contained, without zeros.
 
         Args:
-            populations: What the file holds.
-            known: Runs that were read before. One that no import had is of a journal: it is held twice whole.
+            populations: The file's samples.
+            known: Runs that were read before. One that no import had is from a journal, so all values count.
         """
         held = set[tuple[Key, Run, str]]()
         imported = set[Run]()

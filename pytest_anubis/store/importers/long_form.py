@@ -1,7 +1,7 @@
-"""Long form: one row a value, dictionary-encoded while it is read, grouped with array arithmetic.
+"""Encode and check the rows of a table in long form, one row a value, for grouping.
 
-Millions of rows pass through here, so a row is never an object of its own: every column is a list of
-numbers, and only the distinct names are looked at one by one.
+Millions of rows pass through here, so a row is never an object: every column is an array of numbers, and only
+distinct names are checked one by one.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from pytest_anubis.store.importers.outcome_columns import MAX_WORDS, STATES, cod
 from pytest_anubis.tool_outputs.table_heads import melted, missing
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
-# Columns that may be absent or empty, with what then holds.
+# Columns that may be absent or empty -> default.
 OPTIONAL = {"device": "node", "class": UNCLASSIFIED, "group": "", "component": "", "run": ""}
 TEXTS = (*NEEDED, *OPTIONAL)
 TRAITS = ("driver", "firmware", "bios", "kernel", "batch", "rack", "serial")
-"""Columns with properties of a node at the time of its run; they group the nodes."""
+"""Columns with properties of a node at the time of its run, by which nodes are grouped."""
 DURATION = "duration"
-"""Column with how long the row's benchmark took on its node, in seconds or with a unit."""
+"""Column with the duration of the row's benchmark on its node, in seconds or with a unit."""
 NUMBERS = ("value", "time", "return_code")
 PLACE, PROBLEM = "number", "problem"
 """Columns that only a table which came from ``anubis export`` has: a value's place in its sample, and why
@@ -49,10 +49,10 @@ nothing may be learned from it."""
 _CODES = frozenset(("returncode", "rc", "exitcode", "exitstatus", "retcode"))
 
 MAX_NAME_LENGTH = 1000
-"""Characters: SuperBench puts all arguments of a function into a metric's name, some three hundred."""
+"""Characters of a name. SuperBench's metrics contain all arguments of a function, some three hundred."""
 
 _DEVICE = re.compile(r"(?<![^>])([A-Za-z]+):([0-9]{1,9})(?![^>])")
-"""A kind of device and its number, alone or in a pair."""
+"""Kind and number of a device, alone or in a pair."""
 _DOUBTFUL = (
     "value has a point where others have a decimal comma: it may part thousands; write points alone"
 )
@@ -65,16 +65,16 @@ _FILLED = ("unit", "better", "component")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedRows:
-    """All good rows, encoded.
+    """The good rows of a table as arrays.
 
     Attributes:
-        names: Text column, also of `TRAITS` and `DURATION` those that the file has -> its distinct names.
-        codes: Text column -> shape (n,), which of its names each row has.
-        values: Shape (n,); NaN where nothing was recorded or NaN itself was.
-        missing: Shape (n,); True where the value was left empty.
-        times: Shape (n,), seconds; None when the file has no times.
+        names: Text column (also the table's `TRAITS` and `DURATION`) -> its distinct names.
+        codes: Text column -> shape (n,), the place of each row's name.
+        values: Shape (n,); NaN if the cell is empty or NaN.
+        missing: Shape (n,); True if the cell is empty.
+        times: Shape (n,), seconds; None for a file without times.
         return_codes: Shape (n,); 0 is success.
-        lines: Shape (n,), where each row is in the file, from 1.
+        lines: Shape (n,), line of each row, from 1.
     """
 
     names: Mapping[str, Sequence[str]]
@@ -87,7 +87,7 @@ class EncodedRows:
 
 
 class _Numbers(dict[Any, int]):
-    """Gives every new name the next number, at the speed of a dictionary look-up."""
+    """A table that gives every new name the next number, at the speed of a dictionary look-up."""
 
     def __missing__(self, name: Any) -> int:
         self[name] = number = len(self)
@@ -95,22 +95,22 @@ class _Numbers(dict[Any, int]):
 
 
 class LongForm:
-    """Takes chunks of rows and gives the good ones, encoded.
+    """An encoder that takes chunks of rows and returns the good ones.
 
     Args:
         columns: The names of the file's columns, in any order.
-        wrong: Where to list wrong lines.
+        wrong: Gets wrong lines.
         hardware_class: The class of rows that name none.
         run: The run of rows that name none.
-        node: The node of rows that name none; empty: rows must.
-        known: What units, directions and components are where the file does not say them.
-        mark: What parts the file's columns; empty: nothing does.
+        node: The node of rows that name none; empty: rows must name one.
+        known: Units, directions and components for rows without them.
+        mark: Separator of the file's columns; empty for a file without one.
 
     Attributes:
         exported: The file came from ``anubis export``, and something else has changed it since.
 
     Raises:
-        ImportFileError: A needed column is missing, or one stands twice.
+        ImportFileError: A needed column is missing, or one occurs twice.
     """
 
     def __init__(
@@ -147,29 +147,24 @@ class LongForm:
         self._traits = [name for name in (*TRAITS, DURATION) if name in self.columns]
         self.exported = PLACE in self.columns and PROBLEM in self.columns
         own = (PLACE, PROBLEM) if self.exported else ()
-        used = (
-            *TEXTS,
-            *NUMBERS,
-            *self._traits,
-            *own,
-        )  # and those that `rows` finds to be of outcomes
+        used = (*TEXTS, *NUMBERS, *self._traits, *own)  # `rows` adds columns of outcomes
         self.unused = [name for name in self.columns if name not in used]
-        self._words = {name: _Numbers() for name in self.unused}  # of what may say how a test went
+        self._words = {name: _Numbers() for name in self.unused}  # possible words of outcomes
         self._names = {name: _Numbers() for name in (*TEXTS, *self._traits)}
-        self._nodes: list[Any] = []  # their names, once all is read
+        self._nodes: list[Any] = []  # all names, after reading
         self._chunks: list[dict[str, Any]] = []
         self._rows = 0
         self._has_times = "time" in self.columns
 
     def add(self, lines: Sequence[int], columns: Sequence[Sequence[Any]]) -> None:
-        """Take one chunk.
+        """Add one chunk.
 
         Args:
             lines: Length n, the number of each row's line.
             columns: One sequence of length n per column, in the order given to the constructor.
 
         Raises:
-            ImportFileError: These are more rows than may be read.
+            ImportFileError: There are more rows than may be read.
         """
         by_name = dict(zip(self.columns, columns, strict=True))
         count = len(lines)
@@ -222,7 +217,7 @@ class LongForm:
                 good[i] = False
 
     def rows(self) -> EncodedRows:
-        """Return all good rows; names that cannot be used are listed with each of their lines."""
+        """Return all good rows; every line with an unusable name is listed as wrong."""
         kinds = tuple(self._chunks[-1]) if self._chunks else ()
         joined = {key: np.concatenate([c.pop(key) for c in self._chunks]) for key in kinds}
         self._chunks.clear()
@@ -245,7 +240,7 @@ class LongForm:
             good &= ~doubtful
         if "no code" in joined:
             unknown = joined["no code"]
-            if not (joined["return_code"][~unknown] == 0).any():  # it has codes of failures only
+            if not (joined["return_code"][~unknown] == 0).any():  # only failures have a code
                 unknown = unknown & ~joined["empty code"]
             for row in np.flatnonzero(unknown).tolist():
                 self._say(joined, row, "column return_code says no code", "return_code is unknown")
@@ -288,7 +283,7 @@ class LongForm:
         )
 
     def _fill(self, joined: dict[str, Any], known: MetricMap) -> None:
-        """Fill empty units, directions and components with what a metric map knows."""
+        """Fill empty units, directions and components from a metric map."""
         empty = {
             column: np.array([not str(name or "").strip() for name in self._names[column]])[
                 joined[column]
@@ -336,7 +331,7 @@ class LongForm:
         return names
 
     def _say(self, joined: Mapping[str, Any], row: int, text: str, cause: str) -> None:
-        """Take note of a wrong row that was read before."""
+        """List a row as wrong after reading."""
         node = str(self._nodes[int(joined["node"][row])] or self._defaults["node"]).strip()
         self._wrong.add(int(joined["line"][row]), f"{_node_words(node)}{text}", cause, node)
 
@@ -348,7 +343,7 @@ class LongForm:
             if all_plain(column):
                 return np.array(list(map(float, column)), dtype=np.float64), missing
         except (TypeError, ValueError, OverflowError):
-            pass  # the slow way finds which
+            pass  # the slow way finds the cell
         found = np.full(len(column), math.nan)
         for i, item in enumerate(column):
             if item is None or (isinstance(item, str) and is_nothing(item, name)):
@@ -360,32 +355,32 @@ class LongForm:
                 if name == "return_code":
                     found[i] = code_said(str(item))
                     continue
-                if good[i]:  # a row is one wrong line, whatever else is wrong with it
+                if good[i]:  # a row is listed once
                     said = no_number(item, self._mark) if name != "time" else no_moment(item)
                     why = f"{name} {said}"
                     text = f"{where.node(i)}column {name}: {str(item)[:40]!r} {said}"
                     self._wrong.add(where.lines[i], text, why, str(where.nodes[i] or "").strip())
-                # A word in place of a value is a result that cannot be; a number with marks is none.
+                # A word instead of a value is kept as an invalid result, a number with marks is not.
                 good[i] &= name == "value" and not is_marked(item)
         return found, missing
 
 
 def device_name(name: str) -> str:
-    """Return a device's label in one form: ``CUDA:02`` is ``cuda:2``; others stay as they are."""
+    """Return the normal form of a device's label: ``CUDA:02`` becomes ``cuda:2``; others do not change."""
     return _DEVICE.sub(lambda found: f"{found[1].lower()}:{int(found[2])}", name)
 
 
 def _is_register(columns: Sequence[str]) -> bool:
-    """Return whether a table says what nodes are, and nothing of what was measured on them."""
+    """Return whether a table has properties of nodes and no results."""
     results = {"benchmark", "metric", "value"}
     return "node" in columns and results.isdisjoint(columns) and not set(TRAITS).isdisjoint(columns)
 
 
 def check_rows(count: int) -> None:
-    """Refuse more rows than may be read.
+    """Check that a number of rows may be read.
 
     Raises:
-        ImportFileError: There are.
+        ImportFileError: There are too many.
     """
     most = most_bytes(LARGEST_DATA)
     if count * ROW_BYTES > most:
@@ -406,19 +401,19 @@ class _Where:
 
 
 def _node_words(node: Any) -> str:
-    """Return a node's name as words of a complaint; empty where it has none that can be shown."""
+    """Return a node's name as the beginning of a message; empty if it cannot be shown."""
     name = str(node or "").strip()[:40]
     return f"node {name}, " if name.isprintable() and name else ""
 
 
 def _column(name: str) -> str:
-    """Return the name of a column as it is looked for."""
+    """Return the normal form of a column's name."""
     name = name.strip().lower()
     return "return_code" if re.sub(r"[ _.-]", "", name) in _CODES else name
 
 
 def _complaint(column: str, name: str) -> tuple[str, str] | None:
-    """Return what is wrong with a name, with it and as a cause; None where nothing is."""
+    """Return the error in a name, as a message and as a cause; None if it is good."""
     if column in NEEDED and not name:
         more = ", and no metric map knows the metric (--map FILE)" if column in _FILLED else ""
         more += "; counts of faults have the unit 'errors'" if column == "unit" else ""

@@ -1,4 +1,4 @@
-"""Cells of a file that no verdict can rest on: how many for which cause, and where the first one stands."""
+"""Count the cells of a file that no verdict can be based on, by cause, with the first one as an example."""
 
 from __future__ import annotations
 
@@ -21,22 +21,20 @@ UnitName = tuple[str, str, str, str, str]
 """Benchmark, metric, device, node and run."""
 MISSING = SampleProblem(kind=ABSENT, text="not in the results, although most nodes have it")
 
-LONGEST = 60
+MAX_NAME_SHOWN = 60
 """Characters of a cell or name in an example."""
-COLUMN = 160
-"""Characters of the name of a column: SuperBench's have a benchmark, a model and a metric each, and end with
-the rank."""
+MAX_COLUMN_SHOWN = 160
+"""Characters of a column's name: SuperBench's consist of a benchmark, a model, a metric and the rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostCells:
-    """The cells that one cause has cost.
+    """The cells that were lost for one cause.
 
     Attributes:
-        kind: ``unit``, ``invalid``, ``failed`` or ``missing``, as `SampleProblem.kind`.
-        count: How many rows of a table; units under test for what is missing, and for what failed in a
-            summary.
-        example: Where the first one stands and what it holds.
+        kind: ``unit``, ``invalid``, ``failed`` or ``missing``, as `Problem.kind`.
+        count: Number of rows; of units under test that are missing, or that failed in a summary.
+        example: Place and content of the first one.
     """
 
     kind: str
@@ -46,11 +44,11 @@ class LostCells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRows:
-    """Which rows are lost, each for one cause; shape (n,), in the order of the file.
+    """Masks of the lost rows, each for one cause; shape (n,), in the order of the file.
 
     Attributes:
-        other: Unit or direction are not those of most rows of its metric.
-        invalid: Its value is NaN, infinite, negative, or a duration of 0.
+        other: Unit or direction differ from most rows of the metric.
+        invalid: The value is NaN, infinite, negative, or a duration of 0.
     """
 
     failed: Mask
@@ -60,11 +58,11 @@ class LostRows:
 
 
 def impossible(values: npt.NDArray[np.float64], durations: Mask) -> Mask:
-    """Return which values can be none of a sample, shape (n,).
+    """Return which values are impossible, shape (n,).
 
     Args:
         values: Shape (n,).
-        durations: Shape (n,); those of which none can be 0 (`Metric.is_duration`).
+        durations: Shape (n,); durations, which cannot be 0 (`Metric.is_duration`).
     """
     return np.asarray(~np.isfinite(values) | (values < 0) | ((values == 0) & durations))
 
@@ -77,19 +75,19 @@ def lost_of_rows(
     populations: Sequence[Population],
     *,
     keyed: bool,
-    told: Collection[UnitName] = (),
+    counted: Collection[UnitName] = (),
 ) -> tuple[LostCells, ...]:
     """Count the lost cells of a file in long form.
 
     Args:
         rows: The good rows.
         lost: Which of them are lost.
-        most: The metric of each key, with the unit and direction that most rows have.
+        most: The metric of each key, with the unit and direction of most rows.
         key: Shape (n,), the key of each row.
-        populations: What was made of the rows.
-        keyed: A cell's column is named by benchmark and metric, as in a SuperBench summary; else by what it
-            holds, as in a table.
-        told: Units of which a cell is counted elsewhere, so that they are not missing as well.
+        populations: The populations of the rows.
+        keyed: Columns are named after benchmark and metric, as in a SuperBench summary, not after their
+            content, as in a table.
+        counted: Units with a cell that is counted as a wrong line, so that they are not missing as well.
     """
     cells = _Cells(rows, most, key, keyed=keyed)
     found = []
@@ -101,9 +99,9 @@ def lost_of_rows(
     ):
         where = np.flatnonzero(mask)
         count, examples = len(where), [text(row) for row in _first(where, rows.lines)]
-        units = lost_of_populations(populations, (kind,), gaps=kind == "missing", told=told)
+        units = lost_of_populations(populations, (kind,), gaps=kind == "missing", counted=counted)
         if units and (kind == "missing" or (kind == "failed" and keyed)):
-            # What a file does not hold is on no line; a summary's benchmark fails in all of its metrics.
+            # Missing units have no line, and a benchmark in a summary fails in all of its metrics.
             count = units[0].count + (count if kind == "missing" else 0)
             examples.append(units[0].example)
         if count:
@@ -112,7 +110,7 @@ def lost_of_rows(
 
 
 def _first(where: IntArray, lines: IntArray) -> list[int]:
-    """Return the one row of some that stands first in the file, or none."""
+    """Return the row that is first in the file, in a list, which is empty without rows."""
     return [int(where[np.argmin(lines[where])])] if len(where) else []
 
 
@@ -121,15 +119,15 @@ def lost_of_populations(
     kinds: Sequence[str] = ("unit", "invalid", "failed", "missing"),
     *,
     gaps: bool = False,
-    told: Collection[UnitName] = (),
+    counted: Collection[UnitName] = (),
 ) -> tuple[LostCells, ...]:
-    """Count the units under test without values, of files whose cells have no lines.
+    """Count the units under test without values, for files whose cells have no lines.
 
     Args:
         populations: The samples of a file.
         kinds: The kinds of problems to count.
-        gaps: Only those of which the file says nothing at all.
-        told: Of those, the units that are counted elsewhere.
+        gaps: Count only units that do not occur in the file.
+        counted: With `gaps`, units that are counted elsewhere.
     """
     found: dict[str, tuple[int, str]] = {}
     for population in populations:
@@ -137,16 +135,17 @@ def lost_of_populations(
             kind = "missing" if problem.lacks else problem.kind
             if kind not in kinds or (gaps and problem.kind != ABSENT):
                 continue
-            if gaps and told:
+            if gaps and counted:
                 place = (population.devices[row], population.nodes[row], population.runs[row])
-                if (population.benchmark, population.metric.name, *place) in told:
+                if (population.benchmark, population.metric.name, *place) in counted:
                     continue
             count, example = found.get(kind, (0, ""))
             if not count:
                 device = population.devices[row]
-                on = "" if device == "node" else f" on {device[:LONGEST]}"
-                name = metric_name(population.benchmark[:LONGEST], population.metric.name[:LONGEST])
-                example = f"node {population.nodes[row][:LONGEST]}, {name}{on}: {problem.text}"
+                size = MAX_NAME_SHOWN
+                on = "" if device == "node" else f" on {device[:size]}"
+                name = metric_name(population.benchmark[:size], population.metric.name[:size])
+                example = f"node {population.nodes[row][:size]}, {name}{on}: {problem.text}"
             found[kind] = (count + 1, example)
     return tuple(
         LostCells(kind=kind, count=found[kind][0], example=found[kind][1])
@@ -156,12 +155,12 @@ def lost_of_populations(
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of so many characters at most, with an ellipsis where something was cut."""
+    """Return the text, cut to `most` characters with an ellipsis at the end."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class _Cells:
-    """Says where the cell of a row stands and what it holds."""
+    """A formatter of examples: the place of a row's cell and its content."""
 
     def __init__(
         self, rows: EncodedRows, most: Sequence[Metric], key: IntArray, *, keyed: bool
@@ -169,24 +168,24 @@ class _Cells:
         self._rows, self._most, self._key, self._keyed = rows, most, key, keyed
 
     def other(self, row: int) -> str:
-        """Of a unit or direction that is not the usual one."""
+        """Return the example of an unusual unit or direction."""
         usual = self._most[int(self._key[row])]
         column = "unit" if self._name("unit", row) != usual.unit else "better"
         expected = usual.unit if column == "unit" else usual.better
-        metric = f"{self._name('benchmark', row)} {usual.name}"[: 2 * LONGEST]
+        metric = f"{self._name('benchmark', row)} {usual.name}"[: 2 * MAX_NAME_SHOWN]
         return self._at(row, column, self._name(column, row), f" (most of {metric}: {expected!r})")
 
     def value(self, row: int) -> str:
-        """Of a value that can be none."""
+        """Return the example of an impossible value."""
         value = self._rows.values[row]
         return self._at(row, "value", "NaN" if np.isnan(value) else f"{value:g}")
 
     def failed(self, row: int) -> str:
-        """Of a test that failed."""
+        """Return the example of a failed test."""
         return self._at(row, "return_code", str(int(self._rows.return_codes[row])))
 
     def empty(self, row: int) -> str:
-        """Of no value."""
+        """Return the example of an empty cell."""
         return self._at(row, "value", "")
 
     def _at(self, row: int, column: str, text: str, more: str = "") -> str:
@@ -195,8 +194,10 @@ class _Cells:
             rank = f":{device[4:]}" if device.startswith("rank") and column == "value" else ""
             metric = self._name("metric", row) if column == "value" else column
             column = f"{self._name('benchmark', row)}/{metric}{rank}"
-        line, node = int(self._rows.lines[row]), self._name("node", row)
-        return f"line {line}, node {node[:LONGEST]}, column {cut(column, COLUMN)}: {text[:LONGEST]!r}{more}"
+        line = int(self._rows.lines[row])
+        node = self._name("node", row)[:MAX_NAME_SHOWN]
+        column = cut(column, MAX_COLUMN_SHOWN)
+        return f"line {line}, node {node}, column {column}: {text[:MAX_NAME_SHOWN]!r}{more}"
 
     def _name(self, column: str, row: int) -> str:
         return self._rows.names[column][int(self._rows.codes[column][row])]

@@ -1,7 +1,7 @@
-"""What other tools' metrics are: unit, direction and component, out of a small table that people review.
+"""Look up unit, direction and component of other tools' metrics in a small table that people review.
 
-`known_metrics.csv` beside this file holds the names that SuperBench, nccl-tests, nvbandwidth and fio write; a
-user's own table of the same form is asked first.
+`known_metrics.csv` next to this file has the names of SuperBench, nccl-tests, nvbandwidth and fio; a user's
+own table of the same form comes first.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pytest_anubis.store.importers.import_result import ImportFileError, read_te
 
 COLUMNS = ("benchmark", "metric", "unit", "better", "component")
 _KNOWN = Path(__file__).with_name("known_metrics.csv")
-_MOST = 10_000
-"""Lines of a map: every one is tried for every new name; the tools' own take some sixty."""
+_MAX_RULES = 10_000
+"""Lines of a map, each of which is tried for every new name; the tools' own map has some sixty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +27,10 @@ class MetricRule:
     """One line of a map.
 
     Attributes:
-        benchmark: Name of the benchmark in small letters, cut at its ``*``.
+        benchmark: Name of the benchmark in small letters, split at its ``*``.
         metric: Name of the metric, likewise.
-        component: The part of the node that it exercises; may be empty.
-        line: Where it is in its file, from 1.
+        component: The component that it exercises; may be empty.
+        line: Its line in the file, from 1.
     """
 
     benchmark: tuple[str, ...]
@@ -42,18 +42,14 @@ class MetricRule:
 
 
 class MetricMap:
-    """Finds a metric's rule; the first that fits decides.
-
-    Args:
-        rules: In the order in which they are asked.
-    """
+    """A list of rules for metrics, of which the first that fits is used."""
 
     def __init__(self, rules: Sequence[MetricRule]) -> None:
         self._rules = tuple(rules)
         self._found: dict[tuple[str, str], MetricRule | None] = {}
 
     def find(self, benchmark: str, metric: str) -> MetricRule | None:
-        """Return what is known of a metric; None if nothing is. Small and capital letters are alike."""
+        """Return the rule of a metric; None without one. Case does not matter."""
         key = (benchmark, metric)
         if key not in self._found:
             one, other = benchmark.lower(), metric.lower()
@@ -63,25 +59,25 @@ class MetricMap:
         return self._found[key]
 
     def component_of(self, benchmark: str) -> str:
-        """Return the part of the node that a benchmark exercises; empty if nobody knows."""
+        """Return the component that a benchmark exercises; empty if it is unknown."""
         one = benchmark.lower()
         fits = (r.component for r in self._rules if r.component and _fits(r.benchmark, one))
         return next(fits, "")
 
     def line_of_unit(self, unit: str) -> int:
-        """Return the line of the first rule that says a unit; 0 if none does."""
+        """Return the line of the first rule with a unit; 0 without one."""
         return next((rule.line for rule in self._rules if rule.unit == unit), 0)
 
     def before(self, other: MetricMap) -> MetricMap:
-        """Return a map that asks this one first."""
+        """Return a map with the rules of this one before those of the other."""
         return MetricMap((*self._rules, *other._rules))
 
 
 def read_metric_map(path: Path) -> MetricMap:
     """Read a map: CSV with the columns ``benchmark, metric, unit, better, component``.
 
-    Benchmark and metric may hold ``*`` for any characters. A SuperBench benchmark is what stands before the
-    last ``/`` of its key.
+    Benchmark and metric may contain ``*`` for any characters. A SuperBench benchmark is its key up to the
+    last ``/``.
 
     Raises:
         ImportFileError: It cannot be read, or a line is wrong; the message names the line.
@@ -103,9 +99,10 @@ def read_metric_map(path: Path) -> MetricMap:
                 )
             if not "".join(cells).isprintable():
                 raise ImportFileError(f"{path} line {rows.line_num}: unprintable text; take it out")
-            if len(rules) == _MOST:
+            if len(rules) == _MAX_RULES:
                 raise ImportFileError(
-                    f"{path} line {rows.line_num}: a map has at most {_MOST:,} lines; use * for names alike"
+                    f"{path} line {rows.line_num}: a map has at most {_MAX_RULES:,} lines; use * for names "
+                    "alike"
                 )
             benchmark, metric = (tuple(cell.lower().split("*")) for cell in cells[:2])
             rules.append(
@@ -130,7 +127,7 @@ def known_metrics() -> MetricMap:
 
 
 def _fits(parts: tuple[str, ...], text: str) -> bool:
-    """Say whether a text fits a pattern that was cut at its ``*``, in time linear in the text."""
+    """Return whether a text fits a pattern that was split at its ``*``, in time linear in the text."""
     if len(parts) == 1:
         return text == parts[0]
     first, *inner, last = parts

@@ -1,4 +1,4 @@
-"""Output of nccl-tests and rccl-tests: one line per message size, out of place and in place."""
+"""Import the output of nccl-tests and rccl-tests: one line per message size, out of place and in place."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from pytest_anubis.store.importers.import_result import (
 from pytest_anubis.tool_outputs.nccl_tests import COLLECTIVES, END, NcclLog, NcclRun
 
 _UNKNOWN = "collective"
-_SHOWN = 4
+_MAX_NAMES_LISTED = 4
 """Hosts and collectives that a note names."""
 
 
 def import_nccl(path: Path, *, collective: str = "", **of_node: Unpack[OfNode]) -> Imported:
     """Read the output of one or several runs of nccl-tests programs on one node.
 
-    Each collective is a benchmark. From 1 MiB on a size gives the metric ``busbw_<bytes>`` in GB/s, below it
-    ``time_<bytes>`` in us; in place the names end in ``_in_place``, and types, reductions and roots other
-    than ``float``, ``sum`` and 0 stand before that. The group says how many ranks there were. Repeated sizes
-    are values of one sample, in their order. Lines with wrong results (``#wrong`` above 0) have the problem
-    ``failed``; so has all of a run whose program says so, be it that it measured nothing. A run without its
-    end was cut: that counts as a wrong line. Rows of no bytes are left out, since nothing was sent, and
+    Each collective is a benchmark. A size gives the metric ``busbw_<bytes>`` in GB/s from 1 MiB on, and
+    ``time_<bytes>`` in us below. Names of metrics end with unusual types, reductions and roots (other than
+    ``float``, ``sum`` and 0), and with ``_in_place``. The group has the number of ranks. Repeated sizes are
+    values of one sample, in their order. Lines with wrong results (``#wrong`` above 0) have the problem
+    ``failed``, as has everything of a run that reports a failure, also if it measured nothing. A run without
+    its end was cut off, which counts as a wrong line. Rows of 0 bytes, in which nothing was sent, are only
     counted in a note.
 
     Args:
         path: The log.
-        collective: Name such as ``all_reduce``; default: as the log or the file's name tells.
-        **of_node: Whose results they are.
+        collective: Name such as ``all_reduce``; default: from the log or the file's name.
+        **of_node: Node, class and run.
 
     Raises:
-        ImportFileError: The file cannot be read, holds no result line, or several runs of which it is not
-            known what they measured.
+        ImportFileError: The file cannot be read, has no line of results, or has several runs of unknown
+            collectives.
     """
     log = read_output(path, NcclLog)
     samples = Samples()
@@ -89,7 +89,8 @@ def _notes(runs: list[NcclRun], node: str) -> Iterator[str]:
         yield f"rows of 0 bytes left out, since nothing was sent: {empty}"
     names = list(dict.fromkeys(run.collective for run in runs))
     if len(names) > 1:
-        yield f"{len(runs)} runs of different collectives, each a benchmark: {', '.join(names[:_SHOWN])}"
+        listed = ", ".join(names[:_MAX_NAMES_LISTED])
+        yield f"{len(runs)} runs of different collectives, each a benchmark: {listed}"
     if _UNKNOWN in names:
         yield (
             f"the log does not say which collective it is: kept as nccl-tests/{_UNKNOWN}; name it with "
@@ -103,10 +104,9 @@ def _notes(runs: list[NcclRun], node: str) -> Iterator[str]:
             )
     hosts = list(dict.fromkeys(host for run in runs for host in run.hosts if host != "localhost"))
     if len(hosts) > 1 or (hosts and _short(hosts[0]) != _short(node)):
-        more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
-        yield (
-            f"kept for node {node}; the log is of {', '.join(hosts[:_SHOWN])}{more} (--node names another)"
-        )
+        hidden = len(hosts) - _MAX_NAMES_LISTED
+        named = ", ".join(hosts[:_MAX_NAMES_LISTED]) + (f" and {hidden} more" if hidden > 0 else "")
+        yield f"kept for node {node}; the log is of {named} (--node names another)"
 
 
 def _why_nothing(log: NcclLog) -> str:

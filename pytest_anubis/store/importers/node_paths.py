@@ -1,4 +1,4 @@
-"""Which node a file is of, told by its path: ``results/{node}/nccl.log``."""
+"""Find files by a pattern, and the names of their nodes in their paths: ``results/{node}/nccl.log``."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pytest_anubis.store.importers.long_form import MAX_NAME_LENGTH
 NODE, RUN = "{node}", "{run}"
 
 _PARTS = re.compile(r"(\*\*/|\*|\{node\}|\{run\})")
-_MOST_OPEN = 8
-"""Wildcards and names of a pattern: every further one multiplies the ways in which a long path may fit."""
+_MAX_WILDCARDS = 8
+"""Wildcards and names of a pattern, each of which multiplies the ways in which a long path may fit."""
 
 
 class NodePattern:
-    """Finds files, and the names of node and run in their paths.
+    """A pattern of paths that contain the names of node and run.
 
-    ``*`` stands for any characters but ``/``, ``**/`` for any number of folders, ``{node}`` and ``{run}``
-    for a name within one folder or file name. Relative patterns begin in the working folder.
+    ``*`` fits any characters except ``/``, ``**/`` any number of folders, ``{node}`` and ``{run}`` a name
+    within one folder or file name. Relative patterns begin in the working folder.
 
     Raises:
         ImportFileError: It has no ``{node}``, or one of the names twice, or too many wildcards.
@@ -35,18 +35,18 @@ class NodePattern:
                 f"as 'results/{NODE}/nccl.log', and {RUN} once at most; quote it for the shell"
             )
         whole = os.path.normpath(Path.cwd() / text)
-        if len(_PARTS.findall(whole)) > _MOST_OPEN:
+        if len(_PARTS.findall(whole)) > _MAX_WILDCARDS:
             raise ImportFileError(
-                f"--node-pattern {text!r}: more than {_MOST_OPEN} wildcards; name more of the path"
+                f"--node-pattern {text!r}: more than {_MAX_WILDCARDS} wildcards; name more of the path"
             )
-        # What may be read in two ways is read from the left and from the right, and has to agree.
+        # An ambiguous path gives different names with short and with long matches.
         self._short, self._long = (_expression(whole, open_end) for open_end in ("?", ""))
 
     def files(self) -> list[Path]:
         """Return the files that fit, sorted.
 
         Raises:
-            ImportFileError: There is none.
+            ImportFileError: No file fits.
         """
         wanted = "".join(
             {NODE: "*", RUN: "*"}.get(part, part if part.startswith("*") else glob.escape(part))
@@ -64,10 +64,10 @@ class NodePattern:
         return found
 
     def names(self, path: Path) -> tuple[str, str]:
-        """Return the names of node and run in a path; an empty one where the pattern has none.
+        """Return the names of node and run in a path; the run is empty if the pattern has none.
 
         Raises:
-            ImportFileError: The path does not fit, fits with more than one node, or the name is no text.
+            ImportFileError: The path does not fit, fits with several nodes, or a name is unprintable.
         """
         whole = os.path.normpath(Path.cwd() / path)
         short, long = self._short.fullmatch(whole), self._long.fullmatch(whole)
@@ -93,7 +93,7 @@ class NodePattern:
 
 
 def _expression(pattern: str, open_end: str) -> re.Pattern[str]:
-    """Return a pattern as a regular expression; `open_end` says which of several readings is taken."""
+    """Return a pattern as a regular expression; `open_end` "?" prefers short matches, "" long ones."""
     meanings = {
         "**/": f"(?:.*{open_end}/)?{open_end}",
         "*": f"[^/]*{open_end}",

@@ -1,4 +1,4 @@
-"""Cells of tables that hold a number or a moment, and why others hold none."""
+"""Read numbers and moments from cells of tables, and explain cells that contain none."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f\u2019]\d{3})+([.,]\d+)?")
 DECIMAL_COMMA = "has a decimal comma; write a point"
 _NO_VALUE = frozenset(("n/a", "na", "#n/a", "-", "--", "null", "none"))
-"""Words for a value that was not measured."""
+"""Words for a missing value."""
 
 
 def all_plain(column: Sequence[Any]) -> bool:
-    """Return whether no text of a column needs `number_of`; of numbers none does."""
+    """Return whether all cells of a column can be converted by `float`, without `number_of`."""
     if not isinstance(column[0], str):
         return True
     text = "".join(column)
@@ -23,10 +23,10 @@ def all_plain(column: Sequence[Any]) -> bool:
 
 
 def number_of(item: Any) -> float:
-    """Return a number in plain digits; Python itself also takes ``1_000``, and the digits of any script.
+    """Return a number; unlike `float`, refuse ``1_000`` and digits of other scripts.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is no number.
     """
     if isinstance(item, str) and ("_" in item or not item.strip().isascii()):
         raise ValueError(item)
@@ -34,18 +34,18 @@ def number_of(item: Any) -> float:
 
 
 def is_nothing(item: str, column: str) -> bool:
-    """Say whether a cell is empty, or holds a word for a value that does not exist."""
+    """Return whether a cell is empty, or contains a word for a missing value."""
     return not item.strip() or (column == "value" and item.strip().lower() in _NO_VALUE)
 
 
 def is_marked(item: object) -> bool:
-    """Return whether a cell is a number with a comma or other marks, which is not guessed at."""
+    """Return whether a cell is a number with a comma or other marks, whose meaning is ambiguous."""
     text = item.strip() if isinstance(item, str) else ""
     return bool(_COMMA.fullmatch(text) or _THOUSANDS.fullmatch(text))
 
 
 def no_number(item: object, mark: str = "") -> str:
-    """Return why a cell is none: what a comma means, decimals or thousands, is not guessed at."""
+    """Return why a cell is no number; a comma is not guessed at, since it may mean decimals or thousands."""
     if isinstance(item, str) and _COMMA.fullmatch(item.strip()) and mark != ",":
         return DECIMAL_COMMA
     if isinstance(item, str) and _THOUSANDS.fullmatch(item.strip()):
@@ -54,7 +54,7 @@ def no_number(item: object, mark: str = "") -> str:
 
 
 def no_moment(item: object) -> str:
-    """Return why a cell is no time: neither a number nor a date as they are read."""
+    """Return why a cell is no time: neither a number nor ISO 8601."""
     said = no_number(item)
     if said == "is not a number":
         said = "is neither a number of seconds nor ISO 8601, such as 2026-01-31T12:00:00Z"
@@ -62,7 +62,7 @@ def no_moment(item: object) -> str:
 
 
 def moment_of(item: Any) -> float:
-    """Return seconds since 1970 of a number, a date and time, or ISO 8601 text; without zone: UTC."""
+    """Return seconds since 1970 of a number, date, datetime or ISO 8601 text, in UTC without a zone."""
     if isinstance(item, str):
         try:
             return number_of(item)

@@ -1,4 +1,4 @@
-"""Output of NVIDIA's nvbandwidth, JSON (``-j``) or text: a matrix of rates or latencies a test case."""
+"""Import the output of NVIDIA's nvbandwidth, JSON (``-j``) or text: a matrix for each test case."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def import_nvbandwidth(path: Path, **of_node: Unpack[OfNode]) -> Imported:
 
     Each test case is a benchmark ``nvbandwidth/<case>`` with ``bandwidth`` in GB/s or ``latency`` in ns. A
     copy between two cards in both directions has ``bandwidth_read1``, ``bandwidth_read2`` (``write``
-    likewise) and ``bandwidth_total``. Each cell of a matrix is a device of its own: a card, or a pair. A case
-    that failed has the problem ``failed`` on its node, be it that all did; one that was cut off is a wrong
-    line; one that does not apply there is nothing.
+    likewise) and ``bandwidth_total``. Each cell of a matrix is a device: a card, or a pair. A failed case has
+    the problem ``failed`` on its node, a truncated one is a wrong line, and one that does not apply to the
+    machine is ignored.
 
     Raises:
         ImportFileError: The file cannot be read, is no such output, or no case of it is whole.
@@ -48,7 +48,7 @@ def import_nvbandwidth(path: Path, **of_node: Unpack[OfNode]) -> Imported:
 
 
 def _named(samples: Samples, case: str, part: str, *, latency: bool) -> tuple[str, Metric]:
-    """Return a case's benchmark and metric, and note which part of the node it exercises."""
+    """Return a case's benchmark and metric, and add its component to the samples."""
     benchmark, word = f"nvbandwidth/{case}", "latency" if latency else "bandwidth"
     metric = Metric(
         name=f"{word}_{part}" if part else word,
@@ -61,10 +61,10 @@ def _named(samples: Samples, case: str, part: str, *, latency: bool) -> tuple[st
 
 
 def device_of(case: Case, row: int, column: int) -> str:
-    """Return what a cell is about: a card, or a pair as ``sender>receiver``.
+    """Return the device of a cell: a card, or a pair as ``sender>receiver``.
 
-    A row is the card that copies: what reads gets the data from the column, what writes sends it there. The
-    arrows in the tool's own descriptions differ from version to version. Of hosts there is mostly one row.
+    The row is the card that copies: it reads from the column's card or writes to it. The arrows in the tool's
+    own descriptions differ between versions. A matrix with a host mostly has one row.
     """
     card = f"cuda:{column}"
     if "device_to_device" in case.name:

@@ -1,4 +1,4 @@
-"""Lines of a table that are no rows: remarks, and rows of another width, each charged to its nodes."""
+"""Collect lines of a table that are no rows, remarks and rows of another width, and list losses by node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_anubis.store.importers.long_form import MAX_NAME_LENGTH, check_rows
 from pytest_anubis.tool_outputs.failure_lines import failure_said, named_in
 
 _RULE = "-=+:\\| \t"
-"""What rules and frames of tables are made of."""
+"""Characters of rules and frames in tables."""
 
 
 class _OddLine(NamedTuple):
@@ -18,8 +18,8 @@ class _OddLine(NamedTuple):
 
     Attributes:
         line: Its number, from 1.
-        columns: How many it has; 0 above the head.
-        node: The cell where rows have the node.
+        columns: Number of its columns; 0 above the head.
+        node: The cell in the node's column.
         text: The line.
         alone: It is one text such as ``(16 rows)``, or a comment.
     """
@@ -32,18 +32,18 @@ class _OddLine(NamedTuple):
 
 
 class OddLines:
-    """Keeps lines that are no rows until all nodes of the file are known."""
+    """The lines that are no rows, kept until all nodes of the file are known."""
 
     def __init__(self) -> None:
         self._lines: list[_OddLine] = []
 
     def add(self, line: int, cells: list[str], node: str = "", *, title: bool = False) -> None:
-        """Take a line; one that is blank or a rule says nothing.
+        """Add a line, unless it is blank or a rule.
 
         Args:
             line: Its number, from 1.
-            cells: What it holds.
-            node: Its cell where rows have the node.
+            cells: Its cells.
+            node: The cell in the node's column.
             title: It is above the head.
         """
         texts = [cell for cell in cells if cell.strip(_RULE)]
@@ -53,13 +53,13 @@ class OddLines:
             self._lines.append(_OddLine(line, 0 if title else len(cells), node, text, alone))
             check_rows(len(self._lines))
 
-    def tell(self, width: int, nodes: AbstractSet[str], wrong: WrongLines) -> int:
-        """List those that say something was lost; return how many of them stand below the head.
+    def list_lost(self, width: int, nodes: AbstractSet[str], wrong: WrongLines) -> int:
+        """List the lines that mean a loss as wrong, and return how many of them are below the head.
 
         Args:
-            width: Columns of the head.
-            nodes: Those of the file.
-            wrong: Where to list them.
+            width: Number of columns of the head.
+            nodes: Nodes of the file.
+            wrong: Gets the lines.
         """
         count = 0
         for one in self._lines:
@@ -77,6 +77,6 @@ class OddLines:
 
 
 def _failure(remark: str, named: AbstractSet[str]) -> str:
-    """Return what a remark says of a failure; empty where it says none, or is a comment."""
+    """Return a message about the failure in a remark; empty if it reports none, or is a comment."""
     what = "" if remark.startswith("#") else failure_said(remark, named)
     return what and f"it says that {what}: {remark[:100]}"

@@ -1,4 +1,4 @@
-"""Columns of tables that say in words whether a test failed: ``status``, ``passed`` and the like."""
+"""Read columns of tables that say in words whether a test failed: ``status``, ``passed`` and the like."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PASSED = frozenset(
         *("done", "good", "fine", "healthy", "accepted"),
     )
 )
-"""Words that say of a test that it did not fail."""
+"""Words that mean that a test passed."""
 _BLANK = frozenset(("", "n/a", "na", "-", "none", "null"))
 _FINE = _PASSED | _BLANK
-"""Words that say of no test that it failed."""
+"""Words that mean no failure."""
 _YES, _NO = frozenset(("true", "yes", "y", "t", "1")), frozenset(("false", "no", "n", "f", "0"))
 _ERRORS = ("error", "errors", "error_message", "exception")
 STATES = {
@@ -36,9 +36,9 @@ STATES = {
         (_FAILED | _YES, _FINE | _NO),
     ),
 }
-"""Such columns -> the words that mean that the test failed, and those that mean that it did not."""
+"""Column -> words that mean that the test failed, and words that mean that it did not."""
 _RESULTS = ("result", "outcome", "verdict")
-"""Those that hold a number in some tables, in all rows but those of tests that failed."""
+"""Columns that contain numbers in some tables, except in rows of failed tests."""
 _ALL = re.compile(r"(?!0+/)(\d+)/\1")
 
 
@@ -49,20 +49,20 @@ _NAMED_BAD = frozenset(
         *("timeout", "timedout", "timed_out", "timed out", "timed-out"),
     )
 )
-"""Words at the end of a column's name that say what a yes in it means."""
+"""Words at the end of a column's name that show the meaning of a yes in it."""
 _NOT = frozenset(("no", "not", "non", "without"))
 _NEARLY_ALL = 0.9
-"""Share of a column's words that say how a test went, from which on it is a column of outcomes."""
+"""Share of a column's words that are outcomes, from which on it is a column of outcomes."""
 MAX_WORDS = 1_000
-"""Different words of a column of outcomes that bears none of the names."""
+"""Different words of a column of outcomes without a known name."""
 
 
 class Outcomes(NamedTuple):
-    """What the words of a column say, by their places among these.
+    """The places of words that mean a failure, and of unknown ones, among the words of a column.
 
     Attributes:
-        failed: Those of tests that failed.
-        unknown: Those that are not known; a number says nothing where no word says that a test passed.
+        failed: Words that mean that a test failed.
+        unknown: Unknown words. A number is unknown only if some word means that a test passed.
     """
 
     failed: list[int]
@@ -70,14 +70,15 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes | None:
-    """Return what the words of a column say; None where it is no column of outcomes.
+    """Return the meaning of a column's words; None if it is no column of outcomes.
 
-    That is one of `STATES`, and any other whose cells nearly all say how a test went, but for empty ones.
+    Columns of outcomes are those in `STATES`, and any other in which nearly all cells that are not empty are
+    outcomes.
 
     Args:
         name: Its name, in small letters.
         cells: Its distinct cells.
-        counts: How many rows have each.
+        counts: Number of rows of each cell.
     """
     words = ["" if cell is None else str(cell).strip().lower() for cell in cells]
     bad, fine = STATES.get(name) or _meanings(name)
@@ -98,7 +99,7 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
 
 
 def code_said(word: str) -> float:
-    """Return the return code that a word means: 0, NaN where it says none, and -1 for any other."""
+    """Return the return code that a word means: 0 for a pass, NaN for none, -1 for any other word."""
     word = word.strip().lower()
     if word in _PASSED or word in ("0x0", "0:0"):
         return 0.0
@@ -106,7 +107,7 @@ def code_said(word: str) -> float:
 
 
 def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the words of failure and those of none; yes and no mean one of them where the name says it."""
+    """Return the words of failure and of none, with yes and no if the column's name shows their meaning."""
     words = re.findall(r"(?:^(?:is|has))?(timed[\W_]?out|[a-z]+)", name)
     said = (_NAMED_GOOD | _NAMED_BAD | _NOT).intersection(words)
     if said and words[-1] in said:
@@ -121,7 +122,7 @@ def _says_nothing(word: str, name: str) -> bool:
     if _ALL.fullmatch(word):  # 8/8
         return name not in ("fail", "failed", *_ERRORS)
     number = _number(word)
-    # 0.02 is the error of a measurement
+    # A number such as 0.02 in a column "error" is a deviation.
     return name in _ERRORS and number is not None and not (number and number.is_integer())
 
 

@@ -1,8 +1,7 @@
-"""SuperBench summaries: ``results-summary.jsonl``, one flat object per node.
+"""Import SuperBench summaries: ``results-summary.jsonl``, one flat object per node.
 
-A key reads ``{benchmark}[:annotation]/[{run}/]{metric}[:{rank}]`` and holds a number; the file names neither
-units nor directions, so both come from a map of the metrics that the tool is known to write, and else from
-the words in their names.
+A key has the form ``{benchmark}[:annotation]/[{run}/]{metric}[:{rank}]``, its value is a number. The file has
+neither units nor directions, so both come from a map of known metrics, or from words in their names.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from pytest_anubis.store.importers.import_result import (
     runs_of,
 )
 from pytest_anubis.store.importers.long_form import LongForm
-from pytest_anubis.store.importers.lost_cells import COLUMN, UnitName, cut
+from pytest_anubis.store.importers.lost_cells import MAX_COLUMN_SHOWN, UnitName, cut
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 
-# No pattern takes more than linear time, whatever the name: only one end is open, or it is tied to the
-# beginning. First match decides; matched against the metric's name without rank, ignoring case.
+# The first pattern that matches the metric's name, without rank and ignoring case, decides. Each takes linear
+# time, since only one end is open, or it is tied to the beginning.
 DIRECTIONS: tuple[tuple[str, str, Direction], ...] = (
     (r"steptime|step_time", "ms", "lower"),
     (r"throughput|samples_per_sec|_qps$|\bqps\b", "1/s", "higher"),
@@ -54,14 +53,14 @@ _KEY = re.compile(r"(?P<benchmark>.+?)/(?:(?P<run>\d+)/)?(?P<metric>[^/]+?)(?::(
 
 _WHOLE = re.compile("-?[0-9]{1,9}")
 _NODE = re.compile(r'"node"\s*:\s*"([^"\\]{1,200})"')
-"""The node's name in a line that is not JSON, such as one that was cut off."""
+"""The node's name in a line that is not JSON, such as a truncated one."""
 
 _COLUMNS = (
     "benchmark", "metric", "device", "unit", "better", "component", "time", "node", "run", "value",
     "return_code",
 )  # fmt: skip
 
-# Why a key's values are not taken.
+# Reasons why a key's values are not used.
 _RETURN_CODE = "a return code"
 _MONITOR = "a monitor reading"
 _UNKNOWN = "of unknown direction"
@@ -73,12 +72,12 @@ _Columns = tuple[str, str, str, str, str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One key of the file, taken apart once.
+    """One key of the file, parsed once.
 
     Attributes:
         columns: Benchmark, metric, device, unit, direction, component, number of the run in the benchmark.
-        problem: Why its values are not taken; empty when they are.
-        guessed: No map knows the metric: unit and direction are what words in its name suggest.
+        problem: Why its values are not used; empty if they are.
+        guessed: No map has the metric, so unit and direction are guessed from words in its name.
     """
 
     columns: _Columns
@@ -95,23 +94,23 @@ def import_superbench(
     known: MetricMap | None = None,
     progress: Progress | None = None,
 ) -> Imported:
-    """Read a SuperBench summary: one object a line, or one object, over several lines, of one node.
+    """Read a SuperBench summary: one object a line, or a single object over several lines.
 
-    A benchmark with a return code other than 0 gives every metric that other nodes have of it the
-    problem ``failed``, and where none has any, the metric ``return_code``; a metric that most nodes have
-    and one node lacks is ``missing``. Metrics whose direction is unknown, and the monitor's but for its
-    uncorrected memory errors, are listed and left out.
+    A benchmark with a return code other than 0 has the problem ``failed`` in every metric that other nodes
+    have of it, or in the metric ``return_code`` if there is none. A metric that most nodes have and one node
+    lacks is ``missing``. Metrics of unknown direction, and readings of the monitor other than uncorrected
+    memory errors, are listed and left out.
 
     Args:
         path: The ``.jsonl`` file.
         hardware_class: The class of all nodes in it.
         run: The run's id; default: the file's name.
-        node: The node of an object that names none; empty: objects must.
-        known: The metric map; default: the one that comes with the package.
+        node: The node of an object that names none; empty: objects must name one.
+        known: The metric map; default: the one of the package.
         progress: Called with one short line now and then.
 
     Raises:
-        ImportFileError: The file cannot be read, or holds no node at all.
+        ImportFileError: The file cannot be read, or has no node.
     """
     run = run or run_name(path)
     wrong = WrongLines()
@@ -124,10 +123,10 @@ def import_superbench(
                 if progress is not None:
                     progress(f"{path.name}: {len(reader.nodes):,} nodes")
         reader.add_failed()
-        grouped = group_rows(form.rows(), keyed=True, told=reader.told)
+        grouped = group_rows(form.rows(), keyed=True, counted=reader.counted)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
-    if not reader.nodes and not any(reader.wrong.nodes):  # a node of which no line is whole is one
+    if not reader.nodes and not any(reader.wrong.nodes):  # a node with only wrong lines counts
         first = f" ({reader.wrong.lines[0]})" if reader.wrong.lines else ""
         raise ImportFileError(f"{path}: no node in it, so it is no SuperBench summary{first}")
     populations = grouped.populations
@@ -148,7 +147,7 @@ def import_superbench(
 
 
 def _objects(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line numbers and texts of objects: a line each, or the whole file where ``{`` stands alone."""
+    """Yield number and text of each object: a line, or the rest of the file after a line with only ``{``."""
     lines = enumerate(read_lines(path), start=1)
     for number, line in lines:
         if line.strip() == "{":
@@ -158,7 +157,7 @@ def _objects(path: Path) -> Iterator[tuple[int, str]]:
 
 
 class _Reader:
-    """Takes the nodes one by one and hands their values on as rows."""
+    """A reader that takes the nodes one by one and adds their values to the long form as rows."""
 
     def __init__(
         self,
@@ -172,12 +171,12 @@ class _Reader:
         self.unnamed = 0  # objects that name no node
         self._node = node
         self.lines = 0
-        self.nodes: dict[str, int] = {}  # node -> how often it stood there
+        self.nodes: dict[str, int] = {}  # node -> number of its objects
         self._form = form
         self._run = run
         self._known = known
         self.left_out = 0
-        self.told: set[UnitName] = set()  # of those, a cell is counted as a wrong line
+        self.counted: set[UnitName] = set()  # units with a cell that counts as a wrong line
         self._again: list[str] = []
         self._rules = [(re.compile(p, re.IGNORECASE), u, d) for p, u, d in DIRECTIONS]
         # (line, node, run) -> (benchmark, device) -> return code
@@ -185,7 +184,7 @@ class _Reader:
         self._keys: dict[str, _Key] = {}
 
     def line(self, number: int, line: str) -> None:
-        """Take one node."""
+        """Read the object of one node."""
         self.lines += 1
         try:
             data: Any = parse_json(line, strict=False)
@@ -224,13 +223,9 @@ class _Reader:
                 if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
                     value = int(value)
                 whole = type(value) in (int, float) and abs(value) < 2**31
-                if (
-                    not whole or value != 0
-                ):  # null and words say of no benchmark that it came to its end
+                if not whole or value != 0:  # null or a word is no success either
                     failed[key.columns[0], key.columns[2]] = (int(value) if whole else 0) or -1
-            elif (
-                value is None and not key.problem
-            ):  # null: the tool had no result, so it is missing
+            elif value is None and not key.problem:  # the tool had no result, so it is missing
                 rows.append(key.columns)
                 values.append(None)
             elif type(value) not in (int, float):
@@ -238,21 +233,19 @@ class _Reader:
                     unreadable.append((name, key, value))
             elif not key.problem:
                 rows.append(key.columns)
-                values.append(
-                    float("inf") if abs(value) >= 1e300 else value
-                )  # NaN stays what it is
+                values.append(float("inf") if abs(value) >= 1e300 else value)  # keeps NaN
             elif key.problem == _UNKNOWN:
                 self.left_out += 1
             elif key.problem == _NO_METRIC:
-                text = f"node {node[:40]}, column {cut(name, COLUMN)!r} is {_NO_METRIC}"
+                text = f"node {node[:40]}, column {cut(name, MAX_COLUMN_SHOWN)!r} is {_NO_METRIC}"
                 self.wrong.add(number, text, f"column is {_NO_METRIC}")
         for name, key, value in unreadable:
             if not key.problem and _code(key.columns, failed):
                 continue  # its benchmark failed, which is counted
-            text = f"node {node[:40]}, column {cut(name, COLUMN)}: "
+            text = f"node {node[:40]}, column {cut(name, MAX_COLUMN_SHOWN)}: "
             text += f"{str(value)[:20]!r} is not a number"
             self.wrong.add(number, text, "value is not a number", node)
-            self.told.add((*key.columns[:3], node, run))
+            self.counted.add((*key.columns[:3], node, run))
         if not rows and not failed and not unreadable:
             text = "no result of any benchmark"
             self.wrong.add(number, f"node {node[:40]}: {text}", text, node)
@@ -276,7 +269,7 @@ class _Reader:
             self._form.add([number] * count, columns)
 
     def add_failed(self) -> None:
-        """Give failed benchmarks a row in every metric that any node has of them, else one of their own."""
+        """Add a row for failed benchmarks to every metric of theirs, or to a metric of their own."""
         units: dict[str, dict[_Columns, None]] = {}
         for key in self._keys.values():
             if not key.problem:
@@ -284,9 +277,7 @@ class _Reader:
         for (number, node, run), failed in self._failed.items():
             for benchmark in dict.fromkeys(benchmark for benchmark, _ in failed):
                 rows = [row for row in units.get(benchmark, ()) if _code(row, failed)]
-                if (
-                    not rows
-                ):  # it failed everywhere: no metric of it is known, and it failed all the same
+                if not rows:  # it failed everywhere, so no metric of it is known
                     part = self._known.component_of(benchmark)
                     rows = [
                         (benchmark, RETURN_CODE, device, "count", "equal", part, 0)
@@ -303,17 +294,17 @@ class _Reader:
         else:
             device = "node" if match["rank"] is None else f"rank{match['rank']}"
             rule = self._known.find(match["benchmark"], match["metric"])
-            told = (
+            known = (
                 (rule.unit, rule.better, rule.component) if rule else self._guess(match["metric"])
             )
-            problem = "" if told else _UNKNOWN
+            problem = "" if known else _UNKNOWN
             if match["metric"] == RETURN_CODE:
                 problem = _RETURN_CODE
             elif name.startswith("monitor/") and "uncorrected_ecc" not in name:
                 problem = _MONITOR
             number = int((match["run"] or "0")[:9])
             place = (match["benchmark"], match["metric"], device)
-            key = _Key((*place, *(told or ("", "", "")), number), problem, guessed=rule is None)
+            key = _Key((*place, *(known or ("", "", "")), number), problem, guessed=rule is None)
         self._keys[name] = key
         return key
 
@@ -322,7 +313,7 @@ class _Reader:
         return (rule[1], rule[2], "") if rule else None
 
     def notes(self) -> list[str]:
-        """Say what was left out, one line each."""
+        """Return notes on what was left out or guessed, one line each."""
         taken = [key for key in self._keys.values() if not key.problem]
         guessed = sorted({"/".join(key.columns[:2]) for key in taken if key.guessed})
         unknown: dict[str, set[str]] = {}
@@ -336,24 +327,20 @@ class _Reader:
         ]
         found += self._again
         if guessed:
-            many = len(guessed) > 1
-            are, their = (
-                ("metrics are", "their names suggest")
-                if many
-                else ("metric is", "its name suggests")
+            are, suggest, more = (
+                ("metrics are", "their names suggest", ", ...")
+                if len(guessed) > 1
+                else ("metric is", "its name suggests", "")
             )
             found.append(
-                f"{len(guessed)} {are} in no metric map (--map FILE); unit and direction are what "
-                f"{their}: {guessed[0][:80]}{', ...' if many else ''}"
+                f"{len(guessed)} {are} in no metric map (--map FILE); unit and direction are what {suggest}: "
+                f"{guessed[0][:80]}{more}"
             )
         monitor = sum(key.problem == _MONITOR for key in self._keys.values())
-        if monitor:
-            told = (
-                "readings are no benchmark and were"
-                if monitor > 1
-                else "reading is no benchmark and was"
-            )
-            found.append(f"{monitor} monitor {told} left out")
+        if monitor > 1:
+            found.append(f"{monitor} monitor readings are no benchmark and were left out")
+        elif monitor:
+            found.append("1 monitor reading is no benchmark and was left out")
         return found
 
 

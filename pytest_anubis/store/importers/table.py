@@ -1,4 +1,4 @@
-"""Plain tables in long form, CSV or Parquet: one row a value."""
+"""Import plain tables in long form, CSV or Parquet: one row a value."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ _SHORT = (
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIME", "UUID",
 )  # fmt: skip
 """Beginnings of DuckDB's types that take a few bytes a value."""
-_LEAST_MEMORY = 256 << 20
+_MIN_MEMORY = 256 << 20
 """Bytes that DuckDB needs to read anything."""
 _NAMES = (*TEXTS, *NUMBERS)
-_HEADS = 20
-"""Lines in which the head is looked for: titles, remarks and Excel's ``sep=;`` may stand above it."""
-_TELL = 100_000  # rows between two words of progress
+_MAX_HEAD_LINE = 20
+"""Lines that are searched for the head, above which titles, remarks and Excel's ``sep=;`` may be."""
+_PROGRESS_ROWS = 100_000  # rows between two calls of `progress`
 
 
 def import_table(
@@ -82,8 +82,8 @@ def import_table(
         path: A ``.parquet`` file, else CSV with a head (comma, semicolon, tab or bar), in UTF-8 or UTF-16.
         hardware_class: The class of rows that name none.
         run: The run of rows that name none; default: the file's name.
-        node: The node of rows that name none; empty: rows must.
-        known: The metric map; default: the one that comes with the package.
+        node: The node of rows that name none; empty: rows must name one.
+        known: The metric map; default: the one of the package.
         progress: Called with one short line now and then.
 
     Raises:
@@ -107,7 +107,7 @@ def import_table(
         )
         for lines, columns in reader.chunks():
             form.add(lines, columns)
-            if progress is not None and reader.lines % _TELL < _CHUNK:
+            if progress is not None and reader.lines % _PROGRESS_ROWS < _CHUNK:
                 progress(f"{path.name}: {reader.lines:,} lines")
         rows = run_of_each_day(form.rows())
         grouped, dates, traits = group_rows(rows), row_dates(rows), row_traits(rows)
@@ -146,7 +146,7 @@ def exported_samples(path: Path, storage: SampleStorage | None = None) -> Import
 
     Args:
         path: A Parquet file.
-        storage: Where values lie that are too many for the memory; None: in memory.
+        shelf: Storage for values that exceed the memory; None keeps them in memory.
 
     Raises:
         ImportFileError: It cannot be read.
@@ -174,11 +174,11 @@ def _of_samples(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
 
 
 class _Csv:
-    """Reads a CSV file in chunks of columns.
+    """A reader of a CSV file in chunks of columns.
 
     Attributes:
-        columns: Names in the head: the first line that holds ``value`` and two other known names.
-        mark: What parts the columns.
+        columns: Names in the head: the first line with ``value`` and two other known names.
+        mark: Separator of the columns.
     """
 
     def __init__(self, path: Path, wrong: WrongLines, node: str) -> None:
@@ -188,7 +188,7 @@ class _Csv:
         self._nodes = {node} - {""}
         self._odd = OddLines()
         try:
-            # Bytes that are no UTF-8 stay visible and are refused where they stand.
+            # Invalid UTF-8 is kept, so that it is refused with its line.
             self._file = open_text(path, errors="surrogateescape", newline="")
         except CodecError as error:
             raise ImportFileError(f"{path}: {error}") from None
@@ -207,10 +207,10 @@ class _Csv:
             raise
 
     def _head(self, path: Path) -> None:
-        """Find the head; where no line looks like one it is the first that is no remark."""
+        """Find the head; if no line looks like one it is the first line that is no remark."""
         lines: list[str] = []
         heads: list[tuple[str, list[str]]] = []
-        while len(lines) < _HEADS and (line := self._file.readline(1 << 20)):
+        while len(lines) < _MAX_HEAD_LINE and (line := self._file.readline(1 << 20)):
             lines.append(line)
             heads.append(table_head(line, _NAMES))
             columns = heads[-1][1]
@@ -260,15 +260,15 @@ class _Csv:
                 yield lines, list(zip(*rows, strict=True))
             if not more:
                 nodes = {node.strip() for node in self._nodes}
-                self.lines += self._odd.tell(width, nodes, self._wrong)
+                self.lines += self._odd.list_lost(width, nodes, self._wrong)
                 return
 
     def _fill(self, rows: list[list[str]], reader: Iterator[list[str]]) -> bool:
-        """Read up to a chunk of rows; False at the end of the file."""
+        """Read up to a chunk of rows; return False at the end of the file."""
         try:
             rows.extend(islice(reader, _CHUNK))
         except csv.Error as error:
-            # What came before the bad row stays; the reader goes on behind it.
+            # Rows before the bad one are kept, and the reader continues after it.
             line = getattr(reader, "line_num", -1) + self._begin
             self._wrong.add(line, f"not CSV ({error})", "not CSV")
             self.lines += 1
@@ -278,7 +278,7 @@ class _Csv:
     def _without_swallowed(
         self, lines: Sequence[int], rows: list[list[str]]
     ) -> tuple[list[int], list[list[str]]]:
-        """Leave out rows with a quotation mark that is closed lines below, or never: it swallowed others."""
+        """Leave out rows with a quotation mark that is closed lines below, or never, and swallowed others."""
         names = [name.strip().lower() for name in self.columns]
         place = names.index("node") if "node" in names else len(names)
         kept = []
@@ -311,10 +311,10 @@ class _Csv:
     def _without_heads(
         self, lines: Sequence[int], rows: list[list[str]]
     ) -> tuple[list[int], list[list[str]]]:
-        """Leave out repeated heads, as in tables that were concatenated.
+        """Leave out repeated heads, as in concatenated tables.
 
         Raises:
-            ImportFileError: There is a head with the columns in another order: what follows means otherwise.
+            ImportFileError: A head has the columns in another order.
         """
         kept = []
         for line, row in zip(lines, rows, strict=True):
@@ -335,14 +335,14 @@ class _Csv:
 
 
 def _holds_rows(cell: str, mark: str, columns: Sequence[str]) -> bool:
-    """Return whether a cell has a line of as many parts as a table's row, or nearly so."""
+    """Return whether a cell contains a line with about as many parts as a row of the table."""
     return "\n" in cell and any(
         line.count(mark) >= max(len(columns) - 2, 1) for line in cell.split("\n")
     )
 
 
 def _first_lines(rows: Sequence[Sequence[str]], first: int) -> list[int]:
-    """Return the line on which each row begins when quoted fields contain line ends."""
+    """Return the line on which each row begins if quoted fields contain line ends."""
     found = []
     for row in rows:
         found.append(first)
@@ -351,7 +351,7 @@ def _first_lines(rows: Sequence[Sequence[str]], first: int) -> list[int]:
 
 
 class _Parquet:
-    """Reads a Parquet file in chunks of columns, through DuckDB."""
+    """A reader of a Parquet file in chunks of columns, by DuckDB."""
 
     mark = ""
     notes: Sequence[str] = ()
@@ -367,18 +367,18 @@ class _Parquet:
             ) from None
         if not path.is_file():
             raise ImportFileError(f"{path}: cannot be read (no such file)")
-        # What DuckDB finds damaged, and what its Python side cannot make text or numbers of.
+        # DuckDB's own errors, and those of its conversion to Python.
         self._errors = (duckdb.Error, RuntimeError, ValueError, OverflowError)
         try:
-            memory = max(most_bytes(LARGEST_DATA), _LEAST_MEMORY)
+            memory = max(most_bytes(LARGEST_DATA), _MIN_MEMORY)
         except CodecError as error:
             raise ImportFileError(str(error)) from None
-        # Without a folder for what does not fit, too much ends with an error instead of a full disk.
+        # Without a temporary folder, too large a file ends with an error instead of a full disk.
         self._connection = duckdb.connect(
             ":memory:", config={"memory_limit": f"{memory}B", "temp_directory": ""}
         )
         try:
-            # A parameter, and no wildcard: the name is never part of the statement.
+            # The path is a parameter without wildcards, never a part of the statement.
             given = [literal(path)]
             head = self._connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", given)
             self.columns = [str(item[0]) for item in head.description]
@@ -412,10 +412,10 @@ class _Parquet:
 
 
 def _statement(kinds: Sequence[str]) -> str:
-    """Return what reads a Parquet file; a text that is too long for a name ends with an ellipsis.
+    """Return the statement that reads a Parquet file, with too long texts cut to an ellipsis.
 
-    The file repeats a long text in no space at all, so it must not become one object a row. The columns get
-    names of ours: none of the file's is part of the statement.
+    A file can repeat a long text in no space, which must not become one object a row. Columns get our own
+    names, so that no name of the file is part of the statement.
 
     Args:
         kinds: DuckDB's type of every column.

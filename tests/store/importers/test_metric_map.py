@@ -81,7 +81,7 @@ def test_the_map_says_what_the_importers_say(imported: Imported) -> None:
 def test_a_map_that_is_refused_says_what_is_wrong_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], said: str
 ) -> None:
-    monkeypatch.setattr(metric_map, "_MOST", 2)
+    monkeypatch.setattr(metric_map, "_MAX_RULES", 2)
     path = tmp_path / "map.csv"
     path.write_text("\n".join([",".join(metric_map.COLUMNS), *lines]) + "\n")
     with pytest.raises(ImportFileError, match=said):
