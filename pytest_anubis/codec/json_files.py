@@ -144,7 +144,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise CodecError(f"{name[:40]!r} stands twice in one object")
+                raise CodecError(f"{name[:40]!r} occurs twice in one object")
             seen.add(name)
     return found
 

@@ -20,12 +20,7 @@ _INT_LIMIT = 2**63
 
 
 def sendable(value: Any, depth: int = 0) -> Any:
-    """Return the value with encodable text, and with its repr in place of what execnet does not take.
-
-    Args:
-        value: Anything.
-        depth: How deep it is nested.
-    """
+    """Return the value with encodable text, and with its repr in place of what execnet does not take."""
     if value is None or isinstance(value, bool | float | bytes):
         base: Any = next((b for b in (bool, float, bytes) if isinstance(value, b)), None)
         return value if base is None or type(value) is base else base(value)

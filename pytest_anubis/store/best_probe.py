@@ -33,13 +33,7 @@ class BestReadings:
 
 
 def known_best(store: Path, hardware_class: str, node: str) -> BestReadings:
-    """Return the best readings of this machine; none if the file is lost, damaged or of another class.
-
-    Args:
-        store: Folder of runs.
-        hardware_class: A change of class means another machine or another torch.
-        node: Name of the node: a store may be shared.
-    """
+    """Return the best readings of this machine; none if the file is lost, damaged or of another class."""
     found = _document(store).get(node)
     if not isinstance(found, dict) or found.get("class") != hardware_class:
         return BestReadings()

@@ -24,13 +24,6 @@ def earlier_populations(
 
     Runs that nothing may be learned from (rejected, broken off, disturbed throughout) and unreadable journals
     are left out, since this run must not fail because of them.
-
-    Args:
-        store: Folder of the store.
-        node: Name of the node.
-        hardware_class: Key of its class.
-        profile: Profile of this run.
-        before: Id of this run.
     """
     own = {"node": node, "hardware_class": hardware_class, "profile": profile}
     latest = [path for path, _ in _newest_first(store, own, before)[:MAX_RUNS]]

@@ -96,11 +96,7 @@ class NodeStanding:
         return _machines(one for one in self.runs if not one.judged.answered)
 
     def standing(self, holds: Holds) -> Standing:
-        """Return the standing of the node; of several machines, that of a rejected one, else of the latest.
-
-        Args:
-            holds: Whether a waiver is valid.
-        """
+        """Return the node's standing; of several machines, that of a rejected one, else of the latest."""
         several = self.machines if len(self.machines) > 1 else [self.runs]
         each = [standing_of((one.judged for one in runs), holds) for runs in several]
         rejected = [one for one in each if one.decision is Decision.REJECTED]
@@ -174,12 +170,7 @@ def latest_run(store: Path, node: str) -> str:
 
 
 def killed_here(store: Path, node: str = "") -> Iterator[NodeStanding]:
-    """Yield nodes whose run was killed on this machine since its boot: no process has the journal open.
-
-    Args:
-        store: Folder of the store.
-        node: Only this node; empty: all.
-    """
+    """Yield nodes, or the given one, whose run was killed on this machine since its boot."""
     boot = boot_id()
     paths = (store / FOLDER).glob("*.json")
     for path in [standing_file(store, name_in(store, node))] if node else sorted(paths):
@@ -194,15 +185,7 @@ def killed_here(store: Path, node: str = "") -> Iterator[NodeStanding]:
 
 
 def keep_begun(store: Path, node: str, run: str, *, began: float, resumed: bool = False) -> str:
-    """Record that a run began, next to the earlier ones; return an error in one line, else an empty text.
-
-    Args:
-        store: Folder of the store.
-        node: The node's name.
-        run: The run's id.
-        began: When it began, seconds since 1970, by this machine's clock.
-        resumed: It was resumed, and keeps its place among the runs.
-    """
+    """Record that a run began; a resumed one keeps its place. Return an error in one line, or nothing."""
 
     def noted(known: NodeStanding) -> NodeStanding:
         # A run begins after the end of all others, even if the clock went back.
@@ -221,12 +204,6 @@ def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> 
 
     A run without a verdict changes nothing. If the file cannot be written, it is deleted unless the run
     accepts: no standing is better than an outdated acceptance, and it can be rebuilt from the journals.
-
-    Args:
-        store: Folder of the store.
-        record: The run.
-        ended: When it ended, seconds since 1970, by this machine's clock.
-        reason: Its verdict, short enough for a scheduler.
     """
 
     def noted(known: NodeStanding) -> NodeStanding:
@@ -305,12 +282,7 @@ def answered_runs(places: Iterable[Path], nodes: Iterable[str]) -> set[tuple[str
 
 
 def keep_joined(place: str, node: str) -> str:
-    """Record that the machines of a name are one node, as after a change of mainboard; return as above.
-
-    Args:
-        place: The history in which they were joined: a store's folder, else nothing is done.
-        node: The node's name.
-    """
+    """Record that the machines of a name are one node, as after a change of mainboard; return as above."""
 
     def noted(known: NodeStanding) -> NodeStanding:
         return replace(known, runs=tuple(replace(one, marks=()) for one in known.runs))
@@ -390,10 +362,6 @@ def dated_run(record: RunRecord, now: float) -> JudgedRun:
     """Return a run's result for its node, dated by its own clock.
 
     A run from the future has an unknown date: its failures count, and it clears nothing.
-
-    Args:
-        record: The run.
-        now: The present, seconds since 1970.
     """
     began = moment(record.started) or 0.0
     judged = judged_of(record, began=began, ended=moment(record.ended))

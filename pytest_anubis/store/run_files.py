@@ -46,9 +46,7 @@ class LeftOut:
 def files_of(paths: Iterable[Path], *, exports: bool = False) -> tuple[list[Path], list[LeftOut]]:
     """Return the files of runs among paths and below folders, and the files there that are left out.
 
-    Args:
-        paths: Files and folders.
-        exports: In a folder without any run, take Parquet files for exported samples.
+    With `exports`, the Parquet files of a folder without any run are taken for exported samples.
 
     Raises:
         RunsError: A path does not exist.
@@ -72,12 +70,7 @@ def files_of(paths: Iterable[Path], *, exports: bool = False) -> tuple[list[Path
 
 
 def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
-    """Yield the runs below a folder, also linked ones, and folders of runs that lack a journal.
-
-    Args:
-        folder: The folder.
-        left: Files that are left out are added here.
-    """
+    """Yield the runs below a folder, also linked ones, and folders of runs that lack a journal."""
 
     def unreadable(error: OSError) -> None:
         why = f"cannot be read ({error.strerror}); make it readable, or name the other folders"
@@ -115,12 +108,12 @@ def _left_out(path: Path) -> LeftOut | None:
     if path.is_symlink() and not path.exists():
         return LeftOut(path, "links to what is not there; bring that here, or remove the link")
     if name.endswith(".jsonl"):
-        why = f"not read, since it is not called {JOURNAL_NAME}; name it beside the folder, or move it"
+        why = f"not read, since it is not called {JOURNAL_NAME}; name it next to the folder, or move it"
         return LeftOut(path, why)
     if name.endswith(_PACKED):
         return LeftOut(path, "not read, since it is an archive; unpack it, or move it")
     if name.endswith(TABLES) and not _NO_RESULTS.fullmatch(name):
-        why = "a table is not read with a folder of runs; name it beside the folder, or move it"
+        why = "a table is not read with a folder of runs; name it next to the folder, or move it"
         return LeftOut(path, why, table=True)
     return None
 

@@ -70,7 +70,7 @@ class NvbandwidthRun:
     Attributes:
         version: The tool's version, e.g. ``v0.6``; empty if it is unknown.
         waived: How many cases do not apply to this machine.
-        failures: Case and failure; an empty case stands for all of them.
+        failures: Case and failure; an empty case means all of them.
         unread: Parts of the output that cannot be read, one line each: a truncated case, an unknown form.
     """
 

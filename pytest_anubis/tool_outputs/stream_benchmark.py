@@ -61,7 +61,7 @@ def read_stream(text: str) -> StreamRun:
             columns = ["Rate" if "Rate" in column else column for column in _COLUMN.findall(line)]
         elif name:
             if name in rates:
-                raise UnreadableOutput(TOOL, f"{name} stands there twice")
+                raise UnreadableOutput(TOOL, f"{name} occurs twice")
             rates[name] = _rate(columns, words, KERNELS[name] * size, line)
     missing = [name for name in KERNELS if name not in rates]
     if missing:

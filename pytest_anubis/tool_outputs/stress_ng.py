@@ -68,7 +68,7 @@ def read_stress_ng(text: str) -> StressRun:
             if not entries or not colon or depth < indent:
                 raise UnreadableOutput(TOOL, f"no line of its metrics: {shown(line)}")
             if name in entries[-1]:
-                raise UnreadableOutput(TOOL, f"{name} stands twice in one stressor")
+                raise UnreadableOutput(TOOL, f"{name} occurs twice in one stressor")
             entries[-1][name] = _unquoted(value)
     if not entries:
         raise UnreadableOutput(TOOL, "no stressor in its metrics")

@@ -16,10 +16,6 @@ _OTHER_NAMES = {"hostname": "node", "host": "node", "machine": "node", "server":
 def table_head(line: str, known: Collection[str]) -> tuple[str, list[str]]:
     """Return the separator and columns of a head: the ones with most known names, else most columns.
 
-    Args:
-        line: The head.
-        known: Known names of columns, in small letters.
-
     Raises:
         csv.Error: It is no line of CSV.
     """

@@ -270,7 +270,7 @@ def test_whatever_stands_in_a_file_is_read_or_refused_in_one_line(change: dict[s
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b'{"a": 1, "a": 2}', "'a' stands twice in one object"),
+        (b'{"a": 1, "a": 2}', "'a' occurs twice in one object"),
         (b'{"a": Infinity}', "not valid JSON (Infinity is not a number)"),
         (b'{"a": ', "line 1 column 7: not valid JSON (Expecting value)"),
         (b'"\xff"', "byte 1 is not UTF-8"),

@@ -54,10 +54,6 @@ def keep_copy(path: Path) -> Path:
 def put_in_force(baseline: Baseline, folder: Path) -> tuple[Path, Path | None]:
     """Write a baseline as the one in force, and keep a copy of the one before.
 
-    Args:
-        baseline: The new baseline.
-        folder: As of `save_baseline`.
-
     Returns:
         Its file, and the copy of the one before; None if there was none.
 

@@ -107,9 +107,6 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
     Args:
         history: The history.
         place: Its folder or URL; a folder is searched for journals, killed runs, and what is not filed.
-
-    Raises:
-        HistoryError: The database refuses.
     """
     counts = run_counts(history)
     known = {one.name: NodeLast(node=one, has_run=one.name in counts) for one in history.nodes()}

@@ -164,11 +164,6 @@ def read_stored_run(
 ) -> RunRecord | RunSet:
     """Read one run of a history as it was; an import as a set of one run.
 
-    Args:
-        place: The folder of a store or a database URL.
-        name: The run's id, or ``latest``.
-        wanted: Selection of the runs to search.
-
     Raises:
         HistoryError: The history cannot be read, or has no such run, or several.
     """

@@ -21,12 +21,7 @@ from pytest_anubis.store.samples.columnar_files import SUFFIX, runs_in
 
 
 def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Path, ...]]:
-    """Return node -> imports and waiting runs in a folder that its history lacks.
-
-    Args:
-        place: The folder.
-        connection: For reading its history; None if there is none yet.
-    """
+    """Return node -> imports and waiting runs in a folder that its history, if there is one, lacks."""
     files = sorted((place / IMPORTS_FOLDER).glob(f"*{SUFFIX}"))
     there = _there(connection) if files and connection is not None else set()
     found: dict[str, list[Path]] = {}

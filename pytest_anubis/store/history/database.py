@@ -31,7 +31,7 @@ _MAKING = 0x616E75626973  # "anubis": PostgreSQL's advisory lock while the table
 
 
 class History:
-    """An open history; use it as a context manager or close it.
+    """An open history; use it as a context manager or close it. Any use may raise `HistoryError`.
 
     Attributes:
         ahead: Seconds by which this machine's clock is ahead of the history's.
@@ -95,21 +95,13 @@ class History:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Give a connection for reading.
-
-        Raises:
-            HistoryError: The database refuses.
-        """
+        """Give a connection for reading."""
         with self._errors_as_ours(), self._engine.connect() as connection:
             yield connection.execution_options(anubis_reads=True)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Give a connection whose changes are kept all together, or not at all.
-
-        Raises:
-            HistoryError: The database refuses.
-        """
+        """Give a connection whose changes are kept all together, or not at all."""
         with self._errors_as_ours(), self._engine.begin() as connection:
             yield connection
 
@@ -197,12 +189,7 @@ class History:
         hardware_class: str = "",
         since: float | None = None,
     ) -> None:
-        """Add a node, or update its class and date.
-
-        Args:
-            name: Its name.
-            hardware_class: Its class; empty leaves a known one.
-            since: When it was put into service, seconds since 1970; default now.
+        """Add a node, or update its class, unless empty, and since when it is in service; default: now.
 
         Raises:
             HistoryError: The name is empty or unprintable.

@@ -102,12 +102,7 @@ def close_defect(
 
 
 def defects(history: History, *, node: str = "", state: str = "") -> tuple[Defect, ...]:
-    """Return defects in time order, each with all its sightings.
-
-    Args:
-        history: The history.
-        node: Only of this node; empty takes all.
-        state: Only in this state; empty takes all.
+    """Return defects in time order, each with all its sightings, of one node or state if it is given.
 
     Raises:
         HistoryError: The node or the state is unknown.

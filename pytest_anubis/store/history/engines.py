@@ -66,12 +66,7 @@ class HistoryError(ValueError):
 
 
 def as_history_error(error: BaseException, place: str) -> HistoryError:
-    """Return any error as a `HistoryError` of one line, without passwords.
-
-    Args:
-        error: The error; a `HistoryError` is returned itself.
-        place: The folder or URL of the history.
-    """
+    """Return any error as a `HistoryError` of one line, without passwords."""
     if isinstance(error, HistoryError):
         return error
     cause = getattr(error, "orig", None) or error

@@ -28,12 +28,7 @@ _MAX_BYTES = 1 << 24  # a file has a hundred, and as many for each import
 
 
 def lost_runs_line(history: History, place: Path | str) -> str:
-    """Return one line if a history has lost its runs; empty if it has not, or is no file.
-
-    Args:
-        history: The history, before anything is filed.
-        place: Its folder or a database URL.
-    """
+    """Return one line if a history without runs had some before; empty if not, or if it is no file."""
     if isinstance(place, str) or not (before := _number(place)):
         return ""
     if _runs(history):

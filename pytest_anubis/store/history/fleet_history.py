@@ -15,16 +15,7 @@ from pytest_anubis.store.history.incident_records import incidents
 
 
 def read_fleet(history: History, *, hardware_class: str = "", profile: str = "") -> FleetHistory:
-    """Return everything that the history knows about the fleet.
-
-    Args:
-        history: The history.
-        hardware_class: As of `of_class`.
-        profile: As of `of_class`.
-
-    Raises:
-        HistoryError: The database refuses.
-    """
+    """Return everything that the history knows about the fleet; arguments as of `of_class`."""
     happened = incidents(history)
     whole = FleetHistory(
         nodes=_nodes(history, happened),
@@ -49,9 +40,6 @@ def of_class(
         hardware_class: The class; empty takes all. Defects of an unknown class stay too; if the class has no
             defect that counts, all defects stay.
         profile: Durations of this profile only; empty takes all.
-
-    Raises:
-        HistoryError: The database refuses.
     """
     found = fleet.defects
     if hardware_class and any(
@@ -68,11 +56,7 @@ def of_class(
 
 
 def last_verdicts(history: History) -> dict[str, tuple[str, float]]:
-    """Return node -> its standing, and when the run began that decides it; nodes without one are left out.
-
-    Raises:
-        HistoryError: The database refuses.
-    """
+    """Return node -> its standing, and when the run began that decides it; nodes without one are left out."""
     nodes = schema.nodes
     with history.reading() as connection:
         names = {
@@ -86,11 +70,7 @@ def last_verdicts(history: History) -> dict[str, tuple[str, float]]:
 
 
 def run_counts(history: History) -> dict[str, int]:
-    """Return node -> how many runs of any purpose it has in the history; nodes without one are left out.
-
-    Raises:
-        HistoryError: The database refuses.
-    """
+    """Return node -> how many runs of any purpose it has in the history; nodes without one are left out."""
     runs, nodes = schema.runs, schema.nodes
     query = (
         sa.select(nodes.c.name, sa.func.count().label("number"))
@@ -102,11 +82,7 @@ def run_counts(history: History) -> dict[str, int]:
 
 
 def nodes_without_run(history: History) -> tuple[NodeRecord, ...]:
-    """Return the nodes that have no run and were not removed, sorted by name.
-
-    Raises:
-        HistoryError: The database refuses.
-    """
+    """Return the nodes that have no run and were not removed, sorted by name."""
     counts = run_counts(history)
     return tuple(
         node for node in history.nodes() if node.name not in counts and node.state != "removed"

@@ -54,11 +54,7 @@ def add_incident(
 ) -> bool:
     """Record one incident; a known one gets the duration that it lacked while it lasted.
 
-    Args:
-        history: The history.
-        incident: What happened.
-        add_node: Add the node if it is unknown, in service since the incident.
-        now: The present, seconds since 1970; default this clock's.
+    With `add_node` an unknown node is added, in service since the incident.
 
     Returns:
         False when it was known already.

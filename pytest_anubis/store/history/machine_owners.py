@@ -60,13 +60,6 @@ def filed_name(
 
     The caller has locked the row of the run's own name, so machines of one name come one after another. A run
     that is filed already stays under its name, so sending it twice leaves one.
-
-    Args:
-        connection: In a transaction that writes.
-        base: Number of the node with the run's own name.
-        record: The run.
-        started: When it began, seconds since 1970; None if unknown.
-        digest: SHA-256 of its content; empty without one.
     """
     marks = marks_of(record)
     if not marks:  # an import, or an inventory without identity
@@ -108,14 +101,7 @@ def host_name(connection: sa.Connection, record: RunRecord) -> str:
 
 
 def keep_marks(connection: sa.Connection, base: int, node: int, new_marks: frozenset[str]) -> None:
-    """Store the new marks of the machine of a run.
-
-    Args:
-        connection: In a transaction that writes and has locked the row of the run's own name.
-        base: Number of the node with the run's own name.
-        node: Number of the node under which it is filed.
-        new_marks: As `filed_name` found them.
-    """
+    """Store the new marks of the machine of a run."""
     if not new_marks:
         return
     if node != base:
@@ -128,11 +114,7 @@ def keep_marks(connection: sa.Connection, base: int, node: int, new_marks: froze
 
 
 def known_machines(history: History) -> NodeNames:
-    """Return the machines of all names as the history distinguishes them, for reading runs out of it.
-
-    Raises:
-        HistoryError: The database refuses.
-    """
+    """Return the machines of all names as the history distinguishes them, for reading runs out of it."""
     nodes, marks, others = schema.nodes, schema.node_machines, schema.namesakes
     query = (
         sa.select(nodes.c.id, nodes.c.name, marks.c.mark, others.c.first_id)
@@ -154,16 +136,7 @@ def known_machines(history: History) -> NodeNames:
 
 
 def name_here(history: History, name: str, marks: frozenset[str]) -> str:
-    """Return the name in the history under which a machine's runs are.
-
-    Args:
-        history: The history.
-        name: The machine's own name.
-        marks: Its `identity_marks`.
-
-    Raises:
-        HistoryError: The database refuses.
-    """
+    """Return the name in the history under which a machine's runs are."""
     if not marks:
         return name
     nodes = schema.nodes
@@ -244,14 +217,10 @@ def _namesake_line(name: str, called: str, first: _Machine, marks: frozenset[str
 
 
 def join_node(history: History, called: str) -> tuple[str, int]:
-    """Join a machine with the one that keeps its name, as after a change of its mainboard.
+    """Join a machine, e.g. ``n1~3f2a``, with the one that keeps its name, as after a change of its mainboard.
 
     Its runs, defects, states, incidents and traits move to that node, equal ones only once. Later runs of
     either machine are filed there.
-
-    Args:
-        history: The history.
-        called: The machine's name here, e.g. ``n1~3f2a``.
 
     Returns:
         The name, and how many runs moved.

@@ -117,11 +117,7 @@ def import_nodes(history: History, path: Path) -> NodeImport:
 
 
 def node_traits(history: History) -> dict[str, dict[str, str]]:
-    """Return the traits of each node that has any: node -> name -> value.
-
-    Raises:
-        HistoryError: The database refuses.
-    """
+    """Return the traits of each node that has any: node -> name -> value."""
     nodes, kept = schema.nodes, schema.node_traits
     query = sa.select(nodes.c.name.label("node"), kept.c.name, kept.c.value).join(
         kept, kept.c.node_id == nodes.c.id

@@ -51,9 +51,6 @@ def retain(
             1970; None keeps all.
         runs_before: Delete whole runs that began before this moment; None keeps all.
         trial: Only count.
-
-    Raises:
-        HistoryError: The database refuses.
     """
     table, contents = schema.runs, schema.contents
     with history.reading() as connection:
@@ -116,7 +113,7 @@ def compact(history: History) -> None:
             for statement in statements:
                 driver.cursor().execute(statement)
     except HistoryError as error:
-        raise HistoryError(f"{error}; try again when nobody files runs") from error
+        raise HistoryError(f"{error}; try again when no runs are being filed") from error
 
 
 def _delete(history: History, numbers: list[int], *, whole: bool) -> None:

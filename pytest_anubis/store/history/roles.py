@@ -38,10 +38,6 @@ _COMPARED = (
 def roles_sql(*, prefix: str = "anubis", place: str = "public") -> str:
     """Return SQL that makes the roles and grants their rights; running it again does no harm.
 
-    Args:
-        prefix: How the names of the roles begin.
-        place: The database schema in which the tables are.
-
     Raises:
         ValueError: A name would need quotes; one line.
     """
@@ -61,7 +57,7 @@ def roles_sql(*, prefix: str = "anubis", place: str = "public") -> str:
     nodes, defects = _of(place, schema.nodes.name), _of(place, schema.defects.name)
     return f"""\
 -- Roles of the history of pytest-anubis. Run it once, and again after an update, as the owner of the tables
--- (whoever filed the first run, or ran 'anubis history --history URL' first) and with CREATEROLE.
+-- (the user who filed the first run, or first ran 'anubis history --history URL') and with CREATEROLE.
 -- Give users of your own what they need: GRANT {append} TO node; GRANT {read} TO dashboard;
 {made}
 REVOKE ALL ON ALL TABLES IN SCHEMA {place} FROM PUBLIC, {append}, {read};

@@ -63,12 +63,6 @@ News = Literal["new", "known", "changed"]
 def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal: Path | str) -> str:
     """File a run that has just ended, and those that wait for this history; a run that fails to be waits.
 
-    Args:
-        place: The store's folder or a database URL.
-        store: The store's folder.
-        record: The run.
-        journal: Its journal.
-
     Returns:
         What went wrong in one line, else an empty text. It is not raised, since a history that cannot be
         written must not cost a run its verdict, and the journal has everything.
@@ -186,10 +180,6 @@ def record_together(
     history: History, runs: Sequence[tuple[RunRecord, Content | None]]
 ) -> list[tuple[News, list[str]] | HistoryError]:
     """File several runs in one transaction, which costs a fraction of one for each.
-
-    Args:
-        history: The history.
-        runs: Runs and their contents, as in `record_run`.
 
     Returns:
         For each run the result and the lines for people, as of `record_run`, or why it was refused.

@@ -33,14 +33,7 @@ class WaitingRun:
 
 
 def keep(store: Path, name: str, place: Path | str, *, why: str) -> str:
-    """Note that a run waits for a history; return an error in one line, else an empty text.
-
-    Args:
-        store: The store's folder.
-        name: The run's folder below ``runs``.
-        place: The history, which is kept without its password.
-        why: What went wrong, for people.
-    """
+    """Note that a run waits for a history; return an error in one line, else an empty text."""
     document = {"format": _FORMAT, "run": name, "history": _shown(place, store), "why": why}
     text = json.dumps({key: without_surrogates(value) for key, value in document.items()}, indent=1)
     try:

@@ -54,10 +54,6 @@ class ImportFolder:
         A repeated import of a file replaces the first, unless its nodes or runs are all different. Then, as
         for another file of the same name, a part of the digest is added to the name.
 
-        Args:
-            imported: The import.
-            name: Name in place of the file's name.
-
         Raises:
             DoubleImportError: The same content, runs, nodes and dates are there from another file.
             ColumnsError: The disk refuses.

@@ -270,7 +270,7 @@ def runs_of(
 
 
 def read_output(path: Path, reader: Callable[[str], T], fix: str = "") -> T:
-    """Read a file with the reader of a tool's output; `fix` tells the user how to write such a file.
+    """Read a file with the reader of a tool's output; `fix` is advice to the user on writing one.
 
     Raises:
         ImportFileError: The file cannot be read, or its form is unknown to the reader.

@@ -143,7 +143,7 @@ class LongForm:
                 )
         for name in (*TEXTS, *NUMBERS, *STATES):
             if self.columns.count(name) > 1:
-                raise ImportFileError(f"column {name!r} stands twice; keep one")
+                raise ImportFileError(f"column {name!r} occurs twice; keep one")
         self._traits = [name for name in (*TRAITS, DURATION) if name in self.columns]
         self.exported = PLACE in self.columns and PROBLEM in self.columns
         own = (PLACE, PROBLEM) if self.exported else ()

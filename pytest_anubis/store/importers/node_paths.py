@@ -31,7 +31,7 @@ class NodePattern:
         self.text = text
         if text.count(NODE) != 1 or text.count(RUN) > 1:
             raise ImportFileError(
-                f"--node-pattern {text!r}: needs {NODE} once, where the node's name stands in the path, such "
+                f"--node-pattern {text!r}: needs {NODE} once, in place of the node's name in the path, such "
                 f"as 'results/{NODE}/nccl.log', and {RUN} once at most; quote it for the shell"
             )
         whole = os.path.normpath(Path.cwd() / text)

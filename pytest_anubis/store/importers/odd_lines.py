@@ -38,14 +38,7 @@ class OddLines:
         self._lines: list[_OddLine] = []
 
     def add(self, line: int, cells: list[str], node: str = "", *, title: bool = False) -> None:
-        """Add a line, unless it is blank or a rule.
-
-        Args:
-            line: Its number, from 1.
-            cells: Its cells.
-            node: The cell in the node's column.
-            title: It is above the head.
-        """
+        """Add a line, unless it is blank or a rule."""
         texts = [cell for cell in cells if cell.strip(_RULE)]
         alone = title or len(texts) < 2 or cells[0].lstrip().startswith("#")
         if texts:
@@ -54,13 +47,7 @@ class OddLines:
             check_rows(len(self._lines))
 
     def list_lost(self, width: int, nodes: AbstractSet[str], wrong: WrongLines) -> int:
-        """List the lines that mean a loss as wrong, and return how many of them are below the head.
-
-        Args:
-            width: Number of columns of the head.
-            nodes: Nodes of the file.
-            wrong: Gets the lines.
-        """
+        """List the lines that mean a loss as wrong, and return how many of them are below the head."""
         count = 0
         for one in self._lines:
             named = nodes & {one.node} or named_in(one.text, nodes)

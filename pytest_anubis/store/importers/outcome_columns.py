@@ -70,15 +70,10 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes | None:
-    """Return the meaning of a column's words; None if it is no column of outcomes.
+    """Return the meaning of a column's words, its distinct cells; None if it is no column of outcomes.
 
     Columns of outcomes are those in `STATES`, and any other in which nearly all cells that are not empty are
     outcomes.
-
-    Args:
-        name: Its name, in small letters.
-        cells: Its distinct cells.
-        counts: Number of rows of each cell.
     """
     words = ["" if cell is None else str(cell).strip().lower() for cell in cells]
     bad, fine = STATES.get(name) or _meanings(name)

@@ -208,7 +208,7 @@ class _Reader:
         times = self.nodes[node] = self.nodes.get(node, 0) + 1
         run = self._run if times == 1 else f"{self._run}-{times}"
         if times > 1:
-            self._again.append(f"node {node} stands there again; kept as run {run}")
+            self._again.append(f"node {node} occurs again; kept as run {run}")
         self._take(number, node, run, data)
 
     def _take(self, number: int, node: str, run: str, data: Mapping[str, Any]) -> None:

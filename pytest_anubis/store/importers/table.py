@@ -144,10 +144,6 @@ def import_table(
 def exported_samples(path: Path, storage: SampleStorage | None = None) -> Imported | None:
     """Read a file that ``anubis export`` wrote, a metric's samples; None if it is of another form.
 
-    Args:
-        path: A Parquet file.
-        shelf: Storage for values that exceed the memory; None keeps them in memory.
-
     Raises:
         ImportFileError: It cannot be read.
     """
@@ -234,7 +230,7 @@ class _Csv:
         for number, line in enumerate(lines[:at], start=1):
             self._odd.add(number, [line], title=True)
         if at:
-            self.notes.append(f"line {at + 1} is the head; what stands above it is not used")
+            self.notes.append(f"line {at + 1} is the head; the lines above it are not used")
 
     def chunks(self) -> Iterator[tuple[Sequence[int], list[tuple[Any, ...]]]]:
         """Yield (line numbers, one tuple per column)."""
@@ -416,9 +412,6 @@ def _statement(kinds: Sequence[str]) -> str:
 
     A file can repeat a long text in no space, which must not become one object a row. Columns get our own
     names, so that no name of the file is part of the statement.
-
-    Args:
-        kinds: DuckDB's type of every column.
     """
     names = [f"c{number}" for number in range(len(kinds))]
     taken = [

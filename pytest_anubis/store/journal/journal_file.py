@@ -124,10 +124,7 @@ class Journal:
 
     @classmethod
     def open_existing(cls, path: Path) -> Journal:
-        """Open a journal to append to it; a truncated last line is closed, and reported when it is read.
-
-        Args:
-            path: The journal or its run's folder.
+        """Open a journal, or that of a run's folder, to append to it; a truncated last line is closed.
 
         Raises:
             JournalError: There is no such journal, it cannot be written, or another process writes it.

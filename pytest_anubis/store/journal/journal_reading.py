@@ -43,14 +43,11 @@ _MAX_DAMAGES_LISTED = 20
 
 
 def read_journal(path: Path) -> RunRecord:
-    """Read a journal back as the run's record.
+    """Read a journal, or that of a run's folder, back as the run's record.
 
     A last line that was cut short, and lines in the middle that are not valid events, are left out and
     reported by number in the record's ``warnings``. A damaged line might have spoken against the node, so
     each becomes an event (`DamageFound`) that blocks acceptance.
-
-    Args:
-        path: The journal or its run's folder.
 
     Raises:
         JournalError: The file is missing, is no journal, or was written by another version; one line.
@@ -94,11 +91,7 @@ def state_of(lines: Iterable[bytes], place: str, name: str = JOURNAL_NAME) -> Ru
 
 
 class FollowedJournal:
-    """A journal that is still being written, read piece by piece.
-
-    Args:
-        path: The journal, which need not exist yet.
-    """
+    """A journal that is still being written, read piece by piece; it need not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -153,10 +146,6 @@ class _Reading:
     def line(self, number: int, line: bytes) -> None:
         """Apply one line to the run.
 
-        Args:
-            number: Its number, from 1.
-            line: Its bytes, with the line end unless it was cut short.
-
         Raises:
             JournalError: The file is no journal, or one of another version.
         """
@@ -196,7 +185,7 @@ class _Reading:
         if expected is not None and found != expected:
             lost = found - expected
             gone = f"{lost} line{'s' if lost > 1 else ''} before it missing"
-            self._damaged(number, gone if lost > 0 else "it stands in the wrong place", "")
+            self._damaged(number, gone if lost > 0 else "it is in the wrong place", "")
         self._next = found + 1
 
     def _settle(self, torn: _Torn | None) -> None:
@@ -257,6 +246,6 @@ class _Reading:
         listed = self._bad <= _MAX_DAMAGES_LISTED
         if listed:
             self.run.warnings.append(f"{self._name} line {number}: {text}{then}")
-        if self._bad <= _MAX_DAMAGES_LISTED + 1:  # one event stands for all further damage
+        if self._bad <= _MAX_DAMAGES_LISTED + 1:  # one event covers all further damage
             where = f"line {number}" if listed else "more lines"
             self.run.apply(DamageFound(text=f"{self._name} {where}: damaged ({text})"))

@@ -192,11 +192,7 @@ def load_columns(path: Path) -> Columns:
 
 
 def read_columns(file: IO[bytes], name: str) -> Columns:
-    """Read an open columnar file, checked and without its origin.
-
-    Args:
-        file: The file, which must be seekable.
-        name: Its name in messages.
+    """Read an open, seekable columnar file, checked and without its origin; `name` is for messages.
 
     Raises:
         ColumnsError: It is damaged or has another schema; one line.

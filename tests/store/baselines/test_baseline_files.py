@@ -221,7 +221,7 @@ def test_duplicates_and_mixed_units_are_refused() -> None:
     ("content", "said"),
     [
         (b"", "line 1 column 1: not valid JSON"),
-        (b'{"schema": 1, "schema": 1}', "'schema' stands twice"),
+        (b'{"schema": 1, "schema": 1}', "'schema' occurs twice"),
         (b'{"schema": NaN}', "NaN is not a number"),
         (b"[" * 200_000, "nested too deeply"),
         (b"\xff{}", "byte 0 is not UTF-8"),

@@ -231,7 +231,7 @@ def test_a_node_of_which_something_else_was_measured_again_lacks_nothing(tmp_pat
         ("node,read_rate,write_rate\n", r"table\.melt\('node', var_name='metric'\)"),
         ("node,read_rate,write_rate\n", "one row a value, not one column a metric"),
         ("node,benchmark,unit,better,value\n", "column 'metric' is missing"),
-        (f"{HEAD},value\n", "column 'value' stands twice"),
+        (f"{HEAD},value\n", "column 'value' occurs twice"),
     ],
 )
 def test_a_table_without_its_columns_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -405,7 +405,7 @@ def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Pat
     assert sorted(time.runs) == ["s"] * 5 + ["s-2"]
     said = [str(line) for line in found.wrong]
     assert [text.split(":")[0] for text in said] == ["line 6"] * 2 + ["line 7", "line 8", "line 9"]
-    assert any("stands there again" in note for note in found.notes)  # nothing of it is lost
+    assert any("occurs again" in note for note in found.notes)  # nothing of it is lost
     assert found.left_out == 1
     assert found.lost == 6
     lost = {one.kind: (one.count, one.example) for one in found.lost_cells}

@@ -519,7 +519,7 @@ def test_a_line_that_is_gone_or_moved_is_noticed(tmp_path: Path) -> None:
     for at in range(1, len(whole) - 1):
         for lines, word in (
             ([*whole[:at], *whole[at + 1 :]], f"line {at + 1}: 1 line before it missing"),
-            ([*whole[:at], whole[at], *whole[at:]], "it stands in the wrong place"),
+            ([*whole[:at], whole[at], *whole[at:]], "it is in the wrong place"),
             ([*whole[:at], whole[at + 1], whole[at], *whole[at + 2 :]], "before it missing"),
             (
                 [*whole[:at], b'{"event":"blocker","text":"x"}\n', *whole[at + 1 :]],

@@ -134,10 +134,6 @@ def content_row(connection: sa.Connection, run: int) -> Any:
 def read_content(history: History, run: int) -> Iterator[bytes]:
     """Yield the decompressed parts of a run's content, and verify its size and digest at the end.
 
-    Args:
-        history: The history.
-        run: The run's number in it.
-
     Raises:
         HistoryError: The database refuses, or the content is damaged or incomplete.
     """

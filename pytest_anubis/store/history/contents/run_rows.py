@@ -17,12 +17,7 @@ from pytest_anubis.store.history import tables as schema
 
 
 def rows_of(run: int, record: RunRecord) -> Iterator[tuple[sa.Table, list[dict[str, Any]]]]:
-    """Yield each table that a run may have rows in, with these rows.
-
-    Args:
-        run: The run's number in the history.
-        record: The run.
-    """
+    """Yield each table that a run may have rows in, with these rows."""
     judged = (verdict_row(run, one) for one in record.effective_verdicts)
     yield schema.benchmarks, list(benchmark_rows(run, record))
     yield schema.verdicts, [*judged, *check_rows(run, record)]
