@@ -7,7 +7,7 @@ from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.verdict import NodeVerdict, Reason
 
 
-def test_what_blocks_is_read_as_it_was_written_and_a_line_as_its_cause() -> None:
+def test_blocker_is_read_as_written_and_a_line_as_cause() -> None:
     typed = Blocker(
         kind=Hindrance.OPEN,
         word="INCONCLUSIVE",

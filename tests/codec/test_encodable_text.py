@@ -36,7 +36,7 @@ class Unshowable:
 
 
 @given(any_text)
-def test_text_becomes_encodable_and_only_where_it_is_not(text: str) -> None:
+def test_only_unencodable_text_changes(text: str) -> None:
     made = encodable(text)
     made.encode("utf-8")
     try:
@@ -47,7 +47,7 @@ def test_text_becomes_encodable_and_only_where_it_is_not(text: str) -> None:
         assert made == text
 
 
-def test_events_become_encodable_down_to_their_last_text() -> None:
+def test_all_texts_of_events_become_encodable() -> None:
     metric = Metric(name="rate", unit="GB/s", better="higher", goal=BAD)
     measurement = Measurement(
         test=BAD, benchmark="b", component="c", metric=metric, device="d", values=(1.0, 2.0)

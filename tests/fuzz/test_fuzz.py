@@ -109,7 +109,7 @@ def test_a_reader_that_is_broken_is_found(
     assert (tmp_path / "b-0-f").read_bytes() != b"1,2\n3"
 
 
-def test_a_process_that_dies_is_noted_and_the_rest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_process_is_reported_and_the_rest_read(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def process(batches: Any, seed: int, at: Path, keep: Any) -> tuple[list[Any], str]:

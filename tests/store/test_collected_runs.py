@@ -167,7 +167,7 @@ def test_what_cannot_be_judged_is_marked(tmp_path: Path) -> None:
     assert found.unmeasured == {("bad", "n1"): ("t.py::test_y",)}
 
 
-def test_looks_and_expected_failures_travel_with_the_samples(tmp_path: Path) -> None:
+def test_looks_and_xfails_are_kept_with_samples(tmp_path: Path) -> None:
     samples = [
         sample([1.0], looks=16),
         sample([2.0], device="cuda:0", test="t.py::test_x[cuda:0]"),
@@ -182,7 +182,7 @@ def test_looks_and_expected_failures_travel_with_the_samples(tmp_path: Path) -> 
     assert {row: problem.kind for row, problem in population.problems.items()} == {2: "waived"}
 
 
-def test_what_a_test_recorded_itself_is_told_from_what_was_measured(tmp_path: Path) -> None:
+def test_recorded_values_differ_from_measured_ones(tmp_path: Path) -> None:
     write_run(tmp_path, "r1", samples=[sample([1.0, 2.0], seconds=0.5)])
     (measured,) = read_runs([tmp_path]).populations
     write_run(tmp_path, "r2", "n0", samples=[sample([1.0, 2.0])])
@@ -237,7 +237,7 @@ def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
     assert [(refused.damaged, refused.run) for refused in found.refused] == [(True, "")]
 
 
-def test_what_hindered_the_part_before_an_interruption_hinders_no_more(tmp_path: Path) -> None:
+def test_obstacle_before_a_resumption_is_forgotten(tmp_path: Path) -> None:
     path = write_run(tmp_path, "r1", samples=[sample([1.0])])
     with Journal.open_existing(path) as journal:
         for event in (
@@ -263,7 +263,7 @@ def test_linked_folders_are_read_and_circles_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["journal.jsonl.gz", "JOURNAL.jsonl", ""])
-def test_a_runs_folder_without_its_journal_is_not_passed_over(tmp_path: Path, name: str) -> None:
+def test_run_folder_without_journal_is_reported(tmp_path: Path, name: str) -> None:
     write_run(tmp_path, "r1", samples=[sample([1.0])])
     lost = write_run(tmp_path, "r2", samples=[sample([0.5])])
     if name:
@@ -310,7 +310,7 @@ def test_what_looks_like_results_beside_runs_is_named(
     }  # named by itself it is read
 
 
-def test_a_link_that_leads_nowhere_is_named_and_tables_alone_are_no_runs(tmp_path: Path) -> None:
+def test_dead_links_are_named_and_tables_are_no_runs(tmp_path: Path) -> None:
     write_run(tmp_path / "runs-of-n1", "r1")
     tables = tmp_path / "tables"
     tables.mkdir()
@@ -324,7 +324,7 @@ def test_a_link_that_leads_nowhere_is_named_and_tables_alone_are_no_runs(tmp_pat
     assert [one.path for one in refused] == [str(link), str(tables / "n8.csv")]
 
 
-def test_an_exact_result_is_never_left_out_as_disturbed(tmp_path: Path) -> None:
+def test_exact_result_is_never_disturbed(tmp_path: Path) -> None:
     exact = Metric(name="errors", unit="1", better="equal")
     load = ("other processes used 2 of 2 cores",)
     write_run(
@@ -338,7 +338,7 @@ def test_an_exact_result_is_never_left_out_as_disturbed(tmp_path: Path) -> None:
     assert not read_runs([tmp_path], learning=True).refused  # nor the whole run
 
 
-def test_a_test_that_its_verdict_failed_keeps_its_sample(tmp_path: Path) -> None:
+def test_test_failed_by_its_verdict_keeps_its_sample(tmp_path: Path) -> None:
     def verdict(reason: Reason) -> MetricVerdict:
         return MetricVerdict(
             outcome=Outcome.FAIL, reason=reason, text="", benchmark="t.py::test_x", metric="rate",
@@ -359,7 +359,7 @@ def test_a_test_that_its_verdict_failed_keeps_its_sample(tmp_path: Path) -> None
     }
 
 
-def test_nothing_is_learned_from_runs_that_failed_or_are_under_acceptance(tmp_path: Path) -> None:
+def test_failed_and_acceptance_runs_teach_nothing(tmp_path: Path) -> None:
     good = [sample([1.0])]
     write_run(tmp_path, "measured", samples=good)
     write_run(tmp_path, "accepted", samples=good, purpose="acceptance", decision=Decision.ACCEPTED)
@@ -423,7 +423,7 @@ def test_imports_tables_and_journals_mix(tmp_path: Path) -> None:
     assert "read already" in again.refused[0].reason
 
 
-def test_a_copy_does_not_count_twice_and_another_run_does(tmp_path: Path) -> None:
+def test_copy_counts_once_and_another_run_counts(tmp_path: Path) -> None:
     text = "node,device,benchmark,metric,unit,better,value\nn9,cpu,b,rate,GB/s,higher,2\n"
     (tmp_path / "copies").mkdir()
     old, copy, other = (tmp_path / name for name in ("old.csv", "copies/old.csv", "night2.csv"))
@@ -441,7 +441,7 @@ def test_a_copy_does_not_count_twice_and_another_run_does(tmp_path: Path) -> Non
     assert sum(len(p) for p in read_runs([tmp_path / "imports"]).populations) == 3
 
 
-def test_another_file_of_the_same_name_does_not_push_the_first_one_out(tmp_path: Path) -> None:
+def test_file_of_equal_name_replaces_no_other(tmp_path: Path) -> None:
     paths = []
     for folder, node in (("a", "n1"), ("b", "n2"), ("b", "n3")):
         file = tmp_path / folder / "out.csv"
@@ -533,7 +533,7 @@ def test_damaged_columns_are_refused_with_one_line(tmp_path: Path, data: st.Data
     assert "\n" not in said
 
 
-def test_columns_with_references_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
+def test_dangling_references_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     population = population_of([[1.0], [2.0]], metric=RATE, benchmark="b")
     save_columns(Columns(populations=(population,), runs=()), path)
@@ -570,7 +570,7 @@ def test_two_tables_hold_parts_of_one_run(tmp_path: Path) -> None:
     assert [(run.node, run.unread) for run in found.runs] == [("n1", 0), ("n2", 0)]
 
 
-def test_a_value_in_two_tables_of_one_run_leaves_the_node_not_read_whole(tmp_path: Path) -> None:
+def test_value_in_two_tables_leaves_the_node_incomplete(tmp_path: Path) -> None:
     first = _table(tmp_path / "a.csv", "n1,cpu,b,rate,GB/s,higher,2")
     other = _table(tmp_path / "b.csv", "n1,cpu,b,rate,GB/s,higher,9", "n2,cpu,b,rate,GB/s,higher,3")
     found = read_runs([first, other])

@@ -107,7 +107,7 @@ LARGE: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], object]]] =
 
 
 @pytest.mark.parametrize("what", LARGE)
-def test_what_is_too_large_is_refused_with_the_way_to_have_it_read(
+def test_too_large_file_names_the_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     name, write, read = LARGE[what]
@@ -127,7 +127,7 @@ def test_what_has_no_end_is_not_read() -> None:
         read_json(Path("/dev/zero"), largest=MIB)
 
 
-def test_a_long_text_that_a_parquet_file_repeats_stays_one_line(tmp_path: Path) -> None:
+def test_long_text_in_parquet_stays_one_line(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     row = "repeat('n', 5000) node, 'b' benchmark, 'm' metric, 's' unit, 'lower' better, 1 value"
     odd = "'x' AS \"a, b FROM t; --\", [1, 2] AS more"

@@ -61,7 +61,7 @@ def test_two_machines_of_one_name_are_two_nodes(tmp_path: Path) -> None:
     assert (said.node, said.headline) == (names["b"], f"node {names['b']} is well")
 
 
-def test_a_machine_that_lost_its_machine_id_keeps_its_name(tmp_path: Path) -> None:
+def test_machine_with_a_new_id_keeps_its_name(tmp_path: Path) -> None:
     write(tmp_path, "a", 100, machine="1" * 32, system={"serial": "CZ1234"})
     write(tmp_path, "b", 100, machine="2" * 32, system={"serial": "CZ1234"})  # installed anew
     write(tmp_path, "c", 100)  # an image that tells nothing
@@ -70,7 +70,7 @@ def test_a_machine_that_lost_its_machine_id_keeps_its_name(tmp_path: Path) -> No
     assert not runs.warnings
 
 
-def test_clones_of_an_image_are_told_apart_by_their_ports() -> None:
+def test_clones_of_an_image_differ_by_their_ports() -> None:
     first, second = (
         identity_marks({"machine": "3" * 32, "nics": [{"address": f"00:25:90:aa:bb:0{i}"}]})
         for i in (1, 2)
@@ -80,7 +80,7 @@ def test_clones_of_an_image_are_told_apart_by_their_ports() -> None:
     assert not another_machine(identity_marks({"machine": "redacted"}), frozenset())
 
 
-def test_a_machine_under_its_short_and_its_full_name_is_one(tmp_path: Path) -> None:
+def test_short_and_full_name_are_one_machine(tmp_path: Path) -> None:
     names = ("n1", "n1.cluster.example", "n2", "n2.a.example", "n2.b.example", "10", "10.0.0.1")
     lines = [f"{name},gpu0,copy,rate,GB/s,higher,10{k}" for name in names for k in (1, 2)]
     table = tmp_path / "t.csv"

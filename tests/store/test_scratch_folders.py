@@ -29,7 +29,7 @@ def test_a_folder_lives_as_long_as_it_is_open(tmp_path: Path) -> None:
     folder.close()
 
 
-def test_only_old_folders_of_ours_that_nobody_holds_are_removed(
+def test_only_old_unlocked_folders_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     precious = tmp_path / "precious"
@@ -53,7 +53,7 @@ def test_only_old_folders_of_ours_that_nobody_holds_are_removed(
     assert (precious / "file").exists()
 
 
-def test_the_folder_of_a_killed_process_is_removed_by_the_next_run(tmp_path: Path) -> None:
+def test_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, sys; from pytest_anubis.store.scratch_folders import ScratchFolder; "
         "ScratchFolder(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), 9)"

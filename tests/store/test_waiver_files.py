@@ -79,9 +79,7 @@ NEEDED = '[[waiver]]\nowner = "o"\nreason = "r"\nexpires = 2026-12-01\n'
         ("# a\n" * _MAX_BYTES, "too large"),
     ],
 )
-def test_a_file_that_is_not_complete_is_refused_in_one_line(
-    tmp_path: Path, text: str, says: str
-) -> None:
+def test_incomplete_file_is_refused_in_one_line(tmp_path: Path, text: str, says: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(WaiverError) as refused:
         read_waivers(path, "2026-12-01")

@@ -84,9 +84,7 @@ def test_labels_and_stamps_are_taken_off(reader: Reader, name: str, label: str) 
 
 
 @pytest.mark.parametrize(("reader", "name"), OUTPUTS)
-def test_lines_around_an_output_colours_and_line_ends_change_nothing(
-    reader: Reader, name: str
-) -> None:
+def test_foreign_lines_and_colours_change_nothing(reader: Reader, name: str) -> None:
     text, whole = golden(name), reader(golden(name))
     before = "+ srun ./bench {size}\nWARNING: an error came up\n[node-a] component.c:17 error 5\n\n"
     after = "\ncommand terminated with exit code 226\nsrun: job 17 done\n"
@@ -266,7 +264,7 @@ def test_one_rank_alone_has_no_bus(tmp_path: Path) -> None:
             told(tmp_path / "x.log", text)
 
 
-def test_runs_of_which_nobody_says_what_they_were_are_not_compared(tmp_path: Path) -> None:
+def test_unknown_collectives_are_not_compared(tmp_path: Path) -> None:
     unnamed = re.sub("# Collective.*\n", "", nccl("all_reduce"))
     path = tmp_path / "x.log"
     _, found = told(path, unnamed)
@@ -318,7 +316,7 @@ NEW = """\
 
 
 @pytest.mark.parametrize("text", [OLD, NEW])
-def test_the_oldest_and_the_newest_nccl_tests_say_the_same(tmp_path: Path, text: str) -> None:
+def test_old_and_new_nccl_tests_agree(tmp_path: Path, text: str) -> None:
     path = tmp_path / "all_gather.log"
     cells, found = told(path, text)
     assert cells == {("all_gather", "busbw_8388608", "2 ranks", 1)}
@@ -424,7 +422,7 @@ def test_what_is_no_failure_is_none(line: str) -> None:
         ("#  Rank  0 Group  0 Pid  123 on n1 device  0 [0x07] NVIDIA H100", False),
     ],
 )
-def test_a_word_of_failure_beside_the_name_of_a_node_is_one(line: str, said: bool) -> None:
+def test_failure_word_next_to_a_node_counts(line: str, said: bool) -> None:
     assert bool(failure_said(line, {"n1"})) is said
 
 

@@ -49,7 +49,7 @@ def test_nccl_tests_that_found_wrong_elements() -> None:
     assert "wrong results" in run.failure
 
 
-def test_nccl_tests_may_leave_in_place_unchecked_but_nothing_else() -> None:
+def test_nccl_tests_may_leave_only_in_place_unchecked() -> None:
     text = golden("all_reduce_perf.txt").replace("305.18      0", "305.18    N/A")
     assert read_nccl_tests(text).rows[2].halves[1].errors is None
     with pytest.raises(UnreadableOutput, match="were not checked"):
@@ -72,7 +72,7 @@ def test_nvbandwidth_as_text_and_as_json() -> None:
     ]
 
 
-def test_nvbandwidth_in_both_directions_between_two_cards_is_three_matrices() -> None:
+def test_nvbandwidth_in_both_directions_is_three_matrices() -> None:
     name = "device_to_device_bidirectional_memcpy_read_ce"
     parts = [
         (f"{name}_read1", "read1", (181.5, 182.5), 364.0),
@@ -255,7 +255,7 @@ def test_output_that_was_cut_off_is_refused(reader: Callable[[str], Any], name: 
             assert said == whole or said.failure, end
 
 
-def test_nvbandwidth_as_text_has_no_end_but_only_whole_cases() -> None:
+def test_nvbandwidth_text_needs_whole_cases() -> None:
     text = golden("nvbandwidth.txt")
     whole = read_nvbandwidth(text).cases
     for end in range(0, len(text), 7):

@@ -78,7 +78,7 @@ def test_what_is_saved_comes_back_sealed(tmp_path: Path) -> None:
     assert "µ?" in path.read_text(encoding="utf-8")
 
 
-def test_version_of_a_benchmark_comes_back_and_the_first_one_is_not_written(tmp_path: Path) -> None:
+def test_version_1_of_a_benchmark_is_not_written(tmp_path: Path) -> None:
     assert '"version"' not in save_baseline(baseline(), tmp_path).read_text(encoding="utf-8")
     second = criterion(metric=Metric(name="rate", unit="GB/s", better="higher", version=2))
     path = save_baseline(baseline(criteria=(second,)), tmp_path / "second")
@@ -188,7 +188,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("where", "value", "said"), MALFORMED)
-def test_every_malformed_field_gives_one_line_with_its_place(
+def test_malformed_field_is_one_line_with_its_place(
     tmp_path: Path, where: str, value: Any, said: str
 ) -> None:
     path = save_baseline(baseline(), tmp_path)
@@ -376,7 +376,7 @@ USELESS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", USELESS)
-def test_a_criterion_that_cannot_fail_is_refused_by_name(tmp_path: Path, what: str) -> None:
+def test_criterion_that_cannot_fail_is_refused(tmp_path: Path, what: str) -> None:
     criteria = (criterion(), criterion("toothless", **USELESS[what]))
     said = (
         r"^criteria\[1\]: \"suites/test_net.py::test_tcp\" \"(toothless|time)\" can never fail: .*"
@@ -409,7 +409,7 @@ SHARES = st.one_of(st.sampled_from([0.0, 1e-9, 0.01, 0.02, 1.0]), st.floats(0, 1
 @example(
     centre=[1e308, 1e308], better="higher", alpha=0.02, learned=None, unconfirmed=None, least=3
 )
-def test_whatever_criterion_is_read_a_hundredth_of_normal_fails(
+def test_hundredth_of_normal_fails_any_read_criterion(
     centre: list[float],
     better: Any,
     alpha: float,

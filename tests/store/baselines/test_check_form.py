@@ -7,7 +7,7 @@ from pytest_anubis.store.baselines.baseline_files import seal
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
 
 
-def test_a_check_without_a_component_is_written_and_sealed_as_before_there_were_any() -> None:
+def test_check_without_component_keeps_its_digest() -> None:
     def of(check: PlainCheck) -> Baseline:
         return seal(
             Baseline(hardware_class="c", criteria=(), created="2026-01-01", checks=(check,))

@@ -61,7 +61,7 @@ def test_whatever_differs_is_refused_in_one_line(folder: Path) -> None:
         verified(folder, pin)
 
 
-def test_a_run_is_judged_by_what_was_named_or_not_at_all(pytester: pytest.Pytester) -> None:
+def test_run_is_judged_by_the_pinned_baseline_only(pytester: pytest.Pytester) -> None:
     share = pytester.mkdir("share")
     pin = "A" * 64
     found = settings.resolve(pytester.parseconfig(f"--anubis-baseline=share@sha256:{pin}"), {})

@@ -47,7 +47,7 @@ def edited(made: Baseline, folder: Path, alpha: float) -> Criterion:
         ("higher", None, 0.90, (), None),
     ],
 )
-def test_a_weakened_criterion_states_no_smaller_loss_than_it_lets_pass(
+def test_weakened_criterion_states_the_larger_loss(
     tmp_path: Path,
     better: Direction,
     stated: float | None,

@@ -77,9 +77,7 @@ def same(found: RunSet, expected: RunSet) -> bool:
     return plain(found) == plain(expected)
 
 
-def test_what_is_not_there_yet_is_pushed_once_and_read_back(
-    place: Path | str, tmp_path: Path
-) -> None:
+def test_missing_runs_are_pushed_once_and_read_back(place: Path | str, tmp_path: Path) -> None:
     store = tmp_path / "node"
     for day in (1, 2, 3):
         journal(store, f"r{day}", f"n{day}", day)
@@ -121,7 +119,7 @@ def test_reading_takes_what_is_asked_for(tmp_path: Path) -> None:
             read_runs([store], wanted=wanted)
 
 
-def test_a_node_without_its_history_keeps_the_run_and_push_sends_it(tmp_path: Path) -> None:
+def test_run_of_a_node_without_history_is_pushed_later(tmp_path: Path) -> None:
     store, place = tmp_path / "node", tmp_path / "fleet"
     (place / "history.sqlite").mkdir(parents=True)
     path = journal(store, "r1")
@@ -135,7 +133,7 @@ def test_a_node_without_its_history_keeps_the_run_and_push_sends_it(tmp_path: Pa
     assert known(place) == ["r1"]
 
 
-def test_a_history_that_goes_while_it_is_pushed_costs_no_run(
+def test_lost_connection_during_push_loses_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, place = tmp_path / "node", tmp_path / "fleet"
@@ -179,7 +177,7 @@ def test_it_is_tried_again_for_a_while(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(pauses) == 1
 
 
-def test_what_cannot_be_filed_is_one_line_and_stops_nothing(tmp_path: Path) -> None:
+def test_unfileable_run_is_one_line_and_stops_nothing(tmp_path: Path) -> None:
     store, place = tmp_path / "node", tmp_path / "fleet"
     journal(store, "r1")
     journal(store, "r2", ended=False)  # killed long ago
@@ -203,7 +201,7 @@ def test_what_cannot_be_filed_is_one_line_and_stops_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("here", [True, False])
-def test_a_run_that_was_killed_a_moment_ago_on_this_machine_is_filed(
+def test_just_killed_run_is_filed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
 ) -> None:
     store, place = tmp_path / "node", tmp_path / "fleet"
@@ -284,7 +282,7 @@ class Judged:
     ("alone", "wanted"),
     [(Decision.UNDECIDED, Decision.ACCEPTED), (Decision.REJECTED, Decision.REJECTED)],
 )
-def test_a_run_that_completes_earlier_ones_is_filed_with_what_all_of_them_say(
+def test_completing_run_gets_the_common_verdict(
     alone: Decision, wanted: Decision, tmp_path: Path
 ) -> None:
     for name in ("first", "again"):
@@ -300,7 +298,7 @@ def test_a_run_that_completes_earlier_ones_is_filed_with_what_all_of_them_say(
     assert not alone_filed.asked
 
 
-def test_a_run_that_was_pushed_alone_is_completed_when_all_are_pushed(tmp_path: Path) -> None:
+def test_run_pushed_alone_is_completed_by_all(tmp_path: Path) -> None:
     for name in ("first", "again"):
         (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
     files = [tmp_path / "first.csv", tmp_path / "again.csv"]
@@ -315,7 +313,7 @@ def test_a_run_that_was_pushed_alone_is_completed_when_all_are_pushed(tmp_path: 
         assert found["again"] == decision
 
 
-def test_a_run_that_rejects_a_node_as_its_group_says_so(tmp_path: Path) -> None:
+def test_run_that_rejects_a_node_as_its_group(tmp_path: Path) -> None:
     for name in ("first", "again"):
         (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
     files = [tmp_path / "first.csv", tmp_path / "again.csv"]
@@ -328,7 +326,7 @@ def test_a_run_that_rejects_a_node_as_its_group_says_so(tmp_path: Path) -> None:
     assert one.last.verdict.headline.endswith("Next step: compare it")
 
 
-def test_an_import_is_filed_with_the_verdicts_that_it_is_given(tmp_path: Path) -> None:
+def test_import_is_filed_with_given_verdicts(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
 
@@ -337,9 +335,7 @@ def test_an_import_is_filed_with_the_verdicts_that_it_is_given(tmp_path: Path) -
         assert [run.profile for run in history.node_history("n1")] == ["judged"]
 
 
-def test_only_a_journal_that_goes_on_takes_the_place_of_another(
-    place: Path | str, tmp_path: Path
-) -> None:
+def test_only_a_longer_journal_replaces_another(place: Path | str, tmp_path: Path) -> None:
     draw = random.Random(3)
     whole = journal(tmp_path / "whole", "r").read_bytes().splitlines(keepends=True)
     other = [*whole]

@@ -56,7 +56,7 @@ def test_a_driver_gives_up_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "timeout expired" in line
 
 
-def test_a_server_that_falls_silent_while_it_works_is_given_up(
+def test_server_that_falls_silent_is_given_up(
     monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:
     pid: list[int] = []
@@ -221,7 +221,7 @@ def test_odd_letters_in_the_stores_name_are_no_url(tmp_path: Path) -> None:
     assert (store / "history.sqlite").exists()
 
 
-def test_who_adds_a_node_at_the_same_time_gets_the_same_one(postgres_url: str) -> None:
+def test_node_added_twice_at_once_is_one(postgres_url: str) -> None:
     url = new_database(postgres_url, "crossing")
     record = RunRecord(run="r", node="new", started="2026-01-01")
     with History(url) as first, History(url) as second:
@@ -237,7 +237,7 @@ def test_who_adds_a_node_at_the_same_time_gets_the_same_one(postgres_url: str) -
         assert sorted(run.run for run in first.node_history("new")) == ["r", "r2"]
 
 
-def test_a_file_that_others_switch_to_write_ahead_logging_is_tried_again() -> None:
+def test_crossing_switch_to_wal_is_tried_again() -> None:
     class Crossed:
         """A connection whose first switch crosses that of another one."""
 
@@ -302,7 +302,7 @@ def test_first_filings_that_cross_lose_nothing(
     }
 
 
-def test_a_store_without_locks_says_what_may_be_the_cause() -> None:
+def test_locked_file_names_possible_causes() -> None:
     error = engines.as_history_error(
         sqlite3.OperationalError("database is locked"), "/home/x/.anubis"
     )

@@ -28,9 +28,7 @@ def test_any_mark_and_encoding(tmp_path: Path, mark: str, encoding: str) -> None
         (b"node kind\nn1 dead\n", "no comma, semicolon, tab or bar"),
     ],
 )
-def test_what_is_no_such_table_is_called_by_its_name(
-    tmp_path: Path, data: bytes, words: str
-) -> None:
+def test_file_that_is_no_such_table_is_named(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(data)
     with pytest.raises(HistoryError, match=words) as refused:

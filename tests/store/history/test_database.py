@@ -177,7 +177,7 @@ def test_a_duration_is_what_the_node_pays_for(history: History) -> None:
     assert history.durations("c1") == {NET: 30.0}  # (50 + 10) / 2
 
 
-def test_a_rejected_run_opens_a_defect_that_the_operator_closes(history: History) -> None:
+def test_rejected_run_opens_a_defect_to_be_closed(history: History) -> None:
     record_run(history, record("ok"))
     assert defects(history) == ()
     record_run(history, record("bad", bad=True))
@@ -194,7 +194,7 @@ def test_a_rejected_run_opens_a_defect_that_the_operator_closes(history: History
         close_defect(history, defect.number, "maybe")
 
 
-def test_a_fault_that_rejects_again_while_its_defect_is_open_is_one_defect(
+def test_repeated_fault_is_one_open_defect(
     history: History,
 ) -> None:
     for day in (3, 1, 2):  # as runs that waited are filed
@@ -217,7 +217,7 @@ def test_a_fault_that_rejects_again_while_its_defect_is_open_is_one_defect(
     assert len(defects(history, node="n1", state="open")) == 2
 
 
-def test_closing_a_closed_defect_again_changes_its_state_alone(history: History) -> None:
+def test_closing_again_changes_only_the_state(history: History) -> None:
     record_run(history, record("r1", bad=True, day=1))
     first = close_defect(history, 1, "false alarm", now=moment_of("2026-01-02"))
     record_run(history, record("r3", bad=True, day=3))
@@ -231,7 +231,7 @@ def test_closing_a_closed_defect_again_changes_its_state_alone(history: History)
         assert [one.number for one in defects(history, state="confirmed")] == [1, 2]
 
 
-def test_a_sighting_closes_the_defect_that_it_belongs_to(history: History) -> None:
+def test_closing_a_sighting_closes_its_defect(history: History) -> None:
     for day in (1, 2):
         record_run(history, record(f"r{day}", bad=True, day=day))
     for _ in range(2):
@@ -240,7 +240,7 @@ def test_a_sighting_closes_the_defect_that_it_belongs_to(history: History) -> No
     assert not defects(history, state="open")
 
 
-def test_what_was_said_of_each_row_of_an_older_history_stands(history: History) -> None:
+def test_rows_with_different_states_are_different_defects(history: History) -> None:
     for day in (1, 2, 3, 4):
         record_run(history, record(f"r{day}", bad=True, day=day))
     states = ["confirmed", "confirmed", "false alarm", "open"]
@@ -369,7 +369,7 @@ def test_states_of_nodes(history: History) -> None:
         history.add_node("\x00")
 
 
-def test_a_run_is_filed_from_its_journal_and_trouble_is_only_told(tmp_path: Path) -> None:
+def test_journal_is_filed_and_errors_are_one_line(tmp_path: Path) -> None:
     store = tmp_path / ".anubis"
     with Journal.create(store, "r1") as journal:
         journal.write(RunStarted(run="r1", node="n1", started="2026-01-01"))
@@ -401,7 +401,7 @@ def test_a_lost_history_is_rebuilt_from_the_journals(tmp_path: Path) -> None:
         assert [run.run for run in opened.node_history("n1")] == ["r1", "r2"]
 
 
-def test_a_history_of_another_schema_or_nowhere_is_refused(tmp_path: Path) -> None:
+def test_history_of_another_schema_is_refused(tmp_path: Path) -> None:
     with History(tmp_path) as opened, opened.writing() as connection:
         connection.execute(schema.meta.update().values(value="99"))
     with pytest.raises(HistoryError, match="schema 99, this version reads 2"):

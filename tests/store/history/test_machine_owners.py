@@ -80,7 +80,7 @@ def filed(place: Path | str) -> list[tuple[str, str]]:
         return sorted((one.node, one.run) for one in stored_runs(history))
 
 
-def test_two_machines_of_one_name_are_two_nodes_with_all_that_they_measured(
+def test_two_machines_of_one_name_are_two_nodes_with_values(
     place: Path | str, tmp_path: Path
 ) -> None:
     bad = Decision.REJECTED
@@ -142,9 +142,7 @@ def test_a_run_that_is_sent_twice_is_one_run(place: Path | str, tmp_path: Path) 
     assert filed(place) == [("n1", "a1"), (TWIN, "b1")]
 
 
-def test_what_was_mixed_before_machines_were_known_is_not_doubled(
-    place: Path | str, tmp_path: Path
-) -> None:
+def test_run_filed_under_another_machine_stays_there(place: Path | str, tmp_path: Path) -> None:
     old = journal(tmp_path / "b", "b1", B)
     with History(place) as history:
         record_run(history, read_journal(old), journal_content(old))
@@ -162,9 +160,7 @@ def test_what_was_mixed_before_machines_were_known_is_not_doubled(
     assert nodes == {"a1": "n1", "b1": TWIN, "b2": TWIN}
 
 
-def test_two_machines_that_were_given_one_id_at_one_moment_lose_nothing(
-    place: Path | str, tmp_path: Path
-) -> None:
+def test_equal_run_ids_of_two_machines_lose_nothing(place: Path | str, tmp_path: Path) -> None:
     journal(tmp_path / "a", "job-7", A, value=1)
     journal(tmp_path / "b", "job-7", B, value=2)
     for _ in range(2):
@@ -175,9 +171,7 @@ def test_two_machines_that_were_given_one_id_at_one_moment_lose_nothing(
     assert filed(place) == [("n1", "job-7"), (TWIN, "job-7")]
 
 
-def test_fifty_writers_at_once_make_one_owner_and_lose_nothing(
-    place: Path | str, tmp_path: Path
-) -> None:
+def test_fifty_writers_at_once_lose_nothing(place: Path | str, tmp_path: Path) -> None:
     paths = [
         journal(tmp_path / f"s{i}", f"r{i:02d}", B if i % 2 else A, day=1 + i // 2)
         for i in range(50)
@@ -209,7 +203,7 @@ def test_fifty_writers_at_once_make_one_owner_and_lose_nothing(
     assert all("another machine" in line for line in said if line)
 
 
-def test_new_parts_are_joined_and_later_runs_go_to_the_same_node(
+def test_joined_machines_stay_one_node(
     place: Path | str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal(tmp_path / "a", "a1", A, 1)
@@ -241,7 +235,7 @@ def test_new_parts_are_joined_and_later_runs_go_to_the_same_node(
         assert error.count("\n") == 1
 
 
-def test_a_name_that_somebody_has_already_is_not_given_again(tmp_path: Path) -> None:
+def test_name_in_use_is_not_given_again(tmp_path: Path) -> None:
     place = tmp_path / "fleet"
     journal(tmp_path / "c", "c1", {"machine": "3" * 32}, node=TWIN)
     journal(tmp_path / "a", "a1", A)
@@ -252,7 +246,7 @@ def test_a_name_that_somebody_has_already_is_not_given_again(tmp_path: Path) -> 
     assert filed(place) == [("n1", "a1"), (TWIN, "c1"), (longer, "b1")]
 
 
-def test_a_store_of_its_own_tells_them_apart_too(tmp_path: Path) -> None:
+def test_own_store_distinguishes_machines(tmp_path: Path) -> None:
     for run, inventory in (("r1", A), ("r2", B), ("r3", A)):
         journal(tmp_path, run, inventory)
     said: list[str] = []
@@ -265,7 +259,7 @@ def test_a_store_of_its_own_tells_them_apart_too(tmp_path: Path) -> None:
     assert {run.node for run in read_stored(tmp_path).runs} == {"n1", TWIN}
 
 
-def test_a_machine_under_its_short_and_its_full_name_is_one_node(tmp_path: Path) -> None:
+def test_short_and_full_name_are_one_node(tmp_path: Path) -> None:
     names = [
         "n1",
         "n1.x.example",

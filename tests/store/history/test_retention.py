@@ -66,7 +66,7 @@ def test_contents_go_first_and_runs_later(
         assert left(history) == after
 
 
-def test_the_command_tells_what_it_would_take_out(
+def test_dry_run_counts_what_would_be_deleted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet = str(tmp_path / "fleet")

@@ -61,9 +61,7 @@ def refused(url: str, statement: str) -> bool:
     return False
 
 
-def test_each_role_can_do_what_it_is_for_and_nothing_else(
-    urls: dict[str, str], tmp_path: Path
-) -> None:
+def test_roles_can_do_their_tasks_and_nothing_else(urls: dict[str, str], tmp_path: Path) -> None:
     store = tmp_path / "node"
     journal(store, "r1")
     later = journal(store, "r2", day=2)

@@ -40,7 +40,7 @@ def known(store: Path) -> list[str]:
         return [run.run for run in history.node_history("n1")]
 
 
-def test_what_waits_is_filed_with_the_next_run_and_once(tmp_path: Path) -> None:
+def test_waiting_run_is_filed_once_with_the_next(tmp_path: Path) -> None:
     (tmp_path / "history.sqlite").mkdir()
     assert "; 1 run waits in" in filed(tmp_path, "r1")
     said = filed(tmp_path, "r2")
@@ -85,7 +85,7 @@ def test_what_cannot_be_read_stops_nothing_else(tmp_path: Path) -> None:
     assert [(run.name, run.place) for run in waiting(tmp_path)] == [("r1", ""), ("r4", None)]
 
 
-def test_a_disk_that_takes_no_note_is_told_in_the_same_line(tmp_path: Path) -> None:
+def test_unwritable_note_is_reported_in_the_same_line(tmp_path: Path) -> None:
     (tmp_path / "history.sqlite").mkdir()
     (tmp_path / WAITING).write_text("")
     said = filed(tmp_path, "r1")
@@ -148,7 +148,7 @@ def test_the_command_files_what_waits(
     ],
     ids=" ".join,
 )
-def test_every_command_says_one_line_without_the_password(
+def test_commands_show_one_line_without_password(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -93,9 +93,7 @@ def an_anubis_table_of_others(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("make", [another_database, an_anubis_table_of_others])
-def test_a_strangers_file_is_not_switched_to_write_ahead_logging(
-    make: Callable[[Path], str], tmp_path: Path
-) -> None:
+def test_foreign_file_is_not_switched_to_wal(make: Callable[[Path], str], tmp_path: Path) -> None:
     make(tmp_path)
     path = tmp_path / "history.sqlite"
     before = path.read_bytes()
@@ -148,7 +146,7 @@ def test_a_wrong_store_is_one_line_and_the_runs_stay(
     assert "3 runs filed" in capsys.readouterr().out
 
 
-def test_a_server_with_another_database_is_left_as_it_is(
+def test_another_programs_database_is_not_changed(
     postgres_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal(tmp_path / "node", "r1")
@@ -173,7 +171,7 @@ def test_a_server_with_another_database_is_left_as_it_is(
     engine.dispose()
 
 
-def test_a_wrong_role_is_one_line_however_many_runs_there_are(
+def test_wrong_role_is_one_line_for_many_runs(
     postgres_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     owner, store = new_database(postgres_url, "wrongroles"), tmp_path / "node"

@@ -193,7 +193,7 @@ def test_a_log_of_other_hosts_says_for_whom_it_is_kept() -> None:
 @pytest.mark.parametrize(
     ("name", "words"), [("nccl_output.json", "JSON"), ("fio_client_server.json", "--client")]
 )
-def test_forms_that_are_not_read_are_called_by_their_names(name: str, words: str) -> None:
+def test_unsupported_forms_are_named(name: str, words: str) -> None:
     with pytest.raises(ImportFileError, match=words) as refused:
         of(name)
     assert "\n" not in str(refused.value)
@@ -256,7 +256,7 @@ def test_readers_without_an_importer() -> None:
         read_perftest((CASES / "perftest_latency_by_duration.txt").read_text())
 
 
-def test_a_job_that_went_on_in_spite_of_errors_has_failed(tmp_path: Path) -> None:
+def test_job_that_continued_after_errors_failed(tmp_path: Path) -> None:
     """fio with --continue_on_error ends with 0 and counts the errors."""
     output = json.loads((CASES / "fio_dead_disk.json").read_text())
     output["jobs"][0] |= {"total_err": 3, "first_error": 5}
@@ -269,7 +269,7 @@ def test_a_job_that_went_on_in_spite_of_errors_has_failed(tmp_path: Path) -> Non
     "name", ["nccl_two_programs.log", "fio_2_1.json", "nvbandwidth_foreign_error_line.txt"]
 )
 @pytest.mark.parametrize(("said", "lost"), [("node-a failed: no response", 1), ("node-b DOWN", 0)])
-def test_a_remark_that_the_node_failed_leaves_it_undecided(
+def test_remark_about_a_failed_node_leaves_it_undecided(
     tmp_path: Path, name: str, said: str, lost: int
 ) -> None:
     path = tmp_path / name

@@ -36,7 +36,7 @@ def written(
     return path
 
 
-def test_version_4_tells_each_card_with_reason_and_serial_number() -> None:
+def test_version_4_has_reasons_and_serial_numbers() -> None:
     found = import_dcgm(DATA / "dcgm_diag_4.json", node="n1")
     assert cells(found) == {
         ("dcgm/memory", "not_passed", "GPU 0"): [0.0],
@@ -52,7 +52,7 @@ def test_version_4_tells_each_card_with_reason_and_serial_number() -> None:
     assert [run.node for run in found.runs] == ["n1"]
 
 
-def test_version_3_with_warnings_and_one_result_for_several_cards(tmp_path: Path) -> None:
+def test_version_3_has_warnings_and_shared_results(tmp_path: Path) -> None:
     found = import_dcgm(DATA / "dcgm_diag_3.json", node="n1")
     assert cells(found)["dcgm/pcie", "not_passed", "GPU 1"] == [1.0]
     assert cells(found)["dcgm/denylist", "not_passed", "node"] == [0.0]
@@ -68,7 +68,7 @@ def test_version_3_with_warnings_and_one_result_for_several_cards(tmp_path: Path
     }
 
 
-def test_numbers_of_version_4_and_a_card_that_was_skipped(tmp_path: Path) -> None:
+def test_version_4_numbers_and_a_skipped_card(tmp_path: Path) -> None:
     card = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
     told = [
         "GPU 0 calculated at approximately 859.08 gigaflops during this test",
@@ -125,7 +125,7 @@ def test_odd_fields_end_no_import(tmp_path: Path, odd: dict[str, Any]) -> None:
     assert import_dcgm(path, node="n1").values
 
 
-def test_what_passed_with_a_warning_has_not_just_passed(tmp_path: Path) -> None:
+def test_pass_with_a_warning_is_a_warning(tmp_path: Path) -> None:
     card = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
     warned = card | {"warnings": [{"warning": "uncorrectable memory errors", "error_id": 95}]}
     path = written(tmp_path / "d.json", [{"name": "memory", "results": [warned]}])
@@ -134,7 +134,7 @@ def test_what_passed_with_a_warning_has_not_just_passed(tmp_path: Path) -> None:
     assert cells(import_dcgm(path, node="n1")) == {("dcgm/memory", "not_passed", "GPU 0"): [0.0]}
 
 
-def test_a_failure_as_a_whole_counts_where_no_plugin_tells_it(tmp_path: Path) -> None:
+def test_overall_failure_counts_without_a_plugin(tmp_path: Path) -> None:
     card = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
     for overall, failed in (("Fail", True), ("Pass", False)):
         path = written(

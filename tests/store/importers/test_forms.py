@@ -88,7 +88,7 @@ def test_a_number_with_marks_in_it_is_no_value(tmp_path: Path, number: str, mark
     assert {node for p in found.populations for node in p.nodes} <= set(RIGHT) - {"n5"}
 
 
-def test_a_point_beside_decimal_commas_may_part_thousands(tmp_path: Path) -> None:
+def test_point_among_decimal_commas_is_ambiguous(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = [["412,5"], ["1.412"], ["7"]]
     path.write_text(written([HEAD, *([*ROWS[n][:-1], *row] for n, row in enumerate(rows))], ";"))
@@ -165,7 +165,7 @@ def test_snapshots_of_a_running_job_are_no_results(tmp_path: Path) -> None:
         fio(path, [job(3e8, eta=50)], [job(2e8, eta=10)])
 
 
-def test_jobs_of_one_name_with_other_options_are_no_repetition(tmp_path: Path) -> None:
+def test_jobs_with_other_options_are_no_repetition(tmp_path: Path) -> None:
     options = [
         {"bs": "4k"},
         {"bs": "1m"},
@@ -219,7 +219,7 @@ def disks(path: Path, *options: dict[str, str]) -> list[str]:
     return [device for _, _, device in bandwidths(fio(path, jobs))]
 
 
-def test_disks_of_different_paths_are_different_devices(tmp_path: Path) -> None:
+def test_disks_with_different_paths_differ(tmp_path: Path) -> None:
     path = tmp_path / "f.json"
     assert disks(path, {"filename": "/dev/nvme0n1"}, {"filename": "/dev/nvme1n1"}) == [
         "nvme0n1",
@@ -240,7 +240,7 @@ def test_disks_of_different_paths_are_different_devices(tmp_path: Path) -> None:
     assert disks(path, {"filename": "/dev/nvme0n1:/dev/nvme1n1"}) == ["nvme0n1+nvme1n1"]
 
 
-def test_a_folder_for_all_jobs_and_outputs_of_several_disks(tmp_path: Path) -> None:
+def test_common_folder_and_several_disks(tmp_path: Path) -> None:
     path = tmp_path / "f.json"
     outputs = []
     for number in range(2):
@@ -255,9 +255,7 @@ def test_a_folder_for_all_jobs_and_outputs_of_several_disks(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["result", "outcome", "verdict"])
 @pytest.mark.parametrize("number", ["-1", "3", "0", "1.5"])
-def test_a_number_among_words_of_an_outcome_is_a_wrong_line(
-    tmp_path: Path, name: str, number: str
-) -> None:
+def test_number_among_outcomes_is_a_wrong_line(tmp_path: Path, name: str, number: str) -> None:
     head = f"node,benchmark,metric,unit,better,value,{name}\n"
     for far in (2, 2500):  # rows are read in chunks
         rows = [f"n{row % 3},b,m,s,lower,1,{number if row == 1 else 'PASS'}" for row in range(far)]
@@ -268,14 +266,14 @@ def test_a_number_among_words_of_an_outcome_is_a_wrong_line(
             assert {run.node for run in found.runs if run.unread} == {"n1"}
 
 
-def test_numbers_alone_or_beside_failures_say_nothing_of_an_outcome(tmp_path: Path) -> None:
+def test_numbers_without_a_pass_are_no_outcomes(tmp_path: Path) -> None:
     head = "node,benchmark,metric,unit,better,value,result\n"
     for other in ("7", "", "FAIL", "n/a"):
         (tmp_path / "t.csv").write_text(f"{head}a,b,m,s,lower,1,5\nb,b,m,s,lower,1,{other}\n")
         assert import_table(tmp_path / "t.csv").wrong_count == 0
 
 
-def test_a_node_whose_name_is_no_utf_8_is_not_forgotten(tmp_path: Path) -> None:
+def test_node_with_invalid_utf_8_still_counts(tmp_path: Path) -> None:
     head = "node,benchmark,metric,unit,better,value\n"
     rows = f"{head}bäd,b,m,s,lower,1\nbäd,b,n,s,lower,1\nok,b,m,s,lower,1\nok2,b,m,s,lower,1\n"
     (tmp_path / "t.csv").write_bytes(rows.encode("latin-1"))
@@ -284,7 +282,7 @@ def test_a_node_whose_name_is_no_utf_8_is_not_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("above", [False, True])
-def test_a_remark_that_tells_of_a_failure_is_a_wrong_line(tmp_path: Path, above: bool) -> None:
+def test_remark_about_a_failure_is_a_wrong_line(tmp_path: Path, above: bool) -> None:
     head = "node,benchmark,metric,unit,better,value\n"
     rows = "".join(f"{node},b,m,s,lower,1\n" for node in ("bad", "ok"))
     said = "bad: b on cuda:3 FAILED: uncorrectable ECC error\n"

@@ -63,7 +63,7 @@ def test_a_table_becomes_populations(tmp_path: Path) -> None:
     assert [(run.node, run.hardware_class) for run in found.runs] == [("a", "h100"), ("b", "h100")]
 
 
-def test_times_order_the_values_and_missing_columns_have_defaults(tmp_path: Path) -> None:
+def test_times_order_values_and_columns_have_defaults(tmp_path: Path) -> None:
     path = table(
         tmp_path,
         "Node;Benchmark;Metric;Unit;Better;Value;Time;remark\n"
@@ -85,7 +85,7 @@ def test_times_order_the_values_and_missing_columns_have_defaults(tmp_path: Path
     assert found.notes == ("column 'remark' is not used",)
 
 
-def test_columns_that_tell_nodes_apart_are_kept_with_their_runs(tmp_path: Path) -> None:
+def test_traits_of_nodes_are_kept_with_runs(tmp_path: Path) -> None:
     path = table(
         tmp_path,
         "node,benchmark,metric,unit,better,value,driver,batch,run\n"
@@ -104,7 +104,7 @@ def test_columns_that_tell_nodes_apart_are_kept_with_their_runs(tmp_path: Path) 
     assert found.notes == ()
 
 
-def test_durations_of_benchmarks_are_kept_with_their_runs_and_filed(tmp_path: Path) -> None:
+def test_durations_are_kept_with_runs_and_filed(tmp_path: Path) -> None:
     path = table(
         tmp_path,
         "node,benchmark,metric,unit,better,value,duration,run\n"
@@ -128,7 +128,7 @@ def test_durations_of_benchmarks_are_kept_with_their_runs_and_filed(tmp_path: Pa
     assert {row["benchmark"]: row["seconds"] for row in rows} == {"x": 120.0, "y": 30.0}
 
 
-def test_wrong_lines_are_listed_by_number_and_the_good_ones_kept(tmp_path: Path) -> None:
+def test_wrong_lines_are_listed_and_good_ones_kept(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     lines = [
         HEAD,
@@ -157,7 +157,7 @@ def test_wrong_lines_are_listed_by_number_and_the_good_ones_kept(tmp_path: Path)
     assert {run.node: run.unread for run in found.runs} == {"a": 5, "b": 0}
 
 
-def test_a_row_that_no_csv_reader_takes_costs_only_itself(tmp_path: Path) -> None:
+def test_row_that_is_no_csv_affects_no_other(tmp_path: Path) -> None:
     huge = "x" * 200_000
     path = table(
         tmp_path, f"{HEAD}\na,d,x,m,s,lower,1\n{huge},d,x,m,s,lower,1\nb,d,x,m,s,lower,2\n"
@@ -168,7 +168,7 @@ def test_a_row_that_no_csv_reader_takes_costs_only_itself(tmp_path: Path) -> Non
     assert (found.lines, found.values) == (3, 2)
 
 
-def test_failed_and_invalid_rows_are_problems_and_never_values(tmp_path: Path) -> None:
+def test_failed_and_invalid_rows_give_no_values(tmp_path: Path) -> None:
     path = table(
         tmp_path,
         f"{HEAD},return_code\n"
@@ -198,7 +198,7 @@ def test_failed_and_invalid_rows_are_problems_and_never_values(tmp_path: Path) -
     assert found.wrong_count == 0
 
 
-def test_what_most_nodes_report_and_one_lacks_is_missing(tmp_path: Path) -> None:
+def test_metric_that_one_node_lacks_is_missing(tmp_path: Path) -> None:
     rows = [
         f"{node},{device},{bench},m,s,lower,1"
         for node in "abcd"
@@ -215,7 +215,7 @@ def test_what_most_nodes_report_and_one_lacks_is_missing(tmp_path: Path) -> None
     assert {run.node for run in found.runs} == set("abcd")
 
 
-def test_a_node_of_which_something_else_was_measured_again_lacks_nothing(tmp_path: Path) -> None:
+def test_node_measured_again_for_another_metric_is_whole(tmp_path: Path) -> None:
     rows = [f"{node},{device},x,m,s,lower,1" for node in "abcd" for device in ("g0", "g1")]
     rows += [f"e,{device},y,m,s,lower,1" for device in ("g0", "g1")]
     found = import_table(table(tmp_path, "\n".join([HEAD, *rows])))
@@ -241,7 +241,7 @@ def test_a_table_without_its_columns_is_refused(tmp_path: Path, text: str, said:
     assert str(path) in str(caught.value)
 
 
-def test_a_decimal_comma_is_told_once_as_a_cause_of_its_own(tmp_path: Path) -> None:
+def test_decimal_comma_is_one_cause(tmp_path: Path) -> None:
     lines = [
         f"n{n};;x;m;GB/s;higher;{number}"
         for n, number in enumerate(["5,5", "-1,25e3", "6", "1.5.2"])
@@ -254,7 +254,7 @@ def test_a_decimal_comma_is_told_once_as_a_cause_of_its_own(tmp_path: Path) -> N
     assert found.wrong[0].text == "node n0, column value: '5,5' has a decimal comma; write a point"
 
 
-def test_a_table_that_is_not_there_and_one_without_lines(tmp_path: Path) -> None:
+def test_missing_and_empty_tables(tmp_path: Path) -> None:
     with pytest.raises(ImportFileError, match="cannot be read"):
         import_table(tmp_path / "nothing.csv")
     with pytest.raises(ImportFileError, match="cannot be read"):
@@ -357,7 +357,7 @@ def test_superbench_summaries(tmp_path: Path) -> None:
     assert not [key for key in by_key if key[1] == "return_code"]
 
 
-def test_what_is_lost_has_its_whole_column_and_no_number_one_spelling(tmp_path: Path) -> None:
+def test_lost_cell_names_its_whole_column(tmp_path: Path) -> None:
     """NaN was told as 'inf', and the column ended in the middle of its metric."""
     column = "model-benchmarks:stress:a-long-name/pytorch-gpt2-large/fp16_train_step_time:3"
     lines = [{"node": f"n{i}", column: 2.0 if i else float("nan")} for i in range(3)]
@@ -374,7 +374,7 @@ def test_what_is_lost_has_its_whole_column_and_no_number_one_spelling(tmp_path: 
     assert "column value: 'NaN'" in of_table.example
 
 
-def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Path) -> None:
+def test_superbench_failures_and_missing_metrics(tmp_path: Path) -> None:
     lines: list[Any] = [
         {"node": f"n{i}", "b/return_code": 0, "b/x_bw:0": 10.0 + i, "b/x_bw:1": 10.0, "c/1/y_time": 2.0,
          "c/0/y_time": 1.0, "monitor/gpu_temperature:0": 50}
@@ -424,7 +424,7 @@ def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Pat
         import_superbench(table(tmp_path, "{}\n", "x.jsonl"))
 
 
-def test_a_cell_of_a_summary_is_lost_for_one_cause_only(tmp_path: Path) -> None:
+def test_cell_of_a_summary_is_lost_for_one_cause(tmp_path: Path) -> None:
     """What is no number was a wrong line, and failed or missing as well."""
     lines: list[dict[str, Any]] = [
         {"node": f"n{i}", "b/return_code": 0, "b/x_bw:0": 10.0 + i, "b/x_bw:1": 9.0}
@@ -446,7 +446,7 @@ def test_a_cell_of_a_summary_is_lost_for_one_cause_only(tmp_path: Path) -> None:
     assert found.values + 2 + 2 + 1 == 12
 
 
-def test_a_benchmark_that_failed_on_every_node_is_not_lost(tmp_path: Path) -> None:
+def test_benchmark_that_failed_everywhere_is_kept(tmp_path: Path) -> None:
     """No node says which metrics it would have had; a file of one node never does."""
     lines = [
         {"node": "n1", "b/x_bw": 10.0, "mem-bw/return_code": 3, "c/return_code:1": 4},
@@ -473,7 +473,7 @@ def test_text_that_is_no_utf8_is_told_as_that(tmp_path: Path) -> None:
     assert "b'c\\xf6py' is not UTF-8: save the file as that" in str(line)
 
 
-def test_a_line_of_results_whose_beginning_was_lost_is_a_wrong_line(tmp_path: Path) -> None:
+def test_truncated_line_of_results_is_wrong(tmp_path: Path) -> None:
     rows = (
         "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
         "  1048576  262144  float  none  -1  74.7  14.0  24.5  0  76.1  13.7  24.0  0\n"
@@ -588,7 +588,7 @@ def test_a_return_code_that_is_none_is_no_success(tmp_path: Path, code: object) 
     assert unit(bandwidth, "n1") == ([10.0], "")
 
 
-def test_a_superbench_line_that_is_no_object_of_unique_keys_is_charged_to_its_node(
+def test_superbench_line_with_equal_keys_counts_for_its_node(
     tmp_path: Path,
 ) -> None:
     lines = [json.dumps({"node": f"n{n}", "b/x_bw:0": 10.0, "b/x_bw:1": 10.0}) for n in range(4)]
@@ -601,7 +601,7 @@ def test_a_superbench_line_that_is_no_object_of_unique_keys_is_charged_to_its_no
     assert {run.node: run.unread for run in found.runs if run.unread} == {"n1": 1, "n2": 1}
 
 
-def test_uncorrected_memory_errors_of_the_superbench_monitor_are_counted(tmp_path: Path) -> None:
+def test_uncorrected_errors_of_the_monitor_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     keys = ("monitor/gpu_uncorrected_ecc:0", "monitor/gpu_corrected_ecc:0", "monitor/gpu_power:0")
     path.write_text(
@@ -637,9 +637,7 @@ def test_a_column_that_tells_of_failures_is_read(
 
 
 @pytest.mark.parametrize(("empty", "problem"), [(0, ""), (1, ""), (2, "missing"), (3, "missing")])
-def test_a_unit_with_half_of_its_values_empty_is_missing(
-    empty: int, problem: str, tmp_path: Path
-) -> None:
+def test_half_empty_unit_is_missing(empty: int, problem: str, tmp_path: Path) -> None:
     values = ["1", "1"] + [""] * empty
     path = tmp_path / "t.csv"
     path.write_text(f"{HEAD}\n" + "".join(f"a,node,b,m,GB/s,higher,{value}\n" for value in values))
@@ -648,9 +646,7 @@ def test_a_unit_with_half_of_its_values_empty_is_missing(
 
 
 @pytest.mark.parametrize(("empty", "unread"), [(0, 0), (2, 0), (3, 3)])
-def test_many_empty_values_beside_others_leave_a_node_not_read_whole(
-    empty: int, unread: int, tmp_path: Path
-) -> None:
+def test_many_empty_values_leave_a_node_incomplete(empty: int, unread: int, tmp_path: Path) -> None:
     rows = [f"a,cuda:{card},b,m,GB/s,higher" for card in range(10) for _ in range(10)]
     cells = ["" if row % 10 == 9 and row // 10 < empty else "1" for row in range(100)]
     path = tmp_path / "t.csv"
@@ -668,7 +664,7 @@ def test_many_empty_values_beside_others_leave_a_node_not_read_whole(
         ('"b', '"', {"b", "c"}),  # closed two lines below
     ],
 )
-def test_rows_that_a_quotation_mark_swallows_are_wrong_lines_of_their_nodes(
+def test_rows_in_an_open_quotation_are_wrong(
     first: str, last: str, lost: set[str], tmp_path: Path
 ) -> None:
     rows = [f"{node},node,x,m,GB/s,higher,1,fine" for node in "abcd"]
@@ -688,7 +684,7 @@ def test_a_remark_over_several_lines_swallows_nothing(tmp_path: Path) -> None:
     assert (found.values, found.wrong_count) == (2, 0)
 
 
-def test_a_node_of_a_summary_without_any_result_is_not_read_whole(tmp_path: Path) -> None:
+def test_summary_node_without_results_is_incomplete(tmp_path: Path) -> None:
     lines = [{"node": f"n{i}", "b/x_bw:0": 10.0 + i, "b/return_code": 0} for i in range(4)]
     lines += [{"node": "bare"}, {"node": 7, "b/x_bw:0": 11.0, "b/return_code": 0}]
     path = table(tmp_path, "\n".join(map(json.dumps, lines)) + "\n", "s.jsonl")
@@ -709,5 +705,5 @@ def test_a_node_of_a_summary_without_any_result_is_not_read_whole(tmp_path: Path
         (".csv", "import"),
     ],
 )
-def test_a_run_is_called_as_its_file_without_known_endings(name: str, run: str) -> None:
+def test_run_is_named_after_its_file(name: str, run: str) -> None:
     assert run_name(Path(name)) == run

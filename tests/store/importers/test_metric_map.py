@@ -78,7 +78,7 @@ def test_the_map_says_what_the_importers_say(imported: Imported) -> None:
         (["b,m,s,lower,"] * 3, "line 4: a map has at most 2 lines; use"),
     ],
 )
-def test_a_map_that_is_refused_says_what_is_wrong_with_it(
+def test_refused_map_names_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], said: str
 ) -> None:
     monkeypatch.setattr(metric_map, "_MAX_RULES", 2)
@@ -96,7 +96,7 @@ def test_long_names_of_superbench_are_kept(tmp_path: Path) -> None:
     assert population.component == "compute.matrix"
 
 
-def test_a_value_that_a_tool_left_empty_is_missing_and_counted(tmp_path: Path) -> None:
+def test_empty_value_is_missing_and_counted(tmp_path: Path) -> None:
     found = import_superbench(
         summary(
             tmp_path, {"node": "a", "mem-bw/h2d_bw:0": 5.0}, {"node": "b", "mem-bw/h2d_bw:0": None}
@@ -142,7 +142,7 @@ def test_a_wrong_map_is_one_line(tmp_path: Path, text: str, said: str) -> None:
         read_metric_map(path)
 
 
-def test_the_first_line_counts_and_what_is_lost_costs_the_exit_code(
+def test_first_rule_counts_and_losses_set_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -39,7 +39,7 @@ def test_pairs_are_named_sender_first() -> None:
     assert (latency.unit, latency.better) == ("ns", "lower")
 
 
-def test_both_directions_are_three_metrics_in_either_form() -> None:
+def test_both_directions_give_three_metrics() -> None:
     name = "device_to_device_bidirectional_memcpy_read_ce"
     for file in ("nvbandwidth_pairs.json", "nvbandwidth_pairs.txt"):
         found = told(file)
@@ -54,7 +54,7 @@ def test_rows_of_several_hosts_are_told_apart() -> None:
     assert cells(host)["cpu:1>cuda:2"] == [312.11]
 
 
-def test_what_failed_is_listed_and_what_is_no_output_refused(tmp_path: Path) -> None:
+def test_failures_are_listed_and_other_files_refused(tmp_path: Path) -> None:
     found = import_nvbandwidth(DATA / "nvbandwidth_pairs.json", node="n1")
     (failed,) = [p for p in found.populations if p.benchmark == "nvbandwidth/all_to_one_write_ce"]
     assert failed.problems[0].kind == "failed"
@@ -77,9 +77,7 @@ def test_what_failed_is_listed_and_what_is_no_output_refused(tmp_path: Path) -> 
         "ASSERT in expression x",
     ],
 )
-def test_its_own_errors_beside_its_json_have_failed_as_in_its_text(
-    tmp_path: Path, line: str
-) -> None:
+def test_errors_around_json_count_as_in_text(tmp_path: Path, line: str) -> None:
     path, whole = tmp_path / "n.json", (DATA / "nvbandwidth.json").read_text()
     for text in (f"{line}\n{whole}", f"{whole}\n{line}\n"):
         path.write_text(text)

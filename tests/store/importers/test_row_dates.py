@@ -27,7 +27,7 @@ def dates(found: Imported) -> dict[str, tuple[str, str]]:
     return {run.node: (run.started, run.ended) for run in found.runs}
 
 
-def test_each_node_s_run_began_at_its_earliest_row_and_ended_at_its_latest(tmp_path: Path) -> None:
+def test_run_lasts_from_earliest_to_latest_row(tmp_path: Path) -> None:
     found = imported(
         tmp_path,
         ("n1", "2026-11-16T09:00:00+01:00"),
@@ -42,7 +42,7 @@ def test_each_node_s_run_began_at_its_earliest_row_and_ended_at_its_latest(tmp_p
     assert not found.file_dated
 
 
-def test_a_table_that_grows_each_night_has_a_run_for_each(tmp_path: Path) -> None:
+def test_growing_table_has_a_run_for_each_night(tmp_path: Path) -> None:
     found = imported(
         tmp_path,
         *(("n1", f"2026-11-{day:02d}T23:{minute}:00") for day in (1, 2, 3) for minute in (50, 59)),

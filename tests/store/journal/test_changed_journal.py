@@ -53,7 +53,7 @@ def leave(path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("again", [False, True], ids=["created", "resumed"])
-def test_what_somebody_does_to_a_journal_is_said(
+def test_foreign_change_of_a_journal_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     harm: Callable[[Path], None],

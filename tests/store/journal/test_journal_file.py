@@ -179,7 +179,7 @@ def test_a_whole_run_comes_back(tmp_path: Path) -> None:
     assert record.results[1].component == "disk"
 
 
-def test_what_another_version_wrote_beside_the_values_is_left_out() -> None:
+def test_unknown_field_of_an_event_is_ignored() -> None:
     plain = event_to_plain(Measured(measurement=SAMPLE))
     read = event_from_plain({**plain, "pace": [["compute", [0.001, 0.001]]]})
     assert repr(read) == repr(Measured(measurement=SAMPLE))  # a NaN equals nothing
@@ -210,7 +210,7 @@ def test_every_float_survives_strict_json(values: list[float]) -> None:
         max_leaves=8,
     )
 )
-def test_reading_hostile_events_gives_an_event_or_one_clear_line(value: object) -> None:
+def test_hostile_event_is_read_or_one_line(value: object) -> None:
     for name in ("metric", "values", "benchmark", "seconds", "disturbance", "telemetry"):
         event = event_to_plain(measured()) | {name: value}
         try:
@@ -249,7 +249,7 @@ def test_numpy_and_odd_values_are_written(tmp_path: Path) -> None:
     }
 
 
-def test_a_truncated_last_line_is_reported_and_the_rest_kept(tmp_path: Path) -> None:
+def test_truncated_last_line_is_reported(tmp_path: Path) -> None:
     with Journal.create(tmp_path, "r") as journal:
         journal.write(head("r"))
         journal.write(measured())
@@ -350,7 +350,7 @@ def test_missing_files_and_taken_ids(tmp_path: Path) -> None:
         Journal.create(tmp_path / "file", "r")
 
 
-def test_a_full_disk_warns_once_and_what_it_refused_comes_later(
+def test_full_disk_warns_once_and_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = Journal.create(tmp_path, "r")
@@ -381,7 +381,7 @@ def test_a_full_disk_warns_once_and_what_it_refused_comes_later(
     assert "No space left" in said
 
 
-def test_a_disk_that_stays_full_is_counted_and_kills_nothing(
+def test_disk_that_stays_full_is_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "runs" / "r").mkdir(parents=True)
@@ -454,7 +454,7 @@ def untouched(whole: bytes, path: Path) -> str:
     return repr(dataclasses.replace(read_journal(path), warnings=()))
 
 
-def test_a_line_that_was_cut_short_before_the_run_went_on_is_no_damage(tmp_path: Path) -> None:
+def test_truncated_line_before_a_resumption_is_no_damage(tmp_path: Path) -> None:
     with Journal.create(tmp_path, "r") as journal:
         journal.write(head("r"))
         journal.write(measured())
@@ -466,7 +466,7 @@ def test_a_line_that_was_cut_short_before_the_run_went_on_is_no_damage(tmp_path:
     assert "cut short" in record.warnings[0]
 
 
-def test_a_death_that_was_cut_short_and_a_line_damaged_in_the_middle_stand_in_the_way(
+def test_truncated_death_and_damaged_line_block(
     tmp_path: Path,
 ) -> None:
     with Journal.create(tmp_path, "r") as journal:
@@ -484,7 +484,7 @@ def test_a_death_that_was_cut_short_and_a_line_damaged_in_the_middle_stand_in_th
     ]
 
 
-def test_a_journal_has_one_writer_who_is_named_to_the_second(tmp_path: Path) -> None:
+def test_second_writer_is_refused_and_named_the_first(tmp_path: Path) -> None:
     with Journal.create(tmp_path, "r") as journal:
         journal.write(head("r"))
         with pytest.raises(JournalError, match=f"still being written by process {os.getpid()}"):
@@ -492,7 +492,7 @@ def test_a_journal_has_one_writer_who_is_named_to_the_second(tmp_path: Path) -> 
     Journal.open_existing(journal.path).close()
 
 
-def test_a_disk_that_cannot_keep_what_it_has_is_told(
+def test_failed_synchronisation_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(descriptor: int) -> None:

@@ -32,7 +32,7 @@ def test_every_look_sees_what_has_come_since(tmp_path: Path) -> None:
     assert state.warnings == []
 
 
-def test_what_is_no_journal_is_said(tmp_path: Path) -> None:
+def test_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     path = tmp_path / JOURNAL_NAME
     path.write_text('{"event": "other"}\n', encoding="utf-8")
     with pytest.raises(JournalError, match="not an Anubis journal"):

@@ -45,7 +45,7 @@ def test_what_is_exported_is_scanned_and_read_back(
         assert found.values.tolist() == kept.values.tolist()
 
 
-def test_half_a_file_is_one_line_everywhere_and_the_others_are_taken(
+def test_truncated_parquet_is_one_line_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -91,9 +91,7 @@ def test_a_run_filed_at_the_same_moment_is_one_run(place: Path | str, tmp_path: 
         assert b"".join(read_content(history, 1)) == path.read_bytes()
 
 
-def test_a_run_that_went_on_is_replaced_and_never_by_an_older_copy(
-    place: Path | str, tmp_path: Path
-) -> None:
+def test_longer_journal_replaces_a_shorter_one_only(place: Path | str, tmp_path: Path) -> None:
     path = journal(tmp_path, events=3)
     first, early = read_journal(path), journal_content(path)
     with Journal.open_existing(path) as written:
@@ -105,7 +103,7 @@ def test_a_run_that_went_on_is_replaced_and_never_by_an_older_copy(
         assert b"".join(read_content(history, 1)) == path.read_bytes()
 
 
-def test_another_run_of_the_same_name_takes_nothing_away(tmp_path: Path) -> None:
+def test_another_run_of_one_id_changes_nothing(tmp_path: Path) -> None:
     mine, other = journal(tmp_path / "a"), journal(tmp_path / "b", started="2026-01-02")
     with History(tmp_path) as history:
         record_run(history, read_journal(mine), journal_content(mine))
@@ -114,7 +112,7 @@ def test_another_run_of_the_same_name_takes_nothing_away(tmp_path: Path) -> None
         assert b"".join(read_content(history, 1)) == mine.read_bytes()
 
 
-def test_another_import_of_the_same_name_takes_nothing_away(tmp_path: Path) -> None:
+def test_another_import_of_one_id_changes_nothing(tmp_path: Path) -> None:
     record = read_journal(journal(tmp_path))
     with History(tmp_path) as history:
         for expected in ("new", "known"):
@@ -145,7 +143,7 @@ def test_damage_in_the_database_is_one_line(tmp_path: Path, statement: str) -> N
     assert str(caught.value).isprintable()
 
 
-def test_a_store_keeps_no_second_copy_of_the_journals_beside_it(tmp_path: Path) -> None:
+def test_store_keeps_no_second_copy_of_its_journals(tmp_path: Path) -> None:
     path = journal(tmp_path)
     assert file_finished(tmp_path, tmp_path, read_journal(path), journal=path) == ""
     with History(tmp_path) as history:

@@ -112,7 +112,7 @@ def test_what_a_later_run_passed_is_no_open_defect(tmp_path: Path) -> None:
             assert {one.state for one in known} == {"open"}  # that is for somebody to say
 
 
-def test_everybody_says_the_same(tmp_path: Path) -> None:
+def test_all_sources_agree_on_the_standing(tmp_path: Path) -> None:
     of_node = {f"n{seed}": drawn(seed, f"n{seed}") for seed in range(120)}
     everything = [one for runs in of_node.values() for one in runs]
     random.Random(1).shuffle(everything)

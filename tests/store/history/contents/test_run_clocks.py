@@ -87,7 +87,7 @@ def test_a_run_from_the_future_hides_no_later_one(
     assert later.exists()
 
 
-def test_a_host_whose_clock_differs_from_the_servers_is_put_right_both_ways(
+def test_clock_ahead_or_behind_the_server_is_corrected(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, clock = new_database(postgres_url, "bothways"), time.time
@@ -117,7 +117,7 @@ def test_a_host_whose_clock_differs_from_the_servers_is_put_right_both_ways(
     assert one.status is Status.FIT  # it is known when it was
 
 
-def test_in_a_folder_an_acceptance_from_the_future_is_none(
+def test_acceptance_from_the_future_does_not_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal(tmp_path / "a", "a1", -1, Decision.REJECTED)
@@ -149,7 +149,7 @@ def test_in_a_folder_an_acceptance_from_the_future_is_none(
     assert "4.0 h: clocks differ" in said[0]
 
 
-def test_a_beginning_that_was_moved_on_is_not_moved_twice(
+def test_corrected_beginning_is_not_corrected_twice(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that is 30 days behind, and a baseline of yesterday: the run is dated by the baseline."""
@@ -163,9 +163,7 @@ def test_a_beginning_that_was_moved_on_is_not_moved_twice(
     assert abs(run.started - clock()) < HOUR
 
 
-def test_a_clock_that_went_back_puts_no_rejection_before_what_came_first(
-    place: Path | str, tmp_path: Path
-) -> None:
+def test_clock_that_went_back_hides_no_rejection(place: Path | str, tmp_path: Path) -> None:
     journal(tmp_path, "good", -1, Decision.ACCEPTED)
     bad = journal(tmp_path, "bad", -24 * 9000, Decision.REJECTED, after="good")
     pushed = push([tmp_path / "runs"], place)
