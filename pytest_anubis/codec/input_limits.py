@@ -40,7 +40,8 @@ def most_bytes(usual: int) -> int:
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return usual
-    number, unit = text[:-3].strip(), _UNITS.get(text[-3:])
+    number = text[:-3].strip()
+    unit = _UNITS.get(text[-3:])
     if unit is None or not number.isdecimal() or len(number) > 6 or int(number) == 0:
         raise CodecError(f"{VARIABLE}: {shown(text)!r} is no size such as 512MiB or 4GiB")
     return int(number) * unit

@@ -50,7 +50,8 @@ def _reader(hint: Any, refuse: bool) -> Reader:
 
 
 def _make_reader(hint: Any, refuse: bool, marks: tuple[Any, ...]) -> Reader:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    arguments = typing.get_args(hint)
     if origin is typing.Annotated:
         return _make_reader(hint.__origin__, refuse, (*marks, *hint.__metadata__))
     if hint is Any:

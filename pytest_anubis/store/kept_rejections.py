@@ -35,7 +35,8 @@ def kept_rejection(store: Path, node: str) -> KeptRejection | None:
         return None
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         return None
-    reason, run = found.get("reason"), found.get("run")
+    reason = found.get("reason")
+    run = found.get("run")
     return KeptRejection(reason, run) if isinstance(reason, str) and isinstance(run, str) else None
 
 

@@ -31,7 +31,8 @@ class NodeNames:
 
         The marks of a machine accumulate over its runs, since a run may be unable to read all of them.
         """
-        name, marks = record.node, marks_of(record)
+        name = record.node
+        marks = marks_of(record)
         machines = self.known.setdefault(name, [])
         found = machine_of(machines, marks)
         if found is not None:

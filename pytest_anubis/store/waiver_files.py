@@ -87,7 +87,8 @@ def _waiver(where: str, table: Any, day: str) -> Waiver:
             f"{where}: unknown key {unknown[0][:40]!r}; a waiver has {', '.join(_KEYS)}"
         )
     for name in _KEYS:
-        text, wild = table.get(name), "" if name in _NEEDED else "*?"
+        text = table.get(name)
+        wild = "" if name in _NEEDED else "*?"
         if isinstance(text, str) and not any(c.isalnum() or c in wild for c in text):
             raise WaiverError(
                 f"{where}: {name} is blank; write {'who or what' if name in _NEEDED else 'what'} it is, or "

@@ -15,7 +15,10 @@ from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, number, show
 
 TOOL = "dcgmi diag"
 
-PASS, FAIL, WARN, SKIP = "pass", "fail", "warn", "skip"
+PASS = "pass"
+FAIL = "fail"
+WARN = "warn"
+SKIP = "skip"
 _WORDS = {"pass": PASS, "fail": FAIL, "warn": WARN, "skip": SKIP, "not run": SKIP}
 _TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 """Since DCGM 4, and before."""

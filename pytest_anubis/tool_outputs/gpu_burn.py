@@ -69,8 +69,10 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
                 TOOL, f"no line of progress of {len(cards)} cards: {shown(line)}"
             )
         for place, card in enumerate(cards):
-            products, rate = int(found[place][0]), float(found[place][1])
-            wrong, note = int(errors[place][0]), errors[place][1]
+            products = int(found[place][0])
+            rate = float(found[place][1])
+            wrong = int(errors[place][0])
+            note = errors[place][1]
             card.died = card.died or products < 0 or "DIED" in note
             # The tool resets its count with every summary.
             card.errors += wrong - last[place] if wrong >= last[place] else wrong
@@ -80,7 +82,8 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
                 rates[place].append(rate)
                 parts[place].append(float(part[1]))
     for place, card in enumerate(cards):
-        card.rates, card.parts = tuple(rates[place][1:]), tuple(parts[place])
+        card.rates = tuple(rates[place][1:])
+        card.parts = tuple(parts[place])
         card.products = done[place][-1] if done[place] else 0
         card.name = names.get(card.index, "")
     return tuple(cards)

@@ -218,7 +218,8 @@ class NcclLog:
         if not self.runs or stage <= self._stage:
             self.runs.append(NcclRun(place=place, collective=self._named, failure=self._failure))
             self._named = self._failure = ""
-            self._columns, self._swapped = [], False
+            self._columns = []
+            self._swapped = False
         self._stage = stage
         return self.runs[-1]
 

@@ -21,7 +21,9 @@ _PARTS = {"_read_": ("read1", "read2", "total"), "_write_": ("write1", "write2",
 """Part of a case's name -> its matrices, for copies between two cards in both directions."""
 _VERSION = "nvbandwidth Version:"
 _MARK = re.compile(r"nvbandwidth Version:|Running [a-z]+_\w{1,100}\.$")
-_RUNNING, _SUM, _WAIVED = re.compile(r"Running (\w{1,100})\.?"), "SUM ", "waived"
+_RUNNING = re.compile(r"Running (\w{1,100})\.?")
+_SUM = "SUM "
+_WAIVED = "waived"
 _FAILED = re.compile(  # its own words; other programs' lines hold the word "error" too
     r"^\[(?:CUDA_ERROR|cudaError)\w{0,60}\]|^NVML_ERROR|^ASSERT in|^error\b(?!: ld\.so)|"
     r"^invalid value when checking",
@@ -192,7 +194,8 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 
 def _read_text(text: str) -> NvbandwidthRun:
-    version, waived = "", 0
+    version = ""
+    waived = 0
     blocks: list[tuple[str, int, list[str]]] = [("", 1, [])]  # the lines before the first case
     for place, printed in enumerate(tool_lines(text, TOOL, _MARK), start=1):
         line = printed.strip()
@@ -202,7 +205,9 @@ def _read_text(text: str) -> NvbandwidthRun:
             blocks.append((found[1], place, []))
         else:
             blocks[-1][2].append(line)
-    cases, failures, unread = [], [], []
+    cases = []
+    failures = []
+    unread = []
     for name, place, lines in blocks:
         given_up = sum(line.lower().startswith(_WAIVED) for line in lines)
         summed = next((line for line in lines if line.startswith(_SUM)), "")
@@ -243,9 +248,13 @@ def _text_cases(name: str, lines: Sequence[str]) -> list[Case]:
             total = number(words[2], TOOL, f"sum of {name}")
             made.append(_case(name, description, rows, total, part))
             _check(made[-1], _TEXT_ROUNDING * (len(made[-1].cells) + 1))
-            description, columns, rows = "", [], {}
+            description = ""
+            columns = []
+            rows = {}
         elif _UNIT.search(line[-40:]):
-            description, columns, rows = line, [], {}
+            description = line
+            columns = []
+            rows = {}
         elif columns and words and words[0].isdecimal():
             row = count(words[0], TOOL, f"{name}: a row")
             if len(words) != len(columns) + 1 or row in rows:

@@ -20,7 +20,8 @@ _UNITS = {
 _COLUMN = re.compile(
     r"#\w{1,20}|BW \w{1,20}\[[^\]\s]{1,20}\]|[^\s\[]{1,20} ?\w{0,20}\[[^\]\s]{1,20}\]"
 )
-_TYPICAL, _MEAN = "t_typical[usec]", "t_avg[usec]"
+_TYPICAL = "t_typical[usec]"
+_MEAN = "t_avg[usec]"
 _MARK = re.compile(r"\s?#bytes\s|\s?#iterations\s")
 _FIGURE = re.compile(r"[-+.,]?\d[-+\d.,eE]{0,40}|-?(?:nan|inf)")
 """A word that may be meant as a number."""

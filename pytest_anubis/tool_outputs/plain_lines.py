@@ -84,7 +84,9 @@ def json_objects(
     lines = _plain_lines(text, _BEGINS)
     whole = "\n".join(line.text for line in lines)
     labels: dict[str, int] = {}
-    at, place, counted = 0, 1, 0
+    at = 0
+    place = 1
+    counted = 0
     while begin := _OBJECT.search(whole, at):
         place += whole.count("\n", counted, begin.start())
         counted = begin.start()
@@ -134,7 +136,8 @@ def _shapes(lines: list[Line], mark: re.Pattern[str]) -> list[re.Pattern[str]]:
 
 def _bare(line: str) -> Line:
     """Return a line without colours, time stamps and the labels of known launchers."""
-    text, label = (_COLOUR.sub("", line) if "\x1b" in line else line).rstrip("\r"), ""
+    text = (_COLOUR.sub("", line) if "\x1b" in line else line).rstrip("\r")
+    label = ""
     for _ in range(_MAX_MARGINS):
         hit = _MARGIN.match(text)
         if hit is None:

@@ -10,7 +10,9 @@ from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, numbe
 
 TOOL = "stress-ng"
 
-_RATE, _OPERATIONS, _SECONDS = "bogo-ops-per-second-real-time", "bogo-ops", "wall-clock-time"
+_RATE = "bogo-ops-per-second-real-time"
+_OPERATIONS = "bogo-ops"
+_SECONDS = "wall-clock-time"
 _ENTRY = re.compile(r"( *- )([\w-]{1,60}): *(.*)")
 _END = "..."
 _VERSION = re.compile(r"\s+stress-ng-version: *(\S.*)")
@@ -52,7 +54,9 @@ def read_stress_ng(text: str) -> StressRun:
     """
     version = ""
     entries: list[dict[str, str]] = []
-    within, ended, indent = False, False, 0
+    within = False
+    ended = False
+    indent = 0
     for line in tool_lines(text, TOOL, _MARK):
         name, colon, value = line.strip().partition(":")
         depth = len(line) - len(line.lstrip())

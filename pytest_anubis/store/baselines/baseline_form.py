@@ -139,7 +139,8 @@ def _check(baseline: Baseline) -> None:
     seen: dict[tuple[str, str, str, str], int] = {}
     metrics: dict[tuple[str, str], Metric] = {}
     for i, criterion in enumerate(baseline.criteria):
-        place, key = f"criteria[{i}]", _key(criterion)
+        place = f"criteria[{i}]"
+        key = _key(criterion)
         _check_name(f"{place}.benchmark", criterion.benchmark)
         _check_ascending(f"{place}.centre", criterion.centre)
         _check_ascending(f"{place}.medians", criterion.medians)

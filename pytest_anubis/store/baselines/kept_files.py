@@ -25,7 +25,8 @@ def free_place(path: Path) -> Path:
     """
     folder = path.parent / EXPIRED
     folder.mkdir(exist_ok=True)
-    target, number = folder / path.name, 1
+    target = folder / path.name
+    number = 1
     while target.exists():
         number += 1
         target = folder / f"{path.stem}.{number}.json"

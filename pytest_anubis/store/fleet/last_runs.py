@@ -117,7 +117,8 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
             row.id: row.name for row in connection.execute(sa.select(nodes.c.id, nodes.c.name))
         }
         for node, standing in standings_of(connection).items():
-            name, by = names.get(node, ""), standing.by
+            name = names.get(node, "")
+            by = standing.by
             if name in known and by is not None:
                 known[name] = by_run[by.number] = replace(known[name], standing=standing)
         for some in _batches(by_run):
@@ -157,7 +158,8 @@ def _runs(
     failures: defaultdict[int, list[MetricVerdict]] = defaultdict(list)
     passed: defaultdict[int, set[str]] = defaultdict(set)
     runs, clocks, verdicts = schema.runs, schema.run_clocks, schema.verdicts
-    urgent, known = schema.urgencies, set(Triage)
+    urgent = schema.urgencies
+    known = set(Triage)
     query = sa.select(runs.c.id, runs.c.run, runs.c.decision, runs.c.headline, clocks.c.known)
     query = query.add_columns(schema.began.label("started"), schema.ended.label("ended"))
     query = query.add_columns(urgent.c.triage, urgent.c.lowest)
@@ -241,7 +243,8 @@ def _looks(connection: sa.Connection, nodes: Iterable[NodeLast]) -> dict[str, li
 
 
 def _batches(numbers: Iterable[int]) -> Iterator[list[int]]:
-    every, size = list(numbers), _RUNS_PER_QUERY
+    every = list(numbers)
+    size = _RUNS_PER_QUERY
     return (every[start : start + size] for start in range(0, len(every), size))
 
 
@@ -273,7 +276,8 @@ def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
     now = time.time()
     began = {one: moment(run.started) or 0.0 for one, run in runs.items()}
     ordered = in_order(dated_run(run, now) for run in runs.values())
-    standing, latest = standing_of(ordered, holds_on(day_of(now))), runs[ordered[-1].run]
+    standing = standing_of(ordered, holds_on(day_of(now)))
+    latest = runs[ordered[-1].run]
     by = standing.by.run if standing.by else ""
     unfinished = not latest.ended and latest.node_verdict is None
     last = _last_run(began[by], runs[by], standing) if by else None

@@ -131,7 +131,8 @@ def push(
         RunsError: A path does not exist.
     """
     files, left = files_of(paths)
-    pushed, until = Pushed(failed=[one.line for one in left]), time.monotonic() + patience
+    pushed = Pushed(failed=[one.line for one in left])
+    until = time.monotonic() + patience
     if not files:
         pushed.notes.append(
             "no journal and no import is in these; of what was exported, push the journals or imports that "
@@ -172,7 +173,8 @@ def push(
         }
         use_history(place, lambda history: note_filed(history, place, taken))
     except HistoryError as error:
-        pushed.stopped, pushed.left = str(error), len(files) - done
+        pushed.stopped = str(error)
+        pushed.left = len(files) - done
     return pushed
 
 

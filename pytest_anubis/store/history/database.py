@@ -48,7 +48,8 @@ class History:
         self.ahead = 0.0
         url: str | sa.URL
         if isinstance(target, str) and "://" in target:
-            self._place, url = target, target
+            self._place = target
+            url = target
         else:
             path = Path(target) / HISTORY_NAME
             url = sa.URL.create("sqlite", database=str(path))

@@ -47,7 +47,8 @@ def note_filed(
     """Write down how many runs a history has now, and the imports of its folder that were filed."""
     if isinstance(place, str):
         return
-    before, runs = noted_imports(place), _runs(history)
+    before = noted_imports(place)
+    runs = _runs(history)
     noted = before | dict(imports)
     if runs == _number(place) and noted == before:
         return

@@ -84,7 +84,8 @@ def filed_name(
 
 def host_name(connection: sa.Connection, record: RunRecord) -> str:
     """Return the name of a run's node, or the short or full one under which the history knows its machine."""
-    own, column = without_surrogates(record.node), schema.nodes.c.name
+    own = without_surrogates(record.node)
+    column = schema.nodes.c.name
     short = own.partition(".")[0]
     query = sa.select(column, schema.nodes.c.id)
     if connection.execute(query.where(column == own)).first() is not None:
@@ -238,7 +239,8 @@ def join_node(history: History, called: str) -> tuple[str, int]:
                 f"{called[:80]}: no other machine keeps this name; 'anubis history nodes list' shows what "
                 "shares one (NAME~LETTERS)"
             )
-        first, row = held_node(connection, name), held_node(connection, called)
+        first = held_node(connection, name)
+        row = held_node(connection, called)
         mine = sa.select(runs.c.run).where(runs.c.node_id == first.id)
         both = connection.execute(
             sa.select(runs.c.run).where(runs.c.node_id == other, runs.c.run.in_(mine))

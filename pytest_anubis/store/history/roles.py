@@ -54,7 +54,8 @@ def roles_sql(*, prefix: str = "anubis", place: str = "public") -> str:
     compared = ", ".join(_of(place, table.name) for table in _COMPARED)
     numbered = [table.name for table in APPENDED if "id" in table.c]
     numbers = ", ".join(_of(place, f"{name}_id_seq") for name in numbered)
-    nodes, defects = _of(place, schema.nodes.name), _of(place, schema.defects.name)
+    nodes = _of(place, schema.nodes.name)
+    defects = _of(place, schema.defects.name)
     return f"""\
 -- Roles of the history of pytest-anubis. Run it once, and again after an update, as the owner of the tables
 -- (the user who filed the first run, or first ran 'anubis history --history URL') and with CREATEROLE.

@@ -52,7 +52,8 @@ def import_dcgm(path: Path, **of_node: Unpack[OfNode]) -> Imported:
     for one in found.results:
         if not one.device and one.plugin in blamed:
             continue  # the summary of what its cards said
-        name, device = f"dcgm/{one.plugin}", one.device or "node"
+        name = f"dcgm/{one.plugin}"
+        device = one.device or "node"
         unit = Unit(name, _NOT_PASSED, device)
         samples.components[name] = _COMPONENTS.get(one.plugin, _COMPONENT)
         reason = one.text or {FAIL: "failed", SKIP: "skipped"}.get(one.status, "")

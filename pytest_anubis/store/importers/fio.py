@@ -178,7 +178,8 @@ def _jobs(samples: Samples, place: int, output: _Output) -> Iterator[_Taken]:
             found.append(from_plain(_Job, data, where="job", unknown="ignore"))
         except CodecError as error:
             samples.wrong.add(place, str(error))
-    alike, seen = Counter(job.jobname for job in found), Counter[str]()
+    alike = Counter(job.jobname for job in found)
+    seen = Counter[str]()
     for job in found:
         options = {**output.options, **job.options}
         path = _path(options, seen[job.jobname], alike[job.jobname])
@@ -219,8 +220,11 @@ def _disks(paths: Collection[str]) -> dict[str, str]:
 
 
 def _take_job(samples: Samples, taken: _Taken, disk: str) -> None:
-    place, job, options = taken.place, taken.job, taken.options
-    benchmark, text = f"fio/{job.jobname}", f"fio error {job.error}"
+    place = taken.place
+    job = taken.job
+    options = taken.options
+    benchmark = f"fio/{job.jobname}"
+    text = f"fio error {job.error}"
     if job.total_err:
         text = f"{job.total_err} errors that fio went on in spite of"
     failed = job.error or job.total_err

@@ -111,8 +111,10 @@ def group_rows(
 
     variant = codes["unit"] * sizes["better"] + codes["better"]
     chosen = _majority(whole // unit_parts.shape[0], variant[order], key_parts.shape[0])
-    others, failures = variant != chosen[key_of_row], rows.return_codes != 0
-    other, failed = others[order], failures[order]
+    others = variant != chosen[key_of_row]
+    failures = rows.return_codes != 0
+    other = others[order]
+    failed = failures[order]
     keep = ~(other | failed | rows.missing[order])
     count = np.add.reduceat(keep.astype(np.int64), starts)
     node, device, run = unit_parts[unit].T
@@ -235,7 +237,8 @@ def _cut(
     gaps = _Gaps(key_parts, units, bounds, whole=whole)
     found = []
     for number, part in enumerate(key_parts.tolist()):
-        first, last = int(bounds[number]), int(bounds[number + 1])
+        first = int(bounds[number])
+        last = int(bounds[number + 1])
         nodes, devices, runs = gaps.of(number)
         lo, hi = np.searchsorted(by_row, (first, last))
         problems = {row - first: marked[row] for row in by_row[lo:hi]}
@@ -282,7 +285,9 @@ class _Gaps:
     def __init__(
         self, key_parts: IntArray, units: _Units, bounds: IntArray, *, whole: bool
     ) -> None:
-        self._parts, self._units, self._bounds = key_parts, units, bounds
+        self._parts = key_parts
+        self._units = units
+        self._bounds = bounds
         numbers, begin = np.unique(key_parts[units.key, 0], return_index=True)  # in order
         self._nodes: dict[int, IntArray] = {}
         self._run: dict[int, IntArray] = {}
@@ -305,7 +310,8 @@ class _Gaps:
     def of(self, number: int) -> tuple[IntArray, IntArray, IntArray]:
         """Return the nodes, devices and runs of the rows that one population lacks."""
         hardware_class = int(self._parts[number, 0])
-        nodes, (devices, there) = self._nodes[hardware_class], self._there[number]
+        nodes = self._nodes[hardware_class]
+        (devices, there) = self._there[number]
         lost = ~there & self._alike[hardware_class][:, None]
         node, column = np.nonzero(
             lost if not self._grouped[number] and len(nodes) > 2 else lost[:0]
@@ -339,9 +345,11 @@ def run_of_each_day(rows: EncodedRows) -> EncodedRows:
         return rows
     names, codes = _sorted_names(rows)
     unit, _ = _combine(*zip(*((codes[n], len(names[n])) for n in (*_KEY, *_UNIT)), strict=True))
-    times, node = np.asarray(rows.times), codes["node"]
+    times = np.asarray(rows.times)
+    node = codes["node"]
     timed = ~np.isnan(times)
-    first, last = np.full(len(times), np.inf), np.full(len(times), -np.inf)
+    first = np.full(len(times), np.inf)
+    last = np.full(len(times), -np.inf)
     np.minimum.at(first, unit[timed], times[timed])
     np.maximum.at(last, unit[timed], times[timed])
     apart = np.isin(node, node[(last - first > _DAY)[unit]])
@@ -379,10 +387,12 @@ def row_dates(rows: EncodedRows) -> dict[tuple[str, str], tuple[str, str]]:
         return {}
     timed = ~np.isnan(rows.times)
     times = rows.times[timed]
-    runs, nodes = rows.codes["run"][timed], rows.codes["node"][timed]
+    runs = rows.codes["run"][timed]
+    nodes = rows.codes["node"][timed]
     pairs, unit = np.unique(np.stack([runs, nodes], axis=1), axis=0, return_inverse=True)
     unit = unit.ravel()  # numpy 2.0 gives it a second axis
-    first, last = np.full(len(pairs), np.inf), np.full(len(pairs), -np.inf)
+    first = np.full(len(pairs), np.inf)
+    last = np.full(len(pairs), -np.inf)
     np.minimum.at(first, unit, times)
     np.maximum.at(last, unit, times)
     found: dict[tuple[str, str], tuple[float, float]] = {}
@@ -410,7 +420,8 @@ def row_durations(rows: EncodedRows) -> tuple[dict[tuple[str, str], dict[str, fl
     found: dict[tuple[str, str], dict[str, float]] = {}
     if DURATION not in rows.codes:
         return found, []
-    took, wrong = [], []
+    took = []
+    wrong = []
     for text in rows.names[DURATION]:
         try:
             took.append(seconds(text) if text else 0.0)

@@ -283,7 +283,8 @@ def read_output(path: Path, reader: Callable[[str], T], fix: str = "") -> T:
 
 def refused_file(path: Path, *, node: str, run: str = "", hardware_class: str = "") -> Imported:
     """Return an empty import of a node's unreadable file, which shows that there was one."""
-    name, key = run or run_name(path), hardware_class or UNCLASSIFIED
+    name = run or run_name(path)
+    key = hardware_class or UNCLASSIFIED
     date = file_date(path)
     record = RunRecord(run=name, node=node, hardware_class=key, started=date, ended=date, unread=1)
     return Imported(source=path, populations=(), runs=(record,), lines=0, values=0, node=node)
@@ -375,7 +376,8 @@ def read_lines(path: Path) -> Iterator[str]:
         ImportFileError: It cannot be read, or it or a line is too large; the message lacks the file's name.
     """
     try:
-        most, longest = most_bytes(LARGEST_DATA), most_bytes(LARGEST_JSON)
+        most = most_bytes(LARGEST_DATA)
+        longest = most_bytes(LARGEST_JSON)
         with open_text(path) as file:
             total = 0
             while line := file.readline(longest + 1):

@@ -184,16 +184,19 @@ class LongForm:
         nodes = by_name.get("node") or [self._defaults["node"]] * count
         where = _Where(lines, nodes)
         values, missing = self._numbers(by_name["value"], "value", where, good)
-        chunk["value"], chunk["missing"] = values, missing
+        chunk["value"] = values
+        chunk["missing"] = missing
         chunk["return_code"] = np.zeros(count, dtype=np.int64)
         if "return_code" in by_name:
             found, empty = self._numbers(by_name["return_code"], "return_code", where, good)
-            chunk["no code"], chunk["empty code"] = np.isnan(found), empty
+            chunk["no code"] = np.isnan(found)
+            chunk["empty code"] = empty
             found = np.nan_to_num(found, posinf=-1.0, neginf=-1.0)
             found = np.where((found == 0) | (np.abs(found) >= 1), found, -1.0)  # a fraction
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
         for name, words in list(self._words.items()):
-            codes, size = map(words.__getitem__, by_name[name]), "i4" if name in STATES else "i2"
+            codes = map(words.__getitem__, by_name[name])
+            size = "i4" if name in STATES else "i2"
             chunk[f"word of {name}"] = np.fromiter(codes, dtype=size, count=count)
             if len(words) > MAX_WORDS and name not in STATES:
                 del self._words[name]
@@ -232,7 +235,8 @@ class LongForm:
                 return_codes=empty,
                 lines=empty,
             )
-        good, self._nodes = joined["good"], list(self._names["node"])
+        good = joined["good"]
+        self._nodes = list(self._names["node"])
         if "point" in joined and self._wrong.causes[f"value {DECIMAL_COMMA}"]:
             doubtful = joined["point"] & good & ~np.isnan(joined["value"])
             for row in np.flatnonzero(doubtful).tolist():
@@ -245,7 +249,8 @@ class LongForm:
             for row in np.flatnonzero(unknown).tolist():
                 self._say(joined, row, "column return_code says no code", "return_code is unknown")
         for name, words in self._words.items():
-            cells, places = list(words), joined[f"word of {name}"]
+            cells = list(words)
+            places = joined[f"word of {name}"]
             found = outcomes(name, cells, np.bincount(places, minlength=len(cells)).tolist())
             if found is None:
                 continue
@@ -293,7 +298,8 @@ class LongForm:
         rows = np.flatnonzero(np.logical_or.reduce(list(empty.values())))
         if not len(rows):
             return
-        benchmarks, metrics = list(self._names["benchmark"]), list(self._names["metric"])
+        benchmarks = list(self._names["benchmark"])
+        metrics = list(self._names["metric"])
         pairs = joined["benchmark"][rows].astype(np.int64) * len(metrics) + joined["metric"][rows]
         distinct, which = np.unique(pairs, return_inverse=True)
         rules = [

@@ -98,7 +98,8 @@ def lost_of_rows(
         ("missing", lost.empty & ~lost.failed, cells.empty),
     ):
         where = np.flatnonzero(mask)
-        count, examples = len(where), [text(row) for row in _first(where, rows.lines)]
+        count = len(where)
+        examples = [text(row) for row in _first(where, rows.lines)]
         units = lost_of_populations(populations, (kind,), gaps=kind == "missing", counted=counted)
         if units and (kind == "missing" or (kind == "failed" and keyed)):
             # Missing units have no line, and a benchmark in a summary fails in all of its metrics.
@@ -165,7 +166,10 @@ class _Cells:
     def __init__(
         self, rows: EncodedRows, most: Sequence[Metric], key: IntArray, *, keyed: bool
     ) -> None:
-        self._rows, self._most, self._key, self._keyed = rows, most, key, keyed
+        self._rows = rows
+        self._most = most
+        self._key = key
+        self._keyed = keyed
 
     def other(self, row: int) -> str:
         """Return the example of an unusual unit or direction."""

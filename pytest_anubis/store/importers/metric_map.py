@@ -52,7 +52,8 @@ class MetricMap:
         """Return the rule of a metric; None without one. Case does not matter."""
         key = (benchmark, metric)
         if key not in self._found:
-            one, other = benchmark.lower(), metric.lower()
+            one = benchmark.lower()
+            other = metric.lower()
             self._found[key] = next(
                 (r for r in self._rules if _fits(r.benchmark, one) and _fits(r.metric, other)), None
             )
@@ -133,7 +134,8 @@ def _fits(parts: tuple[str, ...], text: str) -> bool:
     first, *inner, last = parts
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False
-    at, end = len(first), len(text) - len(last)
+    at = len(first)
+    end = len(text) - len(last)
     for part in inner:
         at = text.find(part, at, end)
         if at < 0:

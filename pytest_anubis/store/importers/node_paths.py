@@ -10,7 +10,8 @@ from pathlib import Path
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.long_form import MAX_NAME_LENGTH
 
-NODE, RUN = "{node}", "{run}"
+NODE = "{node}"
+RUN = "{run}"
 
 _PARTS = re.compile(r"(\*\*/|\*|\{node\}|\{run\})")
 _MAX_WILDCARDS = 8
@@ -70,7 +71,8 @@ class NodePattern:
             ImportFileError: The path does not fit, fits with several nodes, or a name is unprintable.
         """
         whole = os.path.normpath(Path.cwd() / path)
-        short, long = self._short.fullmatch(whole), self._long.fullmatch(whole)
+        short = self._short.fullmatch(whole)
+        long = self._long.fullmatch(whole)
         if short is None or long is None:
             raise ImportFileError(f"{path}: no node in it by --node-pattern {self.text!r}")
         if short.groupdict() != long.groupdict():
@@ -86,7 +88,8 @@ class NodePattern:
                 f"{path}: may be of {one[:40]!r} or of {other[:40]!r} by --node-pattern {self.text!r}; write "
                 "more of the path into it"
             )
-        node, run = short["node"], short.groupdict().get("run", "")
+        node = short["node"]
+        run = short.groupdict().get("run", "")
         if not (node + run).isprintable() or max(len(node), len(run)) > MAX_NAME_LENGTH:
             raise ImportFileError(f"{path}: a name in it is unprintable or too long; rename it")
         return node, run

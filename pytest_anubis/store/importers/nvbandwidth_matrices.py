@@ -49,7 +49,8 @@ def import_nvbandwidth(path: Path, **of_node: Unpack[OfNode]) -> Imported:
 
 def _named(samples: Samples, case: str, part: str, *, latency: bool) -> tuple[str, Metric]:
     """Return a case's benchmark and metric, and add its component to the samples."""
-    benchmark, word = f"nvbandwidth/{case}", "latency" if latency else "bandwidth"
+    benchmark = f"nvbandwidth/{case}"
+    word = "latency" if latency else "bandwidth"
     metric = Metric(
         name=f"{word}_{part}" if part else word,
         unit="ns" if latency else "GB/s",

@@ -54,7 +54,8 @@ class OddLines:
             text = f"{one.columns} columns, the head has {width}"
             cause = "another number of columns"
             if one.alone and (not one.columns or one.text.strip(_RULE) not in nodes):
-                text, cause = _failure(one.text, named), "says that something failed"
+                text = _failure(one.text, named)
+                cause = "says that something failed"
             if text:
                 count += one.columns > 0
                 first, *others = sorted(named) or [""]

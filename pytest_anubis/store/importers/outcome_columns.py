@@ -24,7 +24,8 @@ _PASSED = frozenset(
 _BLANK = frozenset(("", "n/a", "na", "-", "none", "null"))
 _FINE = _PASSED | _BLANK
 """Words that mean no failure."""
-_YES, _NO = frozenset(("true", "yes", "y", "t", "1")), frozenset(("false", "no", "n", "f", "0"))
+_YES = frozenset(("true", "yes", "y", "t", "1"))
+_NO = frozenset(("false", "no", "n", "f", "0"))
 _ERRORS = ("error", "errors", "error_message", "exception")
 STATES = {
     **dict.fromkeys(

@@ -110,7 +110,9 @@ def import_table(
             if progress is not None and reader.lines % _PROGRESS_ROWS < _CHUNK:
                 progress(f"{path.name}: {reader.lines:,} lines")
         rows = run_of_each_day(form.rows())
-        grouped, dates, traits = group_rows(rows), row_dates(rows), row_traits(rows)
+        grouped = group_rows(rows)
+        dates = row_dates(rows)
+        traits = row_traits(rows)
         took, odd = row_durations(rows)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None

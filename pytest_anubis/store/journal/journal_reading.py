@@ -79,7 +79,8 @@ def state_of(lines: Iterable[bytes], place: str, name: str = JOURNAL_NAME) -> Ru
     Raises:
         JournalError: They are no journal, or one of another version; one line.
     """
-    reading, most = _Reading(name), most_bytes(LARGEST_DATA)
+    reading = _Reading(name)
+    most = most_bytes(LARGEST_DATA)
     try:
         for number, line in enumerate(lines, start=1):
             if len(line) > most:

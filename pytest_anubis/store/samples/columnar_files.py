@@ -134,8 +134,10 @@ def save_columns(columns: Columns, path: Path) -> Path:
 def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
     """Return a columnar file's bytes; uncompressed ones are the same on every machine."""
     populations = columns.populations
-    nodes, devices, runs = _Names(), _Names(), _Names()
-    kinds: dict[SampleProblem, int] = {}
+    nodes = _Names()
+    devices = _Names()
+    runs = _Names()
+    kinds: dict[Problem, int] = {}
     rows = np.concatenate([[0], np.cumsum([len(p) for p in populations])]).astype(np.int64)
     sizes = _join([np.diff(p.offsets) for p in populations], np.int64)
     marked = [(rows[i] + r, q) for i, p in enumerate(populations) for r, q in p.problems.items()]
@@ -323,7 +325,8 @@ def _check(arrays: dict[str, Any], header: _Header) -> None:
         ("run", header.runs, units),
         ("problem", header.problems, len(arrays["problem_row"])),
     ):
-        codes, count = arrays[name], len(words)
+        codes = arrays[name]
+        count = len(words)
         inside = not len(codes) or (codes.min() >= 0 and codes.max() < count)
         if len(codes) != length or not inside:
             raise ColumnsError(f"array {name}: refers to names that are not there")
@@ -345,11 +348,14 @@ def _populations(arrays: dict[str, Any], header: _Header) -> tuple[Population, .
         return shared[key]
 
     order = np.argsort(arrays["problem_row"], kind="stable")
-    marked, which = arrays["problem_row"][order], arrays["problem"][order]
-    bounds, offsets = arrays["population"].tolist(), arrays["offsets"]
+    marked = arrays["problem_row"][order]
+    which = arrays["problem"][order]
+    bounds = arrays["population"].tolist()
+    offsets = arrays["offsets"]
     found = []
     for i, key in enumerate(header.populations):
-        first, last = bounds[i], bounds[i + 1]
+        first = bounds[i]
+        last = bounds[i + 1]
         lo, hi = np.searchsorted(marked, (first, last))
         start = offsets[first] if first < len(offsets) else 0
         found.append(

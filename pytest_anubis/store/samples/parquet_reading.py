@@ -142,7 +142,8 @@ class _OtherOrderError(Exception):
 
 
 def _values(connection: Any, name: str, offsets: Any) -> Iterator[FloatArray]:
-    begins, total = offsets[:-1], int(offsets[-1])
+    begins = offsets[:-1]
+    total = int(offsets[-1])
     for first in range(0, total, _AT_ONCE):
         part = connection.execute(
             "SELECT number, value FROM read_parquet(?, file_row_number=true) "

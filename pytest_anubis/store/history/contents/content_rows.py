@@ -147,7 +147,8 @@ def read_content(history: History, run: int) -> Iterator[bytes]:
         )
     if known is None:
         raise HistoryError(f"{history.shown()}: run {run} has no content here")
-    digest, left = hashlib.sha256(), known.bytes
+    digest = hashlib.sha256()
+    left = known.bytes
     damaged = HistoryError(
         f"{history.shown()}: the content of run {run} is damaged; push its journal again"
     )
@@ -179,7 +180,9 @@ def lines_of(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _packed(kind: Kind, parts: Iterable[bytes], events: int | None) -> Content:
-    digest, size, found = hashlib.sha256(), 0, []
+    digest = hashlib.sha256()
+    size = 0
+    found = []
     for part in parts:
         digest.update(part)
         size += len(part)

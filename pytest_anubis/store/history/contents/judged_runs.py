@@ -97,7 +97,8 @@ def standings_of(connection: sa.Connection) -> dict[int, Standing]:
         if known.get(row.id) == AT_LEAST:  # its time is unknown, so it clears nothing
             one = replace(one, passed=())
         found.setdefault(row.node_id, []).append(one)
-    states, changed = schema.states, {}
+    states = schema.states
+    changed = {}
     columns = (states.c.node_id, states.c.state, states.c.at)
     for node, state, at in connection.execute(
         sa.select(*columns).order_by(states.c.at, states.c.id)
