@@ -1,4 +1,4 @@
-"""Values whose stored form is fixed: what older versions wrote is written the same, byte by byte."""
+"""Values whose stored form is fixed, byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a test hands over, its text can be written and its values can be sent."""
+"""Any text of a test can be written, and any value can be sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.codec.encodable_text import MAX_TEXT_LENGTH, all_encodable, bounded, encodable
+from pytest_anubis.codec.encodable_text import (
+    MAX_TEXT_LENGTH,
+    all_encodable,
+    bounded,
+    encodable,
+    without_surrogates,
+)
 from pytest_anubis.codec.sendable_values import MAX_REPR_LENGTH, sendable
 from pytest_anubis.core.events import LeftBehind, Measured
 from pytest_anubis.core.measurement import Measurement
@@ -33,6 +39,11 @@ values = st.recursive(
 class Unshowable:
     def __repr__(self) -> str:
         raise RuntimeError
+
+
+def test_lone_surrogates_are_replaced() -> None:
+    assert without_surrogates("a\udcffb\ud800") == "a\ufffdb\ufffd"
+    assert without_surrogates("plain, \xe9, \U0001f600\0") == "plain, \xe9, \U0001f600\0"
 
 
 @given(any_text)

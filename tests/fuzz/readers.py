@@ -123,7 +123,7 @@ def _read_waivers(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> 
     anubis("judge", run, f"--baseline={BASELINES}", f"--waivers={path}", "--json=-", document=True)
 
 
-STANDING = b"""{"format": "anubis-node-standing", "version": 2, "node": "n1", "runs": [{"judged":
+STANDING = b"""{"format": "anubis-node-standing", "version": 3, "node": "n1", "runs": [{"judged":
 {"run": "r1", "began": 1999999990.0, "ended": 2000000000.0, "decision": "ACCEPTED", "failed": [],
 "passed": [["t.py::test_a", "rate", "cpu"]], "benchmarks": ["t.py::test_a"], "answered": false, "number": 0},
 "reason": "ANB:ACCEPTED run=r1", "baseline": "b", "hardware_class": "c"}],

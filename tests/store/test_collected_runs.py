@@ -415,7 +415,7 @@ def test_imports_tables_and_journals_mix(tmp_path: Path) -> None:
         assert population.nodes == ("n1", "n8", "n9")
         assert [problem.kind for problem in population.problems.values()] == ["invalid"]
         assert [run.node for run in found.runs] == ["n8", "n9", "n1"]
-        assert population.given  # nobody looks closer at what was imported
+        assert population.given  # imports are not measured again
     assert any(
         "line 3: node n8, column value: 'bad' is not a number" in text for text in direct.warnings
     )

@@ -1,4 +1,4 @@
-"""Two machines of one name among collected runs are told in one line, and nothing of them is mixed."""
+"""Two machines of one name among collected runs are reported in one line and kept apart."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_two_machines_of_one_name_are_two_nodes(tmp_path: Path) -> None:
 def test_machine_with_a_new_id_keeps_its_name(tmp_path: Path) -> None:
     write(tmp_path, "a", 100, machine="1" * 32, system={"serial": "CZ1234"})
     write(tmp_path, "b", 100, machine="2" * 32, system={"serial": "CZ1234"})  # installed anew
-    write(tmp_path, "c", 100)  # an image that tells nothing
+    write(tmp_path, "c", 100)  # an image without identity
     runs = read_runs([tmp_path])
     assert {run.node for run in runs.runs} == {"n1"}
     assert not runs.warnings

@@ -51,7 +51,7 @@ def test_waivers_hold_to_the_end_of_their_last_day(tmp_path: Path) -> None:
     )
     assert (second.expires, second.expired) == ("2026-11-30", True)
     assert [one.expired for one in read_waivers(path, "2026-12-02")] == [True, True]
-    assert read_waivers(write(tmp_path, "# nobody answers for anything\n"), "2026-12-01") == ()
+    assert read_waivers(write(tmp_path, "# no waivers\n"), "2026-12-01") == ()
 
 
 NEEDED = '[[waiver]]\nowner = "o"\nreason = "r"\nexpires = 2026-12-01\n'

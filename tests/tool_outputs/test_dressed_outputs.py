@@ -188,7 +188,7 @@ def nccl(
     ))  # fmt: skip
 
 
-def told(path: Path, text: str, **more: Any) -> tuple[set[Any], Any]:
+def imported(path: Path, text: str, **more: Any) -> tuple[set[Any], Any]:
     """Benchmark, metric, group and how many values of each sample of a log, and the import."""
     path.write_text(text)
     found = import_nccl(path, node="node-a", **more)
@@ -211,7 +211,7 @@ def test_what_differs_is_no_repetition(tmp_path: Path) -> None:
         nccl("broadcast", size, of="float none 3"),
         nccl("all_reduce", size),
     ]
-    cells, found = told(path, "".join(runs))
+    cells, found = imported(path, "".join(runs))
     assert cells == {
         ("all_reduce", "busbw_1048576", "8 ranks", 2),
         ("all_reduce", "busbw_1048576_half", "8 ranks", 1),
@@ -225,10 +225,10 @@ def test_what_differs_is_no_repetition(tmp_path: Path) -> None:
 
 def test_a_log_that_was_cut_says_so_wherever_it_was(tmp_path: Path) -> None:
     path, text = tmp_path / "x.log", nccl("all_reduce") + nccl("alltoall")
-    whole, _ = told(path, text)
+    whole, _ = imported(path, text)
     for end in range(0, len(text) - 40, 11):
         try:
-            cells, found = told(path, text[:end])
+            cells, found = imported(path, text[:end])
         except ImportFileError:
             continue
         assert {cell[:3] for cell in cells} <= {cell[:3] for cell in whole}
@@ -248,12 +248,12 @@ def test_a_log_that_was_cut_says_so_wherever_it_was(tmp_path: Path) -> None:
 def test_a_run_that_failed_is_a_failed_unit(tmp_path: Path, failure: str) -> None:
     path, whole = tmp_path / "x.log", nccl("all_reduce")
     at_once = nccl("alltoall", ()).split("# Out of")[0] + failure + "\n"
-    cells, _ = told(path, whole + at_once)
+    cells, _ = imported(path, whole + at_once)
     assert ("alltoall", "return_code", "", "failed") in cells
     assert ("all_reduce", "busbw_1048576", "8 ranks", 1) in cells
-    cells, _ = told(path, whole.split("# Out of")[0] + failure + "\n")
+    cells, _ = imported(path, whole.split("# Out of")[0] + failure + "\n")
     assert {cell[3] for cell in cells} == {"failed"}
-    cells, _ = told(path, failure + "\n")
+    cells, _ = imported(path, failure + "\n")
     assert {cell[3] for cell in cells} == {"failed"}
 
 
@@ -261,22 +261,22 @@ def test_one_rank_alone_has_no_bus(tmp_path: Path) -> None:
     alone = re.sub(r"(\d+ \d+ float sum -1 100 \S+) \S+", r"\1 0.00", nccl("all_reduce", ranks=1))
     for text in (alone, re.sub("#  Rank.*\n", "", alone), alone * 8):
         with pytest.raises(ImportFileError, match="one rank alone"):
-            told(tmp_path / "x.log", text)
+            imported(tmp_path / "x.log", text)
 
 
 def test_unknown_collectives_are_not_compared(tmp_path: Path) -> None:
     unnamed = re.sub("# Collective.*\n", "", nccl("all_reduce"))
     path = tmp_path / "x.log"
-    _, found = told(path, unnamed)
+    _, found = imported(path, unnamed)
     assert any("--collective" in note for note in found.notes)
     with pytest.raises(ImportFileError, match="--collective"):
-        told(path, unnamed * 2)
-    cells, _ = told(path, unnamed * 2, collective="all_gather")
+        imported(path, unnamed * 2)
+    cells, _ = imported(path, unnamed * 2, collective="all_gather")
     assert {cell[0] for cell in cells} == {"all_gather"}
     named = [
         f"+ mpirun -np 8 /opt/{name}_perf -b 1M -e 2M\n{unnamed}" for name in ("gather", "scatter")
     ]
-    assert {cell[0] for cell in told(path, "".join(named))[0]} == {"gather", "scatter"}
+    assert {cell[0] for cell in imported(path, "".join(named))[0]} == {"gather", "scatter"}
 
 
 def test_a_crash_of_another_program_fails_no_run(tmp_path: Path) -> None:
@@ -286,9 +286,9 @@ def test_a_crash_of_another_program_fails_no_run(tmp_path: Path) -> None:
         "run.sh: line 7: Segmentation fault\n",
     )
     for around in (crash + text, text + crash):
-        assert {cell[3] for cell in told(path, around)[0]} == {1}
+        assert {cell[3] for cell in imported(path, around)[0]} == {1}
     head, _ = text.split("# Out of")
-    assert {cell[3] for cell in told(path, head + crash)[0]} == {"failed"}
+    assert {cell[3] for cell in imported(path, head + crash)[0]} == {"failed"}
 
 
 OLD = """\
@@ -318,10 +318,10 @@ NEW = """\
 @pytest.mark.parametrize("text", [OLD, NEW])
 def test_old_and_new_nccl_tests_agree(tmp_path: Path, text: str) -> None:
     path = tmp_path / "all_gather.log"
-    cells, found = told(path, text)
+    cells, found = imported(path, text)
     assert cells == {("all_gather", "busbw_8388608", "2 ranks", 1)}
     assert (found.values, found.wrong_count) == (2, 0)
-    cells, _ = told(path, text.replace(": 0 OK", ": 3 FAILED"))
+    cells, _ = imported(path, text.replace(": 0 OK", ": 3 FAILED"))
     assert {cell[3] for cell in cells} == {"failed"}
 
 

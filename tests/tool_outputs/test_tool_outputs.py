@@ -251,7 +251,7 @@ def test_output_that_was_cut_off_is_refused(reader: Callable[[str], Any], name: 
     for end in range(0, len(text), max(1, len(text) // 97)):
         with contextlib.suppress(UnreadableOutput):
             said = reader(text[:end])
-            # What stands behind the results may lack; the results may not.
+            # Lines after the results may be missing, the results may not.
             assert said == whole or said.failure, end
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
+from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding, PlainCheck
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.store.baselines.baseline_files import (
@@ -84,6 +84,13 @@ def test_version_1_of_a_benchmark_is_not_written(tmp_path: Path) -> None:
     path = save_baseline(baseline(criteria=(second,)), tmp_path / "second")
     loaded = load_baseline(path, hardware_class="cpu epyc/8")
     assert loaded.criteria[0].metric.version == 2
+
+
+def test_check_without_component_has_none_in_its_file() -> None:
+    old = seal(baseline(criteria=(), checks=(PlainCheck(test="t", devices=("node",)),)))
+    new = seal(baseline(criteria=(), checks=(PlainCheck(test="t", component="gpu"),)))
+    assert baseline_to_plain(old)["checks"] == [{"test": "t", "devices": ["node"]}]
+    assert [baseline_from_plain(baseline_to_plain(one)) for one in (old, new)] == [old, new]
 
 
 @pytest.mark.parametrize("value", [3162939361.0, 0.123456789012345])

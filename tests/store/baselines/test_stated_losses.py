@@ -61,7 +61,7 @@ def test_weakened_criterion_states_the_larger_loss(
 
 
 def test_the_seal_is_of_what_the_file_holds(tmp_path: Path) -> None:
-    made = baseline("higher", 0.01, ())  # learned so by an older version, or promoted so
+    made = baseline("higher", 0.01, ())  # promoted with this loss
     path = save_baseline(made, tmp_path)
     loaded = load_baseline(path)
     assert loaded.digest == json.loads(path.read_text())["digest"]

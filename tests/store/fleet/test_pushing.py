@@ -33,7 +33,6 @@ from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.node_standing import keep_begun
 from pytest_anubis.store.run_filter import RunFilter
-from tests.postgres import new_database
 
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 TABLE = "node,device,benchmark,metric,unit,better,value\n"
@@ -52,14 +51,6 @@ def journal(store: Path, run: str, node: str = "n1", day: int = 1, *, ended: boo
         if ended:
             written.write(RunFinished(exit_status=0, ended=start))
     return written.path
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    if request.param == "sqlite":
-        return tmp_path / "fleet"
-    name = f"pushing{abs(hash(request.node.name)) % 10**6}"
-    return new_database(request.getfixturevalue("postgres_url"), name)
 
 
 def known(place: Path | str) -> list[str]:
@@ -346,7 +337,7 @@ def test_only_a_longer_journal_replaces_another(place: Path | str, tmp_path: Pat
         path = tmp_path / f"{number}" / "r" / "journal.jsonl"
         path.parent.mkdir(parents=True)
         path.write_bytes(b"".join(lines))
-        os.utime(path, (0, 0))  # nobody writes it any more
+        os.utime(path, (0, 0))  # it is not being written
         pushed = push([path], place)
         short, long = sorted((filed or lines, lines), key=len)
         if long[: len(short)] == short:

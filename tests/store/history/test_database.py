@@ -250,8 +250,8 @@ def test_rows_with_different_states_are_different_defects(history: History) -> N
             closed = None if state == "open" else NOW
             row = table.update().where(table.c.id == number)
             connection.execute(row.values(state=state, closed=closed))
-    told = [(one.state, one.runs) for one in defects(history)]
-    assert told == [("confirmed", ("r1", "r2")), ("false alarm", ("r3",)), ("open", ("r4",))]
+    found = [(one.state, one.runs) for one in defects(history)]
+    assert found == [("confirmed", ("r1", "r2")), ("false alarm", ("r3",)), ("open", ("r4",))]
 
 
 def test_defects_by_hand(history: History) -> None:
@@ -297,7 +297,7 @@ def test_incidents_one_by_one(history: History) -> None:
     assert add_incident(history, lasting, now=NOW)
     assert not add_incident(history, replace(lasting, duration=90.0), now=NOW)
     ended = next(one for one in incidents(history) if one.kind == "gpu")
-    assert ended.duration == 90.0  # it lasted when it was told first
+    assert ended.duration == 90.0  # the duration was unknown at first
     withdraw_incident(history, ended.number)
     assert [one.kind for one in incidents(history)] == ["nic"]
     with pytest.raises(HistoryError, match=f"no incident {ended.number}"):

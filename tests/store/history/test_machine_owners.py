@@ -31,7 +31,6 @@ from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import names_of_another
 from pytest_anubis.store.run_filter import RunFilter
-from tests.postgres import new_database
 
 A: dict[str, Any] = {"machine": "1" * 32, "system": {"serial": "CZ1001"}}
 B: dict[str, Any] = {"machine": "2" * 32, "system": {"serial": "CZ2002"}}
@@ -59,20 +58,12 @@ def journal(
             RunStarted(run=run, node=node, started=began, hardware_class="c", inventory=inventory),
             Measured(measurement=measured),
             NodeDecided(
-                verdict=NodeVerdict(node=node, decision=decision, headline=f"node {node} is told")
+                verdict=NodeVerdict(node=node, decision=decision, headline=f"node {node} is judged")
             ),
             RunFinished(exit_status=0, ended=began),
         ):
             written.write(event)
     return written.path
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    if request.param == "sqlite":
-        return tmp_path / "fleet"
-    name = f"machines{abs(hash(request.node.name)) % 10**6}"
-    return new_database(request.getfixturevalue("postgres_url"), name)
 
 
 def filed(place: Path | str) -> list[tuple[str, str]]:
@@ -118,8 +109,8 @@ def test_two_machines_of_one_name_are_two_nodes_with_values(
         assert name_here(history, "n1", identity_marks(A)) == "n1"
         assert name_here(history, "n1", frozenset()) == "n1"
     assert {node: run.run for node, run in last.items()} == {"n1": "a2", TWIN: "b2"}
-    assert last[TWIN].verdict.headline == f"node {TWIN} is told"
-    # The same name that files have which are read beside each other.
+    assert last[TWIN].verdict.headline == f"node {TWIN} is judged"
+    # Files that are read together give the same names.
     assert {run.node for run in read_runs([tmp_path / "a", tmp_path / "b"]).runs} == {"n1", TWIN}
 
 
@@ -155,7 +146,7 @@ def test_run_filed_under_another_machine_stays_there(place: Path | str, tmp_path
         new = journal(tmp_path / "b", "b2", B, day=3)
         assert record_run(history, read_journal(new), journal_content(new)) == "new"
     assert filed(place) == [("n1", "a1"), ("n1", "b1"), (TWIN, "b2")]
-    # Whoever reads tells them apart all the same, under the names of the history.
+    # Reading distinguishes the machines, under the names of the history.
     nodes = {run.run: run.node for run in read_stored(place).runs}
     assert nodes == {"a1": "n1", "b1": TWIN, "b2": TWIN}
 
@@ -270,13 +261,13 @@ def test_short_and_full_name_are_one_node(tmp_path: Path) -> None:
         "10",
         "10.1",
     ]
-    told: list[str] = []
+    lines: list[str] = []
     with History(tmp_path) as history:
         for number, name in enumerate(names):
-            record_run(history, RunRecord(run=f"r{number}", node=name), tell=told.append)
+            record_run(history, RunRecord(run=f"r{number}", node=name), tell=lines.append)
         known = {node.name for node in history.nodes()}
     assert known == {"n1", "n2.x.example", "n3.x.example", "n3.y.example", "10", "10.1"}
-    assert told == [
+    assert lines == [
         "n1.x.example is n1 in the history: one machine",
         "n2 is n2.x.example in the history: one machine",
     ]

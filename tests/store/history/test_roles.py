@@ -72,7 +72,7 @@ def test_roles_can_do_their_tasks_and_nothing_else(urls: dict[str, str], tmp_pat
     with History(urls["append"]) as history:
         bad, content = record("bad", bad=True, day=3), columns_content(b"x" * 99, 1)
         assert [record_run(history, bad, content) for _ in range(2)] == ["new", "known"]
-    # Another machine of one name is told apart by this role too.
+    # This role distinguishes machines of one name too.
     for name, inventory in (("a", A), ("b", B)):
         machine(tmp_path / name, name, inventory, node="m1")
         assert push([tmp_path / name], urls["append"]).failed == []

@@ -69,7 +69,7 @@ def missing_folder(folder: Path) -> str:
 
 
 def no_server(_: Path) -> str:
-    return "postgresql+psycopg://u@127.0.0.1:1/anubis"  # where nobody listens
+    return "postgresql+psycopg://u@127.0.0.1:1/anubis"  # without a server
 
 
 WRONG: list[tuple[Callable[[Path], str], str]] = [

@@ -36,16 +36,16 @@ def of(name: str, *, node: str = "node-a", folder: Path = CASES) -> Imported:
     return importers[name.split("_")[0]](folder / name, node=node)
 
 
-def cells(found: Imported) -> dict[str, dict[str, Any]]:
-    """Benchmark -> metric, with its device where there are several -> values, or the kind of its problem."""
-    told: dict[str, dict[str, Any]] = {}
-    for p in found.populations:
+def cells(imported: Imported) -> dict[str, dict[str, Any]]:
+    """Return benchmark -> metric, with its device if there are several -> values, or its kind of problem."""
+    found: dict[str, dict[str, Any]] = {}
+    for p in imported.populations:
         for row, device in enumerate(p.devices):
             name = p.metric.name if device == "node" else f"{p.metric.name} {device}"
-            own = told.setdefault(p.benchmark, {})
+            own = found.setdefault(p.benchmark, {})
             assert name not in own
             own[name] = p.problems[row].kind if row in p.problems else p.sample(row).tolist()
-    return told
+    return found
 
 
 def disk(read: float = 0.0, write: float = 0.0, p99: bool = True) -> dict[str, list[float]]:
@@ -169,14 +169,14 @@ def test_what_lacks_costs_only_itself_and_is_said() -> None:
 
 
 def test_a_disk_that_moved_nothing_is_a_failed_unit() -> None:
-    told = cells(of("fio_dead_disk.json"))["fio/randread"]
-    assert told["read_bandwidth nvme0n1"] == [204.8]
-    assert {told[name] for name in told if "nvme1n1" in name} == {"failed"}
+    found = cells(of("fio_dead_disk.json"))["fio/randread"]
+    assert found["read_bandwidth nvme0n1"] == [204.8]
+    assert {found[name] for name in found if "nvme1n1" in name} == {"failed"}
 
 
 def test_a_card_with_itself_is_no_pair() -> None:
-    told = cells(of("nvbandwidth_zero_diagonal.txt"))
-    (pairs,) = told.values()
+    found = cells(of("nvbandwidth_zero_diagonal.txt"))
+    (pairs,) = found.values()
     assert len(pairs) == 12
     assert pairs["bandwidth cuda:0>cuda:1"] == [270.10]
     assert pairs["bandwidth cuda:1>cuda:0"] == [271.00]
@@ -261,8 +261,8 @@ def test_job_that_continued_after_errors_failed(tmp_path: Path) -> None:
     output = json.loads((CASES / "fio_dead_disk.json").read_text())
     output["jobs"][0] |= {"total_err": 3, "first_error": 5}
     (tmp_path / "fio_errors.json").write_text(json.dumps(output))
-    told = cells(of("fio_errors.json", folder=tmp_path))["fio/randread"]
-    assert told["read_bandwidth nvme0n1"] == "failed"
+    found = cells(of("fio_errors.json", folder=tmp_path))["fio/randread"]
+    assert found["read_bandwidth nvme0n1"] == "failed"
 
 
 @pytest.mark.parametrize(

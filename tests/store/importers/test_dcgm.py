@@ -1,4 +1,4 @@
-"""DCGM's JSON: what each plugin says of each card, with its reason, and the numbers that it tells."""
+"""DCGM's JSON: the result of each plugin for each card, with its reason and numbers."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def test_version_3_has_warnings_and_shared_results(tmp_path: Path) -> None:
 
 def test_version_4_numbers_and_a_skipped_card(tmp_path: Path) -> None:
     card = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
-    told = [
+    remarks = [
         "GPU 0 calculated at approximately 859.08 gigaflops during this test",
         "Host to GPU latency:\t\t3.7 us",
     ]
-    results = [card | {"info": told}, card | {"entity_id": 1, "status": "Skip"}]
+    results = [card | {"info": remarks}, card | {"entity_id": 1, "status": "Skip"}]
     path = written(tmp_path / "d.json", [{"name": "diagnostic", "results": results}])
     found = import_dcgm(path, node="n1")
     assert cells(found) == {

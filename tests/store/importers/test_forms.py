@@ -185,8 +185,8 @@ def test_jobs_with_other_options_are_no_repetition(tmp_path: Path) -> None:
 
 def test_a_disk_that_moved_nothing_has_failed(tmp_path: Path) -> None:
     dead = job(0.0, disk="nvme1n1", error=5)
-    told = bandwidths(fio(tmp_path / "f.json", [job(), dead]))
-    assert told == {("fio/seq", "", "nvme0n1"): [100.0], ("fio/seq", "", "nvme1n1"): "failed"}
+    cells = bandwidths(fio(tmp_path / "f.json", [job(), dead]))
+    assert cells == {("fio/seq", "", "nvme0n1"): [100.0], ("fio/seq", "", "nvme1n1"): "failed"}
     (population,) = fio(tmp_path / "f.json", [dead]).populations
     assert (population.metric.name, population.problems[0].kind) == ("return_code", "failed")
     found = fio(tmp_path / "f.json", [job(), job(0.0, disk="nvme1n1")])
@@ -196,8 +196,8 @@ def test_a_disk_that_moved_nothing_has_failed(tmp_path: Path) -> None:
 def test_percentiles_are_found_by_their_value(tmp_path: Path) -> None:
     listed = {"99.9000": 9e6, "99.00": 3e6, "50.0": 1e6, "1.000000": 1e5}
     found = fio(tmp_path / "f.json", [job(read={"clat_ns": {"percentile": listed}})])
-    told = {p.metric.name: p.sample(0).tolist() for p in found.populations}
-    assert (told["read_latency_p50"], told["read_latency_p99"]) == ([1000.0], [3000.0])
+    cells = {p.metric.name: p.sample(0).tolist() for p in found.populations}
+    assert (cells["read_latency_p50"], cells["read_latency_p99"]) == ([1000.0], [3000.0])
 
 
 def test_an_output_of_fio_that_was_cut_off_is_refused(tmp_path: Path) -> None:

@@ -358,7 +358,7 @@ def test_superbench_summaries(tmp_path: Path) -> None:
 
 
 def test_lost_cell_names_its_whole_column(tmp_path: Path) -> None:
-    """NaN was told as 'inf', and the column ended in the middle of its metric."""
+    """NaN is shown as NaN, and the column with its whole metric."""
     column = "model-benchmarks:stress:a-long-name/pytorch-gpt2-large/fp16_train_step_time:3"
     lines = [{"node": f"n{i}", column: 2.0 if i else float("nan")} for i in range(3)]
     summary = tmp_path / "s.jsonl"
@@ -417,9 +417,9 @@ def test_superbench_failures_and_missing_metrics(tmp_path: Path) -> None:
     assert any("1 monitor reading " in note for note in found.notes)
     mine = tmp_path / "map.csv"
     mine.write_text("benchmark,metric,unit,better,component\nodd,FROB*,count,higher,odd.part\n")
-    told = import_superbench(path, known=read_metric_map(mine))
-    (frobs,) = [p for p in told.populations if p.metric.name == "frobs"]
-    assert (frobs.metric.unit, frobs.component, told.left_out) == ("count", "odd.part", 0)
+    mapped = import_superbench(path, known=read_metric_map(mine))
+    (frobs,) = [p for p in mapped.populations if p.metric.name == "frobs"]
+    assert (frobs.metric.unit, frobs.component, mapped.left_out) == ("count", "odd.part", 0)
     with pytest.raises(ImportFileError, match="no node in it"):
         import_superbench(table(tmp_path, "{}\n", "x.jsonl"))
 
@@ -461,7 +461,7 @@ def test_benchmark_that_failed_everywhere_is_kept(tmp_path: Path) -> None:
     assert by_name["mem-bw"].component == "memory.transfer"  # as the metric map says of its metrics
     assert unit(by_name["mem-bw"], "n1") == ([], "failed")
     assert unit(by_name["c"], "n1", "rank1") == ([], "failed")
-    assert by_name["mem-bw"].nodes == ("n1",)  # nobody is said to lack it
+    assert by_name["mem-bw"].nodes == ("n1",)  # no node lacks it
     assert found.values == 2
 
 

@@ -1,4 +1,4 @@
-"""Which node a file is of: told by its path, or refused in one line."""
+"""The node of a file comes from its path, or the file is refused in one line."""
 
 from __future__ import annotations
 

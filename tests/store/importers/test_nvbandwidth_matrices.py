@@ -13,7 +13,7 @@ from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidt
 DATA = Path(__file__).parents[2] / "tool_outputs" / "data"
 
 
-def told(name: str) -> dict[tuple[str, str], Population]:
+def populations_of(name: str) -> dict[tuple[str, str], Population]:
     return {
         (p.benchmark.removeprefix("nvbandwidth/"), p.metric.name): p
         for p in import_nvbandwidth(DATA / name, node="n1").populations
@@ -25,7 +25,7 @@ def cells(population: Population) -> dict[str, list[float]]:
 
 
 def test_pairs_are_named_sender_first() -> None:
-    found = told("nvbandwidth_pairs.json")
+    found = populations_of("nvbandwidth_pairs.json")
     write = found["device_to_device_memcpy_write_ce", "bandwidth"]
     assert cells(write) == {"cuda:0>cuda:1": [367.5], "cuda:1>cuda:0": [368.5]}
     assert (write.metric.unit, write.metric.better) == ("GB/s", "higher")
@@ -42,7 +42,7 @@ def test_pairs_are_named_sender_first() -> None:
 def test_both_directions_give_three_metrics() -> None:
     name = "device_to_device_bidirectional_memcpy_read_ce"
     for file in ("nvbandwidth_pairs.json", "nvbandwidth_pairs.txt"):
-        found = told(file)
+        found = populations_of(file)
         parts = {metric: cells(p) for (case, metric), p in found.items() if case == name}
         assert parts.keys() == {"bandwidth_read1", "bandwidth_read2", "bandwidth_total"}
         assert parts["bandwidth_total"] == {"cuda:1>cuda:0": [362.0], "cuda:0>cuda:1": [363.5]}
@@ -50,7 +50,7 @@ def test_both_directions_give_three_metrics() -> None:
 
 
 def test_rows_of_several_hosts_are_told_apart() -> None:
-    host = told("nvbandwidth.txt")["host_to_device_memcpy_ce", "bandwidth"]
+    host = populations_of("nvbandwidth.txt")["host_to_device_memcpy_ce", "bandwidth"]
     assert cells(host)["cpu:1>cuda:2"] == [312.11]
 
 

@@ -1,4 +1,4 @@
-"""The journal keeps what was written, tells what was lost, and never stops a run."""
+"""The journal keeps events, reports lost ones, and never stops a run."""
 
 from __future__ import annotations
 

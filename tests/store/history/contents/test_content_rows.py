@@ -20,15 +20,6 @@ from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.run_filing import file_finished, record_run
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
-from tests.postgres import new_database
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    if request.param == "sqlite":
-        return tmp_path / "fleet"
-    name = f"contents{abs(hash(request.node.name)) % 10**6}"
-    return new_database(request.getfixturevalue("postgres_url"), name)
 
 
 def journal(store: Path, run: str = "r1", *, events: int = 3, started: str = "2026-01-01") -> Path:

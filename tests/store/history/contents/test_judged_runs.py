@@ -99,7 +99,7 @@ def test_what_a_later_run_passed_is_no_open_defect(tmp_path: Path) -> None:
     """Else the choice for a node would measure it for ever, whatever its standing is."""
     runs = [
         (("REJECTED", {"a": "FAIL"}), ["t.py::test_a"]),
-        (("ACCEPTED", {"b": "PASS"}), ["t.py::test_a"]),  # nobody looked at it again
+        (("ACCEPTED", {"b": "PASS"}), ["t.py::test_a"]),  # not measured again
         (("ACCEPTED", {"a": "PASS"}), []),
         (("REJECTED", {"a": "FAIL"}), ["t.py::test_a"]),  # the same defect once more
     ]
@@ -121,7 +121,7 @@ def test_all_sources_agree_on_the_standing(tmp_path: Path) -> None:
             record_run(history, one)
             keep_ended(tmp_path, one, ended=BEGIN + 5 * DAY, reason="")
 
-        def stands() -> dict[str, str]:
+        def standings() -> dict[str, str]:
             nodes = last_of_history(history, tmp_path)
             now = BEGIN + 6 * DAY
             statuses = statuses_of(nodes, now=now, risks={}, accepted_risk=1.0)
@@ -148,10 +148,10 @@ def test_all_sources_agree_on_the_standing(tmp_path: Path) -> None:
             assert (row.verdict.decision is Decision.REJECTED) == rejected, node
             (last,) = last_of_runs(runs)
             assert last.standing.decision == found.decision
-        assert stands() == expected
+        assert standings() == expected
         assert len({*expected.values()}) == 3
         retain(history, runs_before=BEGIN + 9 * DAY)
-        assert stands() == expected
+        assert standings() == expected
 
 
 def drawn_day(one: RunRecord) -> float:

@@ -40,19 +40,11 @@ def journal(
     with Journal.create(store, run) as written:
         for event in (
             RunStarted(run=run, node=node, started=began, hardware_class="c", after=after),
-            NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline="told")),
+            NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline="judged")),
             RunFinished(exit_status=0, ended=ended),
         ):
             written.write(event)
     return written.path
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    if request.param == "sqlite":
-        return tmp_path / "fleet"
-    name = f"clocks{abs(hash(request.node.name)) % 10**6}"
-    return new_database(request.getfixturevalue("postgres_url"), name)
 
 
 def test_a_run_from_the_future_hides_no_later_one(
@@ -79,7 +71,7 @@ def test_a_run_from_the_future_hides_no_later_one(
         assert [run.run for run in history.node_history("n1")] == ["early", "later"]
         assert [run.run for run in stored_runs(history) if run.node == "n1"] == ["early", "later"]
         assert all(node.since <= time.time() for node in history.nodes())
-    # What the machine told is kept, and a run that is sent again is known by it.
+    # The machine's times are kept, and identify a run that is sent again.
     assert read_stored_run(place, "early") == read_journal(early)
     assert push([tmp_path / "runs"], place).known == 3
     assert main(["fleet", "drain-list", "--history", str(place)]) == 1
@@ -127,13 +119,13 @@ def test_acceptance_from_the_future_does_not_count(
     journal(tmp_path / "c", "c2", 4, Decision.REJECTED, node="n3")
     runs = read_runs([tmp_path])
     found = fleet_verdict(runs)
-    told = {row.verdict.node: row.verdict for row in found.rows}
-    assert {node: one.decision for node, one in told.items()} == {
+    verdicts = {row.verdict.node: row.verdict for row in found.rows}
+    assert {node: one.decision for node, one in verdicts.items()} == {
         "n1": Decision.UNDECIDED,
         "n2": Decision.ACCEPTED,
         "n3": Decision.REJECTED,
     }
-    assert "accepted by run a2, 4.0 h in the future: the clocks differ" in told["n1"].headline
+    assert "accepted by run a2, 4.0 h in the future: the clocks differ" in verdicts["n1"].headline
     nodes = last_of_runs(runs.journals)
     statuses = {
         one.node: (one.status, one.why)

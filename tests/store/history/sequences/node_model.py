@@ -1,4 +1,4 @@
-"""Where a node stands by what was said of it: a few plain rules, written without the product."""
+"""A model of a node's standing: a few plain rules, independent of the product."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def of_history(statements: Sequence[Statement], *, together: bool = True) -> str
 
 
 def of_journals(statements: Sequence[Statement], today: str = TODAY) -> str:
-    """Return where a node stands by its own runs: what rejects it, else what its latest run says."""
+    """Return the standing of a node by its runs: a rejection, else the latest verdict."""
     open_yet: dict[
         Cell, str
     ] = {}  # REJECTED, UNDECIDED of a run that was cut, or a waiver's last day

@@ -126,11 +126,11 @@ def test_runs_in_any_order(seed: int, here: Path) -> None:
     expected = by(of_journals, found)
     journals = [str(path) for path in sorted(here.glob("nodes/*/runs/*/journal.jsonl"))]
     for path in journals:
-        os.utime(path, (BEGIN, BEGIN))  # nobody writes it any more
+        os.utime(path, (BEGIN, BEGIN))  # it is not being written
     assert {node: health(node, f"nodes/{node}") for node in found} == expected
     assert placed("nodes") == expected
     assert judged("fleet", "verdict", "nodes") == expected
-    # The mean of all devices is told apart from a device that failed in a run that was cut.
+    # The mean of all devices differs from a device that failed in a truncated run.
     excused = {node for node, statements in found.items() if any(map(excuses, statements))}
     plain = {node: statements for node, statements in found.items() if node not in excused}
     said = judged("judge", "nodes")
