@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from pytest_anubis.core.verdict import Decision
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.node_standing import keep_ended, standing_file
 from tests.fuzz.healthy_files import FILES, HOST, Reader, Seed, seed_of
 from tests.fuzz.journals import healthy_journals, read_mutated_journal
 from tests.fuzz.outcome import anubis, compare
@@ -123,23 +125,17 @@ def _read_waivers(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> 
     anubis("judge", run, f"--baseline={BASELINES}", f"--waivers={path}", "--json=-", document=True)
 
 
-STANDING = b"""{"format": "anubis-node-standing", "version": 3, "node": "n1", "runs": [{"judged":
-{"run": "r1", "began": 1999999990.0, "ended": 2000000000.0, "decision": "ACCEPTED", "failed": [],
-"passed": [["t.py::test_a", "rate", "cpu"]], "benchmarks": ["t.py::test_a"], "answered": false, "number": 0},
-"reason": "ANB:ACCEPTED run=r1", "baseline": "b", "hardware_class": "c"}],
-"running": "", "since": 0.0, "boot": ""}
-"""
-
-
 def _standings(scratch: Path) -> list[Seed]:
-    return [Seed(name="n1.json", content=STANDING)]
+    record = read_journal(RUNS / "accepted")
+    assert keep_ended(scratch, record, ended=2e9, reason="ANB:ACCEPTED") == ""
+    return [seed_of(standing_file(scratch, record.node))]
 
 
 def _read_standing(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
     place = path.parent / "nodes"
     place.mkdir()
     path.rename(place / path.name)
-    anubis("health", f"--store={path.parent}", "--node=n1")
+    anubis("health", f"--store={path.parent}", f"--node={path.stem}")
 
 
 # The history
