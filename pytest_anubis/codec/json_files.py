@@ -30,6 +30,15 @@ def read_json(path: Path, *, largest: int = LARGEST_JSON) -> Any:
     return parse_json(read_bytes(path, largest=largest), largest=largest)
 
 
+def read_document(path: Path, form: str, *, largest: int) -> dict[str, Any]:
+    """Return the JSON object of a file with this ``format``; empty if there is none that can be read."""
+    try:
+        found = read_json(path, largest=largest)
+    except (OSError, CodecError):
+        return {}
+    return found if isinstance(found, dict) and found.get("format") == form else {}
+
+
 def read_bytes(path: Path, *, largest: int) -> bytes:
     """Return the content of a file, of which no more than the limit is ever read.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from io import BufferedReader
@@ -30,3 +31,9 @@ def open_regular(path: Path) -> BufferedReader:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a regular file in hexadecimal digits; raise `OSError` if it cannot be read."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pytest_anubis.codec.regular_files import open_regular
+from pytest_anubis.codec.regular_files import file_sha256, open_regular
 from pytest_anubis.core.events import Attempted
 from pytest_anubis.core.gather import Gather, Key, SampleStorage, key_of
 from pytest_anubis.core.measurement import Measurement, TestResult
@@ -162,8 +161,7 @@ class RunReader:
     def file(self, path: Path, progress: Progress | None) -> None:
         """Add the runs of a file; one that cannot be read is refused."""
         try:
-            with open_regular(path) as content:
-                self._digest = hashlib.file_digest(content, "sha256").hexdigest()
+            self._digest = file_sha256(path)
         except IsADirectoryError:
             self._digest = ""
         except OSError as error:

@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_anubis.codec import CodecError, read_json, without_surrogates
+from pytest_anubis.codec import without_surrogates
+from pytest_anubis.codec.json_files import read_document
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.node_standing import standing_file
 
@@ -29,12 +30,7 @@ class KeptRejection(NamedTuple):
 
 def kept_rejection(store: Path, node: str) -> KeptRejection | None:
     """Return the rejection that the history had when it was last asked; None if it had none."""
-    try:
-        found = read_json(_file(store, node), largest=_MAX_BYTES)
-    except (OSError, CodecError):
-        return None
-    if not isinstance(found, dict) or found.get("format") != _FORMAT:
-        return None
+    found = read_document(_file(store, node), _FORMAT, largest=_MAX_BYTES)
     reason = found.get("reason")
     run = found.get("run")
     return KeptRejection(reason, run) if isinstance(reason, str) and isinstance(run, str) else None

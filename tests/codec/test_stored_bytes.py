@@ -13,8 +13,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_to_plain,
 )
 from pytest_anubis.hardware.telemetry.recorded_node import replay
-from pytest_anubis.store.baselines.baseline_files import load_baseline, seal
-from pytest_anubis.store.baselines.stated_losses import with_true_losses
+from pytest_anubis.store.baselines.baseline_files import load_baseline, seal, with_true_losses
 from pytest_anubis.store.samples.columnar_files import load_columns, save_columns
 from tests.codec.stored_values import (
     BASELINE,

@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from pytest_anubis.codec.regular_files import open_regular
+from pytest_anubis.codec.regular_files import file_sha256, open_regular
 from pytest_anubis.store.baselines.baseline_form import BaselineError
 
 SUMS = "SHA256SUMS"
@@ -37,7 +37,7 @@ def verified(place: Path, pin: str) -> str:
         if place.is_file():
             if not pin:
                 return ""
-            _same(place, _digest(place), pin)
+            _same(place, file_sha256(place), pin)
             return f"{place} is sha256:{pin[:_SHOWN]}, as it was named"
         return _folder(place, pin)
     except OSError as error:
@@ -63,7 +63,7 @@ def _folder(place: Path, pin: str) -> str:
         name = path.relative_to(place).as_posix()
         if name not in listed:
             raise BaselineError(f"{path}: is not listed in {sums}; list it, or remove it")
-        _same(path, _digest(path), listed[name])
+        _same(path, file_sha256(path), listed[name])
     named = f", sha256:{pin[:_SHOWN]}, as it was named" if pin else ""
     return f"{place} holds what its {SUMS} lists{named}"
 
@@ -78,11 +78,6 @@ def _listed(sums: Path, content: bytes) -> dict[str, str]:
             )
         found[match[2]] = match[1].lower()
     return found
-
-
-def _digest(path: Path) -> str:
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _same(path: Path, found: str, wanted: str) -> None:

@@ -33,6 +33,7 @@ from pytest_anubis.store.history.contents.judged_runs import outcome_of, standin
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.fleet_history import run_counts
+from pytest_anubis.store.history.node_rows import node_names
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.node_standing import dated_run, killed_here
 
@@ -112,10 +113,7 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
     known = {one.name: NodeLast(node=one, has_run=one.name in counts) for one in history.nodes()}
     by_run: dict[int, NodeLast] = {}
     with history.reading() as connection:
-        nodes = schema.nodes
-        names = {
-            row.id: row.name for row in connection.execute(sa.select(nodes.c.id, nodes.c.name))
-        }
+        names = node_names(connection)
         for node, standing in standings_of(connection).items():
             name = names.get(node, "")
             by = standing.by

@@ -14,16 +14,21 @@ from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from pytest_anubis.codec.regular_files import open_regular
+from pytest_anubis.codec.regular_files import file_sha256, open_regular
 from pytest_anubis.core.asking.next_step import as_shared
 from pytest_anubis.core.events import RunFinished
+from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.collected_runs import RunSet, read_runs
-from pytest_anubis.store.fleet.import_contents import import_contents
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import HISTORY_TIMEOUT, use_history
-from pytest_anubis.store.history.contents.content_rows import Content, digest_of, journal_content
+from pytest_anubis.store.history.contents.content_rows import (
+    Content,
+    columns_content,
+    journal_content,
+)
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.filed_before import lost_runs_line, note_filed
 from pytest_anubis.store.history.roles import APPENDED
@@ -35,7 +40,7 @@ from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 from pytest_anubis.store.node_standing import killed_here
 from pytest_anubis.store.run_files import TABLES, RunsError, files_of, is_superbench
-from pytest_anubis.store.samples.columnar_files import SUFFIX
+from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, columns_bytes
 
 _BATCH_RUNS = 32
 """Runs that are sent in one transaction, which costs as much as filing a run; other writers wait for it, some
@@ -167,7 +172,7 @@ def push(
             send(parcels)
             done += len(part)
         taken = {
-            one.name: digest_of(one)
+            one.name: file_sha256(one)
             for one in files
             if _lies_in(one.parent, IMPORTS_FOLDER, place) and one not in pushed.refused
         }
@@ -214,7 +219,7 @@ def _parcels(
             pushed.running.append(str(path))
         else:
             try:
-                journals.append((path, digest_of(path)))
+                journals.append((path, file_sha256(path)))
             except OSError as error:
                 pushed.failed.append(f"{path}: cannot be read ({error.strerror})")
     there = known([digest for _, digest in journals])
@@ -272,11 +277,45 @@ def _of_import(
             whole = as_shared(found[key], whole.blocking[0])
         if whole is not None:
             judged[key] = replace(judged[key], node_verdict=whole)
-    for record, content in import_contents(runs):
+    for record, content in _import_contents(runs):
         key = (record.run, record.node, record.hardware_class)
         known = judged.get(key, record)
         ended = known.ended or known.started  # a run of an import has always ended
         yield _Parcel(replace(known, ended=ended), content, path)
+
+
+def _import_contents(runs: RunSet) -> Iterator[tuple[RunRecord, Content]]:
+    """Yield the runs of an import, one for each node and class, with their content.
+
+    The record lists what was measured, without values.
+    """
+    parts: dict[tuple[str, str, str], list[Population]] = {}
+    for population in runs.populations:
+        rows: dict[tuple[str, str], list[int]] = {}
+        for row, unit in enumerate(zip(population.runs, population.nodes, strict=True)):
+            rows.setdefault(unit, []).append(row)
+        for (run, node), numbers in rows.items():
+            key = (run, node, population.hardware_class)
+            parts.setdefault(key, []).append(population.only(numbers))
+    for record in runs.runs:
+        own = tuple(parts.get((record.run, record.node, record.hardware_class), ()))
+        # Without its beginning, which may be the file's date: copies must have the same content.
+        head = replace(record, measurements=(), started="")
+        columns = Columns(populations=own, runs=(head,))
+        content = columns_content(columns_bytes(columns, compress=False), sum(map(len, own)))
+        yield replace(record, measurements=tuple(map(_without_values, own))), content
+
+
+def _without_values(population: Population) -> Measurement:
+    return Measurement(
+        test=population.benchmark,
+        benchmark=population.benchmark,
+        component=population.component,
+        metric=population.metric,
+        device=population.devices[0],
+        group=population.group,
+        values=(),
+    )
 
 
 def _is_running(path: Path) -> bool:

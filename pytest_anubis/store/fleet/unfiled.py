@@ -9,8 +9,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
+from pytest_anubis.codec.regular_files import file_sha256
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.contents.content_rows import digest_of
 from pytest_anubis.store.history.filed_before import noted_imports
 from pytest_anubis.store.history.waiting_runs import waiting_for
 from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
@@ -27,7 +27,7 @@ def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Pa
     found: dict[str, list[Path]] = {}
     noted = noted_imports(place)
     for file in files:
-        same = noted.get(file.name) in (None, digest_of(file))  # its content was not replaced
+        same = noted.get(file.name) in (None, file_sha256(file))  # its content was not replaced
         for record in runs_in(file):
             known = (_host(record.node), without_surrogates(record.run)) in there
             if not (same and known) and file not in found.setdefault(record.node, []):

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from pytest_anubis.codec import CodecError, read_json
+from pytest_anubis.codec.json_files import read_document
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History
@@ -86,8 +86,4 @@ def _number(place: Path) -> int:
 
 
 def _read(place: Path) -> dict[str, Any]:
-    try:
-        found = read_json(place / FILED, largest=_MAX_BYTES)
-    except (OSError, CodecError):
-        return {}
-    return found if isinstance(found, dict) and found.get("format") == _FORMAT else {}
+    return read_document(place / FILED, _FORMAT, largest=_MAX_BYTES)

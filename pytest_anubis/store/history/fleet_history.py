@@ -12,19 +12,21 @@ from pytest_anubis.store.history.contents.judged_runs import standings_of
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import defects
 from pytest_anubis.store.history.incident_records import incidents
+from pytest_anubis.store.history.node_rows import node_names
 
 
 def read_fleet(history: History, *, hardware_class: str = "", profile: str = "") -> FleetHistory:
     """Return everything that the history knows about the fleet; arguments as of `of_class`."""
     happened = incidents(history)
+    nodes = _nodes(history, happened)
     whole = FleetHistory(
-        nodes=_nodes(history, happened),
+        nodes=nodes,
         incidents=happened,
         defects=standing_defects(history),
         runs=_runs(history),
         components=_components(history),
         measured=_measured(history),
-        gone=_gone(history),
+        gone={one.name: one.changed or 0.0 for one in nodes if one.state == "removed"},
     )
     return of_class(history, whole, hardware_class, profile=profile)
 
@@ -57,11 +59,8 @@ def of_class(
 
 def last_verdicts(history: History) -> dict[str, tuple[str, float]]:
     """Return node -> its standing, and when the run began that decides it; nodes without one are left out."""
-    nodes = schema.nodes
     with history.reading() as connection:
-        names = {
-            row.id: row.name for row in connection.execute(sa.select(nodes.c.id, nodes.c.name))
-        }
+        names = node_names(connection)
         return {
             names[node]: (one.decision.value, one.by.began)
             for node, one in standings_of(connection).items()
@@ -109,10 +108,8 @@ def standing_defects(history: History, *, node: str = "") -> tuple[Defect, ...]:
     found = defects(history, node=node)
     if not any(one.state == "open" and one.runs for one in found):
         return found
-    nodes = schema.nodes
     with history.reading() as connection:
-        rows = connection.execute(sa.select(nodes.c.id, nodes.c.name))
-        names = {row.id: row.name for row in rows}
+        names = node_names(connection)
         failing = {
             (names[node], by.run)
             for node, one in standings_of(connection).items()
@@ -207,16 +204,3 @@ def _components(history: History) -> dict[str, str]:
     )
     with history.reading() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
-
-
-def _gone(history: History) -> dict[str, float]:
-    """Return node -> when it was removed, of nodes whose latest state is ``removed``."""
-    states, nodes = schema.states, schema.nodes
-    query = (
-        sa.select(nodes.c.name, states.c.state, states.c.at)
-        .join(nodes, nodes.c.id == states.c.node_id)
-        .order_by(states.c.at, states.c.id)
-    )
-    with history.reading() as connection:
-        latest = {row.name: (row.state, row.at) for row in connection.execute(query)}
-    return {name: at for name, (state, at) in latest.items() if state == "removed"}

@@ -22,7 +22,7 @@ from pytest_anubis.store.history.database import (
     past,
     shown_time,
 )
-from pytest_anubis.store.history.node_rows import known_node, node_number, unknown_node
+from pytest_anubis.store.history.node_rows import known_node, node_names, node_number, unknown_node
 
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 3600.0}
@@ -184,10 +184,7 @@ def _set_duration(connection: sa.Connection, number: int, duration: float | None
 
 def _nodes(connection: sa.Connection, more: Sequence[Incident]) -> dict[str, int]:
     """Return node -> number, after adding the unknown nodes of the incidents in `more`."""
-    table = schema.nodes
-    nodes: dict[str, int] = {
-        row.name: row.id for row in connection.execute(sa.select(table.c.name, table.c.id))
-    }
+    nodes = {name: number for number, name in node_names(connection).items()}
     for item in sorted(more, key=lambda item: item.started):
         if item.node not in nodes:
             nodes[item.node] = node_number(connection, item.node, since=item.started)

@@ -18,7 +18,7 @@ from pytest_anubis.store.history.database import (
     moment_of,
     past,
 )
-from pytest_anubis.store.history.node_rows import node_number
+from pytest_anubis.store.history.node_rows import node_names, node_number
 
 _OPTIONAL = ("class", "since", "state", "on", "note")
 _MAX_TEXT_LENGTH = 200
@@ -85,7 +85,7 @@ def import_nodes(history: History, path: Path) -> NodeImport:
             wrong.append(f"{path} line {line}: {error}")
     nodes, states = schema.nodes, schema.states
     with history.writing() as connection:
-        before = {row.name for row in connection.execute(sa.select(nodes.c.name))}
+        before = set(node_names(connection).values())
         measured = _measured(connection)
         for one in good:
             kept = "" if one.name in measured else one.hardware_class
@@ -143,8 +143,8 @@ def _measured(connection: sa.Connection) -> set[str]:
 
 def _keep_traits(connection: sa.Connection, listed: Sequence[_Node]) -> None:
     """Write the traits that are new or have changed, with a few statements for all nodes."""
-    nodes, kept = schema.nodes, schema.node_traits
-    numbers = {row.name: row.id for row in connection.execute(sa.select(nodes.c.id, nodes.c.name))}
+    kept = schema.node_traits
+    numbers = {name: number for number, name in node_names(connection).items()}
     held = {(row.node_id, row.name): row.value for row in connection.execute(sa.select(kept)).all()}
     wanted = {
         (numbers[one.name], name): value for one in listed for name, value in one.traits.items()

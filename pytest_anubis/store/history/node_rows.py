@@ -69,6 +69,12 @@ def put_class(connection: sa.Connection, row: Any, hardware_class: str) -> None:
         )
 
 
+def node_names(connection: sa.Connection) -> dict[int, str]:
+    """Return number -> name of all nodes."""
+    query = sa.select(schema.nodes.c.id, schema.nodes.c.name)
+    return {row.id: row.name for row in connection.execute(query)}
+
+
 def known_node(connection: sa.Connection, name: str) -> int:
     """Return the number of a node that must be known.
 

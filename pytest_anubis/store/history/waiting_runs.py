@@ -7,7 +7,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_anubis.codec import CodecError, read_json, without_surrogates
+from pytest_anubis.codec import without_surrogates
+from pytest_anubis.codec.json_files import read_document
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.store.atomic import write_atomically
 
@@ -78,10 +79,5 @@ def _shown(place: Path | str, store: Path) -> str:
 
 
 def _place(path: Path) -> str | None:
-    try:
-        found = read_json(path, largest=_MAX_BYTES)
-    except (OSError, CodecError):
-        return None
-    known = isinstance(found, dict) and found.get("format") == _FORMAT
-    place = found.get("history") if known else None
+    place = read_document(path, _FORMAT, largest=_MAX_BYTES).get("history")
     return place if isinstance(place, str) else None

@@ -46,8 +46,3 @@ def event_from_plain(data: Mapping[str, Any]) -> Event:
         return from_plain(cls, rest, unknown="ignore")
     except CodecError as error:
         raise JournalError(str(error)) from error
-
-
-def started_to_plain(event: Event) -> dict[str, Any]:
-    """Return the first event of a journal, with the format and schema of the file."""
-    return {**event_to_plain(event), "format": FORMAT, "schema": SCHEMA}

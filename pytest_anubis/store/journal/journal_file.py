@@ -24,9 +24,10 @@ from typing import Self
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import Event, NodeDecided, Resumed, RunFinished, RunStarted
 from pytest_anubis.store.journal.journal_events import (
+    FORMAT,
+    SCHEMA,
     JournalError,
     event_to_plain,
-    started_to_plain,
 )
 from pytest_anubis.store.journal.journal_lines import last_number, line_of, text_of
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, journal_file
@@ -147,8 +148,9 @@ class Journal:
 
     def write(self, event: Event) -> None:
         """Append one event at once, with ``at``, the time in seconds since 1970."""
-        first = isinstance(event, RunStarted)
-        plain = (started_to_plain if first else event_to_plain)(event)
+        plain = event_to_plain(event)
+        if isinstance(event, RunStarted):
+            plain |= {"format": FORMAT, "schema": SCHEMA}
         plain.setdefault("at", round(_now(), 3))
         if isinstance(event, (RunStarted, Resumed)):
             plain["pid"] = os.getpid()  # named to a second process that finds the journal locked

@@ -98,16 +98,6 @@ def columns_content(data: bytes, samples: int) -> Content:
     return _packed("columns", cut, samples)
 
 
-def digest_of(path: Path) -> str:
-    """Return the digest of a file, as its `Content` has it, without keeping its bytes.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def put_content(connection: sa.Connection, run: int, content: Content) -> None:
     """Store the content of a run that has none yet."""
     values = {name: getattr(content, name) for name in ("kind", "events", "digest")}

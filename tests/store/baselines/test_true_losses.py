@@ -10,8 +10,11 @@ import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-from pytest_anubis.store.baselines.stated_losses import with_true_losses
+from pytest_anubis.store.baselines.baseline_files import (
+    load_baseline,
+    save_baseline,
+    with_true_losses,
+)
 
 
 def baseline(better: Direction, stated: float | None, medians: tuple[float, ...]) -> Baseline:
