@@ -41,8 +41,8 @@ _PAUSE = 4 * 3600.0
 
 MAX_EMPTY_SHARE = 0.02
 """Share of a node's values that may be empty, counted in units that have other values."""
-HALF_EMPTY = Problem(kind="missing", text="at least half of its values are empty")
-EMPTY = Problem(kind="missing", text="named in the results, but without a value")
+HALF_EMPTY = SampleProblem(kind="missing", text="at least half of its values are empty")
+EMPTY = SampleProblem(kind="missing", text="named in the results, but without a value")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class LostCells:
     """The cells that were lost for one cause.
 
     Attributes:
-        kind: ``unit``, ``invalid``, ``failed`` or ``missing``, as `Problem.kind`.
+        kind: ``unit``, ``invalid``, ``failed`` or ``missing``, as `SampleProblem.kind`.
         count: Number of rows; of units under test that are missing, or that failed in a summary.
         example: Place and content of the first one.
     """

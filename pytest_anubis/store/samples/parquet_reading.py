@@ -26,7 +26,7 @@ from pytest_anubis.store.samples.parquet_files import (
 _AT_ONCE = 1 << 22
 """Rows of a file that are read at a time: 64 MiB with their numbers."""
 _VALUE_BYTES = 8
-_MAX_SHELF_BYTES = 4 << 30
+_MAX_STORED_BYTES = 4 << 30
 """Bytes of a metric's values that may go to disk: two million units of 256. Parquet takes no space to repeat
 a value, so a small file could fill the disk."""
 _TYPES = ("VARCHAR",) * (len(COLUMNS) - 3) + ("BIGINT", "BIGINT", "DOUBLE")
@@ -88,7 +88,7 @@ def _population(connection: Any, name: str, storage: SampleStorage | None) -> Po
     plain = _texts(np.array(texts, dtype=object)) is not None
     if not plain or texts[4] not in DIRECTIONS or not all(texts[1:4]):
         return None
-    most = most_bytes(LARGEST_DATA if storage is None else _MAX_SHELF_BYTES)
+    most = most_bytes(LARGEST_DATA if storage is None else _MAX_STORED_BYTES)
     if total * _VALUE_BYTES > most:
         raise ParquetError(too_large(f"{total:,} values", most))
     odd = connection.execute(
