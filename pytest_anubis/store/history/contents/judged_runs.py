@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,69 +38,17 @@ def standings_of(connection: sa.Connection) -> dict[int, Standing]:
     undecided cycle of a soak has its runs read without verdicts, any other its latest run with a verdict.
     """
     holds = holds_on(day_of(time.time()))
-    runs = schema.runs
-    judged = sa.select(runs.c.id, runs.c.node_id, runs.c.run, runs.c.decision, runs.c.profile)
-    judged = judged.add_columns(schema.began.label("started"), schema.ended.label("ended"))
-    replayed = sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == REPLAYED)
-    says = (runs.c.decision != Decision.ACCEPTED.value) | runs.c.id.not_in(replayed)
-    judged = judged.where(runs.c.decision.in_(_KNOWN), says)
-    waived = sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == _WAIVED)
-    verdicts = schema.verdicts
-    failed = sa.select(verdicts.c.run_id).join(runs, runs.c.id == verdicts.c.run_id)
-    failed = failed.where(runs.c.decision == Decision.UNDECIDED.value)  # the run was broken off
-    failed = failed.where(verdicts.c.outcome == Outcome.FAIL.value)
-    bad = (runs.c.decision == Decision.REJECTED.value) | runs.c.id.in_(waived.union(failed))
-    rejected = sa.select(runs.c.node_id).where(bad)
-    of_rejected = runs.c.node_id.in_(rejected)
-    clears_nothing = set(connection.execute(replayed).scalars())
-    marks = sa.select(schema.findings.c.run_id, schema.findings.c.why)
-    marks = marks.where(schema.findings.c.reason == CAMPAIGN)
+    findings, states = schema.findings, schema.states
+    marks = sa.select(findings.c.run_id, findings.c.why).where(findings.c.reason == CAMPAIGN)
     campaigns = {row.run_id: row.why for row in connection.execute(marks)}
-    marks_noisy = sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == NOISY)
-    noisy = set(connection.execute(marks_noisy).scalars())
-    last = judged.with_only_columns(runs.c.node_id, sa.func.max(schema.began).label("started"))
-    newest = last.where(~of_rejected).group_by(runs.c.node_id).subquery()
-    same = (newest.c.node_id == runs.c.node_id) & (newest.c.started == schema.began)
-    found: dict[int, list[JudgedRun]] = {}
-    cycles = runs.c.id.in_(marks.with_only_columns(schema.findings.c.run_id))
-    undecided = runs.c.decision == Decision.UNDECIDED.value
-    of_soaked = runs.c.node_id.in_(sa.select(runs.c.node_id).where(undecided, cycles))
-    latest = judged.join(newest, same).where(~of_soaked)
-    for chosen in (latest, judged.where(~of_rejected, of_soaked)):
-        for row in connection.execute(chosen):
+    found: defaultdict[int, list[JudgedRun]] = defaultdict(list)
+    for query in _runs_of_sound_nodes():
+        for row in connection.execute(query):
             one = _judged(row, (), (), answered=False, campaign=campaigns.get(row.id, ""))
-            found.setdefault(row.node_id, []).append(one)
-    outcomes = _outcomes(connection, rejected)
-    benchmarks: dict[int, set[str]] = {}
-    table, closed = schema.benchmarks, schema.defects
-    query = sa.select(table.c.run_id, table.c.benchmark).join(runs, runs.c.id == table.c.run_id)
-    for run, benchmark in connection.execute(query.where(of_rejected)):
-        benchmarks.setdefault(run, set()).add(benchmark)
-    orders = schema.run_orders
-    query = sa.select(orders.c.run_id, orders.c.after).join(runs, runs.c.id == orders.c.run_id)
-    after = {row.run_id: row.after for row in connection.execute(query.where(of_rejected))}
-    clocks = schema.run_clocks
-    known = {row.run_id: row.known for row in connection.execute(sa.select(clocks))}
-    answered = set(
-        connection.execute(sa.select(closed.c.run_id).where(closed.c.state != "open")).scalars()
-    )
-    for row in connection.execute(judged.where(of_rejected)):
-        clears = row.id not in clears_nothing and row.ended is not None  # else it was killed
-        one = _judged(
-            row,
-            speaking(outcomes.get(row.id, ()), clears=clears),
-            benchmarks.get(row.id, ()),
-            answered=row.id in answered,
-            after=after.get(row.id, ""),
-            undated=known.get(row.id) == UNDATED,
-            campaign=campaigns.get(row.id, ""),
-            noisy=row.id in noisy,
-        )
-        if known.get(row.id) == AT_LEAST:  # its time is unknown, so it clears nothing
-            one = replace(one, passed=())
-        found.setdefault(row.node_id, []).append(one)
-    states = schema.states
-    changed = {}
+            found[row.node_id].append(one)
+    for node, one in _runs_of_failing_nodes(connection, campaigns):
+        found[node].append(one)
+    changed: dict[int, float | None] = {}
     columns = (states.c.node_id, states.c.state, states.c.at)
     for node, state, at in connection.execute(
         sa.select(*columns).order_by(states.c.at, states.c.id)
@@ -108,6 +58,79 @@ def standings_of(connection: sa.Connection) -> dict[int, Standing]:
         node: standing_of(several, holds, in_service=changed.get(node))
         for node, several in found.items()
     }
+
+
+def _marked(reason: str) -> sa.Select[Any]:
+    """Select the runs with a finding of this reason."""
+    return sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == reason)
+
+
+def _judged_runs() -> sa.Select[Any]:
+    """Select the runs with a verdict; a run with a recorded inventory accepts nothing."""
+    runs = schema.runs
+    query = sa.select(runs.c.id, runs.c.node_id, runs.c.run, runs.c.decision, runs.c.profile)
+    query = query.add_columns(schema.began.label("started"), schema.ended.label("ended"))
+    counts = (runs.c.decision != Decision.ACCEPTED.value) | runs.c.id.not_in(_marked(REPLAYED))
+    return query.where(runs.c.decision.in_(_KNOWN), counts)
+
+
+def _failing_nodes() -> sa.Select[Any]:
+    """Select the nodes on which something failed, waived or not."""
+    runs, verdicts = schema.runs, schema.verdicts
+    broken_off = sa.select(verdicts.c.run_id).join(runs, runs.c.id == verdicts.c.run_id)
+    broken_off = broken_off.where(runs.c.decision == Decision.UNDECIDED.value)
+    broken_off = broken_off.where(verdicts.c.outcome == Outcome.FAIL.value)
+    failed = runs.c.id.in_(_marked(_WAIVED).union(broken_off))
+    return sa.select(runs.c.node_id).where((runs.c.decision == Decision.REJECTED.value) | failed)
+
+
+def _runs_of_sound_nodes() -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """Select the latest run of nodes without a failure, and all runs of those with an undecided soak."""
+    runs = schema.runs
+    judged = _judged_runs()
+    sound = runs.c.node_id.not_in(_failing_nodes())
+    last = judged.with_only_columns(runs.c.node_id, sa.func.max(schema.began).label("started"))
+    newest = last.where(sound).group_by(runs.c.node_id).subquery()
+    same = (newest.c.node_id == runs.c.node_id) & (newest.c.started == schema.began)
+    undecided = runs.c.decision == Decision.UNDECIDED.value
+    cycles = sa.select(runs.c.node_id).where(undecided, runs.c.id.in_(_marked(CAMPAIGN)))
+    soaked = runs.c.node_id.in_(cycles)
+    return judged.join(newest, same).where(~soaked), judged.where(sound, soaked)
+
+
+def _runs_of_failing_nodes(
+    connection: sa.Connection, campaigns: Mapping[int, str]
+) -> Iterator[tuple[int, JudgedRun]]:
+    """Yield number of a node and run, with all verdicts, of the nodes on which something failed."""
+    runs, table, orders = schema.runs, schema.benchmarks, schema.run_orders
+    failing = runs.c.node_id.in_(_failing_nodes())
+    outcomes = _outcomes(connection, _failing_nodes())
+    benchmarks: dict[int, set[str]] = {}
+    query = sa.select(table.c.run_id, table.c.benchmark).join(runs, runs.c.id == table.c.run_id)
+    for run, benchmark in connection.execute(query.where(failing)):
+        benchmarks.setdefault(run, set()).add(benchmark)
+    query = sa.select(orders.c.run_id, orders.c.after).join(runs, runs.c.id == orders.c.run_id)
+    after = {row.run_id: row.after for row in connection.execute(query.where(failing))}
+    clocks = {row.run_id: row.known for row in connection.execute(sa.select(schema.run_clocks))}
+    closed = sa.select(schema.defects.c.run_id).where(schema.defects.c.state != "open")
+    answered = set(connection.execute(closed).scalars())
+    replayed = set(connection.execute(_marked(REPLAYED)).scalars())
+    noisy = set(connection.execute(_marked(NOISY)).scalars())
+    for row in connection.execute(_judged_runs().where(failing)):
+        clears = row.id not in replayed and row.ended is not None  # else it was killed
+        one = _judged(
+            row,
+            speaking(outcomes.get(row.id, ()), clears=clears),
+            benchmarks.get(row.id, ()),
+            answered=row.id in answered,
+            after=after.get(row.id, ""),
+            undated=clocks.get(row.id) == UNDATED,
+            campaign=campaigns.get(row.id, ""),
+            noisy=row.id in noisy,
+        )
+        if clocks.get(row.id) == AT_LEAST:  # its time is unknown, so it clears nothing
+            one = replace(one, passed=())
+        yield row.node_id, one
 
 
 def _outcomes(connection: sa.Connection, rejected: sa.Select[Any]) -> dict[int, list[Said]]:
