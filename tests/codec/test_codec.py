@@ -51,7 +51,7 @@ values = st.recursive(
 
 
 @given(values)
-def test_whatever_is_recorded_can_be_sent_and_written(value: object) -> None:
+def test_recorded_values_can_be_sent_and_written(value: object) -> None:
     plain = to_plain(value)
     assert execnet.loads(execnet.dumps(plain)) == plain
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
@@ -219,7 +219,7 @@ def test_unknown_fields_can_be_ignored() -> None:
         from_plain(Outer, PLAIN | {"inner": [{"newer": 2}]})
 
 
-def test_what_has_no_plain_form_is_named() -> None:
+def test_value_without_plain_form_is_named() -> None:
     with pytest.raises(CodecError, match=r"^x\[1\]\.y: object value has no plain form"):
         to_plain({"x": [1.0, {"y": object()}]})
     with pytest.raises(CodecError, match=r"anything\.b: bytes"):
@@ -283,7 +283,7 @@ def test_any_content_is_read_or_refused_in_one_line(change: dict[str, Any]) -> N
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_json_is_said_in_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+def test_invalid_json_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "file.json"
     path.write_bytes(content)
     with pytest.raises(CodecError) as caught:

@@ -81,7 +81,7 @@ def test_everything_can_be_sent(value: Any) -> None:
     [-(2**40), 10**5000, Unshowable(), BAD * 10],
     ids=["below 32 bits", "beyond 4300 digits", "no repr", "no encoding"],
 )
-def test_what_execnet_chokes_on_can_be_sent(value: Any) -> None:
+def test_values_that_execnet_refuses_become_sendable(value: Any) -> None:
     with pytest.raises(Exception):  # noqa: B017, PT011  # each in its own way
         execnet.dumps({"value": value})
     execnet.dumps(sendable({"value": value}))
@@ -95,7 +95,7 @@ def test_plain_values_are_sent_as_they_are() -> None:
     assert sendable(np.int64(3)) == 3
 
 
-def test_what_has_no_end_or_is_huge_is_cut() -> None:
+def test_endless_and_huge_values_are_cut() -> None:
     loop: list[Any] = []
     loop.append(loop)
     execnet.dumps(sendable(loop))

@@ -90,7 +90,7 @@ def objects_of(cls: Any) -> st.SearchStrategy[Any]:
 @pytest.mark.parametrize("cls", CROSSING)
 @settings(max_examples=25)  # of each class; the codec's own tests try the odd values
 @given(data=st.data())
-def test_what_is_stored_or_sent_comes_back(cls: Any, data: st.DataObject) -> None:
+def test_stored_or_sent_value_comes_back(cls: Any, data: st.DataObject) -> None:
     value = data.draw(objects_of(cls))
     plain = to_plain(value)
     assert from_plain(cls, json.loads(json.dumps(plain, allow_nan=False))) == value

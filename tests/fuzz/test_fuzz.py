@@ -42,7 +42,7 @@ def corpus() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", corpus(), ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_what_once_broke_a_reader_breaks_none(tmp_path: Path, path: Path) -> None:
+def test_corpus_breaks_no_reader(tmp_path: Path, path: Path) -> None:
     reader = READERS[path.parent.name]
     scratch = tmp_path / "seeds"
     scratch.mkdir()
@@ -142,7 +142,7 @@ def test_a_decision_that_becomes_milder_is_found(tmp_path: Path) -> None:
         reader.read(seed, path, True, random.Random(0))
 
 
-def test_what_must_be_said_of_a_decision_that_changed() -> None:
+def test_milder_decision_needs_named_damage() -> None:
     accepted, rejected, undecided = Decision.ACCEPTED, Decision.REJECTED, Decision.UNDECIDED
     compare("judge", rejected, undecided, "line 7: damaged")
     compare("judge", accepted, rejected, "")
@@ -161,7 +161,7 @@ def test_what_must_be_said_of_a_decision_that_changed() -> None:
         (3, "", "", "exit code 3"),
     ],
 )
-def test_what_a_command_must_not_say(
+def test_forbidden_output_of_a_command_is_found(
     monkeypatch: pytest.MonkeyPatch, code: int, out: str, err: str, words: str
 ) -> None:
     def main(arguments: Any) -> int:

@@ -126,7 +126,7 @@ def test_journals_become_populations(tmp_path: Path) -> None:
     assert found.refused == ()
 
 
-def test_what_cannot_be_judged_is_marked(tmp_path: Path) -> None:
+def test_unusable_samples_have_problems(tmp_path: Path) -> None:
     write_run(tmp_path, "ok", samples=[sample([1.0])], results=[result()])
     write_run(
         tmp_path,
@@ -196,7 +196,7 @@ def evidence(found: RunSet, run: str) -> RunEvidence:
     return evidence_of(journal, found.unmeasured.get((journal.run, journal.node), ()))
 
 
-def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
+def test_evidence_of_a_journal_besides_samples(tmp_path: Path) -> None:
     inventory = MetricVerdict(
         outcome=Outcome.FAIL,
         reason=Reason.BEYOND,
@@ -294,9 +294,7 @@ def test_run_folder_without_journal_is_reported(tmp_path: Path, name: str) -> No
         ("notes.txt", False),
     ],
 )
-def test_what_looks_like_results_beside_runs_is_named(
-    tmp_path: Path, name: str, said: bool
-) -> None:
+def test_files_that_look_like_results_are_named(tmp_path: Path, name: str, said: bool) -> None:
     write_run(tmp_path, "r1")
     other = tmp_path / name
     other.parent.mkdir(exist_ok=True)

@@ -122,7 +122,7 @@ def test_too_large_file_names_the_variable(
     assert "\n" not in said
 
 
-def test_what_has_no_end_is_not_read() -> None:
+def test_endless_file_is_not_read() -> None:
     with pytest.raises(OSError, match="no regular file"):
         read_json(Path("/dev/zero"), largest=MIB)
 

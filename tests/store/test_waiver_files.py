@@ -89,7 +89,7 @@ def test_incomplete_file_is_refused_in_one_line(tmp_path: Path, text: str, says:
     assert "\n" not in said
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(WaiverError, match="cannot be read"):
         read_waivers(tmp_path / "none.toml", "2026-12-01")
     path = tmp_path / "waivers.toml"
@@ -102,7 +102,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     "key", ["owner", "reason", "test", "metric", "component", "device", "node"]
 )
 @pytest.mark.parametrize("blank", ["", " ", "\u3000", " - ", "..."])
-def test_what_is_blank_names_nobody_and_nothing(tmp_path: Path, key: str, blank: str) -> None:
+def test_blank_fields_are_refused(tmp_path: Path, key: str, blank: str) -> None:
     given = {"owner": "o", "reason": "r", "metric": "rate"} | {key: blank}
     text = "".join(f'{name} = "{value}"\n' for name, value in given.items())
     path = write(tmp_path, f"[[waiver]]\nexpires = 2999-01-01\n{text}")
@@ -111,7 +111,7 @@ def test_what_is_blank_names_nobody_and_nothing(tmp_path: Path, key: str, blank:
 
 
 @pytest.mark.parametrize("key", ["owner", "reason"])
-def test_whoever_answers_is_no_pattern(tmp_path: Path, key: str) -> None:
+def test_owner_is_no_pattern(tmp_path: Path, key: str) -> None:
     given = {"owner": "o", "reason": "r", "metric": "*"} | {key: "?*"}
     text = "".join(f'{name} = "{value}"\n' for name, value in given.items())
     with pytest.raises(WaiverError, match=key):

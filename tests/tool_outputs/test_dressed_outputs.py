@@ -200,7 +200,7 @@ def imported(path: Path, text: str, **more: Any) -> tuple[set[Any], Any]:
     return cells, found
 
 
-def test_what_differs_is_no_repetition(tmp_path: Path) -> None:
+def test_different_values_are_no_repetition(tmp_path: Path) -> None:
     path, size = tmp_path / "x.log", (1 << 20,)
     runs = [
         nccl("all_reduce", size),
@@ -382,7 +382,7 @@ SAID = (
 
 
 @pytest.mark.parametrize("line", SAID)
-def test_what_others_say_of_a_failure_is_seen(line: str) -> None:
+def test_failures_reported_by_other_programs_count(line: str) -> None:
     assert failure_said(line)
 
 
@@ -406,7 +406,7 @@ def test_every_row_of_the_catalogue_has_its_line() -> None:
         "fio-3.36",
     ],
 )
-def test_what_is_no_failure_is_none(line: str) -> None:
+def test_harmless_lines_are_no_failures(line: str) -> None:
     assert not failure_said(line)
 
 

@@ -265,7 +265,7 @@ def test_nvbandwidth_text_needs_whole_cases() -> None:
 
 
 @pytest.mark.parametrize("word", ["nan", "inf", "-1", "1_0", "0x1", "", "1e999", "٣", "1" * 50])
-def test_what_is_no_number(word: str) -> None:
+def test_invalid_numbers_are_refused(word: str) -> None:
     with pytest.raises(UnreadableOutput, match="is no number"):
         number(word, "tool", "rate")
     assert math.isclose(number("1.5e3", "tool", "rate"), 1500)

@@ -67,7 +67,7 @@ def baseline(**more: Any) -> Baseline:
     return Baseline(**(fields | more))
 
 
-def test_what_is_saved_comes_back_sealed(tmp_path: Path) -> None:
+def test_saved_baseline_comes_back_sealed(tmp_path: Path) -> None:
     path = save_baseline(baseline(), tmp_path / "new" / "folder")
     loaded = load_baseline(path, hardware_class="cpu epyc/8")
     assert loaded == seal(baseline())
@@ -237,7 +237,7 @@ def test_duplicates_and_mixed_units_are_refused() -> None:
         (b"\x00" * 10, "not valid JSON"),
     ],
 )
-def test_what_is_not_a_baseline_gives_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+def test_file_that_is_no_baseline_gives_one_line(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "b.json"
     path.write_bytes(content)
     with pytest.raises(BaselineError, match=said) as caught:

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_holds_what_its_list_says(folder: Path) -> None:
+def test_folder_must_match_its_sha256sums(folder: Path) -> None:
     pin = digest(folder / "SHA256SUMS")
     assert verified(folder, "") == f"{folder} holds what its SHA256SUMS lists"
     assert verified(folder, pin).endswith(f"sha256:{pin[:12]}, as it was named")
@@ -37,7 +37,7 @@ def test_a_folder_holds_what_its_list_says(folder: Path) -> None:
     assert verified(file, digest(file)).startswith(f"{file} is sha256:")
 
 
-def test_whatever_differs_is_refused_in_one_line(folder: Path) -> None:
+def test_changed_file_is_refused_in_one_line(folder: Path) -> None:
     pin, other = digest(folder / "SHA256SUMS"), "0" * 64
     for place, words in (
         (folder, "SHA256SUMS: is sha256:"),

@@ -63,7 +63,7 @@ def test_weakened_criterion_states_the_larger_loss(
     assert found.detectable == (None if finds is None else pytest.approx(finds, rel=1e-6))
 
 
-def test_the_seal_is_of_what_the_file_holds(tmp_path: Path) -> None:
+def test_digest_is_of_the_stored_loss(tmp_path: Path) -> None:
     made = baseline("higher", 0.01, ())  # promoted with this loss
     path = save_baseline(made, tmp_path)
     loaded = load_baseline(path)

@@ -161,7 +161,7 @@ def test_durations_are_medians_of_what_ran(history: History) -> None:
     assert history.durations("") == {NET: 9.0}  # every class
 
 
-def test_a_duration_is_what_the_node_pays_for(history: History) -> None:
+def test_duration_is_the_time_of_the_busiest_worker(history: History) -> None:
     def took(device: str, seconds: float, **more: Any) -> TestResult:
         test = f"{NET}[{device}]"
         result = TestResult(test=test, benchmark=NET, outcome="passed", metrics=1, seconds=seconds)
@@ -503,7 +503,7 @@ def test_a_risk_model_is_written_whole(tmp_path: Path) -> None:
         save_model(tmp_path / "file" / "m.json", {}, created="")
 
 
-def test_who_had_an_incident_was_in_service(history: History) -> None:
+def test_node_with_an_incident_was_in_service(history: History) -> None:
     history.add_node("n1", since=NOW - DAY)  # first measured yesterday
     for days in (40, 90, 20):
         add_incident(history, Incident(node="n1", kind="nic", started=NOW - days * DAY), now=NOW)

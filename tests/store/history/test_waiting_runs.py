@@ -70,7 +70,7 @@ def test_a_run_waits_for_its_own_history_only(tmp_path: Path) -> None:
     assert [run.name for run in waiting(tmp_path)] == ["r1"]
 
 
-def test_what_cannot_be_read_stops_nothing_else(tmp_path: Path) -> None:
+def test_unreadable_waiting_run_stops_no_other(tmp_path: Path) -> None:
     (tmp_path / "history.sqlite").mkdir()
     for name in ("r1", "r2", "r3", "r4"):
         filed(tmp_path, name)
@@ -93,7 +93,7 @@ def test_unwritable_note_is_reported_in_the_same_line(tmp_path: Path) -> None:
     assert "file it later with 'anubis push'" in said
 
 
-def test_what_waits_does_not_keep_a_run_waiting(
+def test_waiting_runs_do_not_delay_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "history.sqlite").mkdir()
@@ -104,7 +104,7 @@ def test_what_waits_does_not_keep_a_run_waiting(
     assert known(tmp_path) == ["r2"]
 
 
-def test_the_command_files_what_waits(
+def test_push_files_waiting_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], postgres_url: str
 ) -> None:
     url = new_database(postgres_url, "later").replace("anubis@", "anubis:secret@")

@@ -155,7 +155,7 @@ def test_dressed_cases_say_the_same(tmp_path: Path, label: str, encoding: str) -
         assert (found.wrong_count, found.notes) == (plain.wrong_count, plain.notes)
 
 
-def test_what_lacks_costs_only_itself_and_is_said() -> None:
+def test_missing_part_is_reported_and_affects_no_other() -> None:
     found = of("nvbandwidth_cut_off.txt")
     right = {"bandwidth cuda:0": [54.3], "bandwidth cuda:1": [54.1]}
     assert cells(found) == {
@@ -183,7 +183,7 @@ def test_a_card_with_itself_is_no_pair() -> None:
     assert pairs["bandwidth cuda:3>cuda:2"] == [273.20]
 
 
-def test_a_log_of_other_hosts_says_for_whom_it_is_kept() -> None:
+def test_log_of_other_hosts_is_noted() -> None:
     (note,) = of("nccl_other_hosts.log", node="mine").notes
     assert all(name in note for name in ("mine", "node-a", "node-b"))
     (note,) = of("nccl_min_bandwidth_failed.log").notes

@@ -96,7 +96,7 @@ def test_version_4_numbers_and_a_skipped_card(tmp_path: Path) -> None:
         ('{"DCGM Diagnostic": {"test_categories": 5}}', "test_categories"),
     ],
 )
-def test_what_is_no_such_output_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_other_output_is_one_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "d.json"
     path.write_text(text)
     with pytest.raises(ImportFileError) as refused:

@@ -110,7 +110,7 @@ def test_point_among_decimal_commas_is_ambiguous(tmp_path: Path) -> None:
         (b"node,benchmark,metric,unit,better,result\n", "rename 'result' to 'value'"),
     ],
 )
-def test_what_is_no_table_is_called_by_its_name(tmp_path: Path, data: bytes, words: str) -> None:
+def test_file_that_is_no_table_is_named(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(data)
     with pytest.raises(ImportFileError, match=words) as refused:

@@ -62,7 +62,7 @@ def test_the_tools_own_names_are_known(
     ],
     ids=["nccl", "nvbandwidth", "fio", "superbench"],
 )
-def test_the_map_says_what_the_importers_say(imported: Imported) -> None:
+def test_map_and_importers_agree(imported: Imported) -> None:
     for population in imported.populations:
         rule = known_metrics().find(population.benchmark, population.metric.name)
         assert rule is not None, population.metric.name
@@ -111,7 +111,7 @@ def test_a_guess_is_said_to_be_one(tmp_path: Path) -> None:
     assert any("1 metric is in no metric map" in note for note in found.notes)
 
 
-def test_a_table_may_leave_to_the_map_what_it_knows(tmp_path: Path) -> None:
+def test_metric_map_fills_empty_columns(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(
         "node,benchmark,metric,value,unit,component\n"

@@ -43,7 +43,7 @@ def test_the_name_stands_where_the_pattern_says(
         ("{node}.log", "a\x1bb.log", "unprintable"),
     ],
 )
-def test_what_tells_no_node_or_two_is_one_line(pattern: str, path: str, said: str) -> None:
+def test_path_without_one_node_is_one_line(pattern: str, path: str, said: str) -> None:
     with pytest.raises(ImportFileError) as refused:
         NodePattern(pattern).names(Path(path))
     assert said in str(refused.value)

@@ -73,7 +73,7 @@ def test_seconds_since_1970_are_moments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("time", ["0.25", "1763280000000", "1970-01-01T00:00:07", "-5", "inf", ""])
-def test_what_is_no_moment_leaves_the_file_s_date(tmp_path: Path, time: str) -> None:
+def test_invalid_times_leave_the_date_of_the_file(tmp_path: Path, time: str) -> None:
     found = imported(tmp_path, ("n1", "2026-11-16" if time else ""), ("n2", time))
     assert {began for began, _ in dates(found).values()} == {"2026-09-21T14:13:20+00:00"}
     assert found.file_dated

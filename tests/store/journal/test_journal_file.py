@@ -326,7 +326,7 @@ def test_resuming_closes_a_torn_line_and_goes_on(tmp_path: Path) -> None:
         (b"\x00\x01\x02", "not a journal"),
     ],
 )
-def test_what_is_no_journal_gives_one_line(tmp_path: Path, content: bytes, word: str) -> None:
+def test_file_that_is_no_journal_gives_one_line(tmp_path: Path, content: bytes, word: str) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(content)
     with pytest.raises(JournalError, match=word) as caught:

@@ -19,7 +19,7 @@ from tests.cli.commands.test_judge_command import fleet, write
 duckdb = pytest.importorskip("duckdb")
 
 
-def test_what_is_exported_is_scanned_and_read_back(
+def test_exported_samples_are_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -141,7 +141,7 @@ def test_store_keeps_no_second_copy_of_its_journals(tmp_path: Path) -> None:
         assert (count(history, schema.runs), count(history, schema.contents)) == (1, 0)
 
 
-def test_a_history_of_before_gets_what_it_lacks(place: Path | str, tmp_path: Path) -> None:
+def test_missing_tables_are_made(place: Path | str, tmp_path: Path) -> None:
     path = journal(tmp_path)
     record = read_journal(path)
     with History(place) as history, history.writing() as connection:

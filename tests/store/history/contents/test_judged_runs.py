@@ -95,7 +95,7 @@ def drawn(seed: int, node: str) -> list[RunRecord]:
     return found
 
 
-def test_what_a_later_run_passed_is_no_open_defect(tmp_path: Path) -> None:
+def test_defect_passed_by_a_later_run_is_not_open(tmp_path: Path) -> None:
     """Else the choice for a node would measure it for ever, whatever its standing is."""
     runs = [
         (("REJECTED", {"a": "FAIL"}), ["t.py::test_a"]),
