@@ -1,4 +1,4 @@
-"""Blockers in plain data: those of older journals are lines."""
+"""Blockers in plain data, and lines in place of blockers."""
 
 from __future__ import annotations
 

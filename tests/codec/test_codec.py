@@ -1,4 +1,4 @@
-"""Plain types in, the same value out, nothing that execnet would refuse, and one line for what is wrong."""
+"""Values become plain data that execnet takes and come back; an error is one line."""
 
 from __future__ import annotations
 

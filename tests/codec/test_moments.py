@@ -1,4 +1,4 @@
-"""Moments in files: what no calendar shows is none."""
+"""Moments in files; dates outside Python's calendar are none."""
 
 from __future__ import annotations
 

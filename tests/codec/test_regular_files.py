@@ -1,4 +1,4 @@
-"""What is no regular file is refused at once, wherever a command opens a file from outside."""
+"""A file from outside that is no regular one is refused at once by every command."""
 
 from __future__ import annotations
 

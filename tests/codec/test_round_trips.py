@@ -1,4 +1,4 @@
-"""Every dataclass that is stored or sent comes back as it was, whatever its fields hold."""
+"""Every dataclass that is stored or sent comes back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many batches in processes of their own, so that one that dies or hangs takes nothing with it."""
+"""Run batches of mutated files in processes, so that one that dies or hangs affects no other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE = 900
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What is wrong with how one input was read.
+    """A defect in reading one input.
 
     Attributes:
         reader: The reader's name.
@@ -49,7 +49,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What came of it.
+    """The result of a campaign.
 
     Attributes:
         tried: Reader -> inputs that were read.

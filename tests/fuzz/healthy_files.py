@@ -1,4 +1,4 @@
-"""What a reader and its healthy files are, and where the recorded ones lie."""
+"""Readers, their healthy files, and where the recorded ones are."""
 
 from __future__ import annotations
 

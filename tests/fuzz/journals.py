@@ -1,4 +1,4 @@
-"""Journals, healthy and mutated: they are decided in three ways, and damage makes none of them milder."""
+"""Decide healthy and mutated journals in three ways; damage must make no decision milder."""
 
 from __future__ import annotations
 

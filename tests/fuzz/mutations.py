@@ -1,4 +1,4 @@
-"""What is done to a healthy file: damage as disks and cables make it, edits as people and programs do.
+"""Mutate healthy files: damage as by disks and cables, edits as by people and programs.
 
 Everything is drawn from one `random.Random`, so the same seed makes the same file. Damage leaves whatever
 protects a file as it was, so a checksum can notice; an edit may make the protection fit again, or strip it.
@@ -42,7 +42,7 @@ from tests.fuzz.plain_mutations import (
     truncate,
 )
 
-MOST_AT_ONCE = 4
+MAX_MUTATIONS = 4
 """Mutations of one input: more than a few only make it unreadable at the first byte."""
 
 
@@ -72,7 +72,7 @@ def mutate(rng: random.Random, content: bytes, form: str) -> Mutated:
     """
     how: list[str] = []
     edited = False
-    for _ in range(1 if rng.random() < 0.6 else rng.randint(2, MOST_AT_ONCE)):
+    for _ in range(1 if rng.random() < 0.6 else rng.randint(2, MAX_MUTATIONS)):
         name, change = rng.choice(CHANGES[form])
         made = change(rng, content)
         if made is None or made == content:

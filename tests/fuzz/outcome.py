@@ -1,4 +1,4 @@
-"""What the project's commands answer to a file, and what of it is a defect."""
+"""Run the project's commands, and find defects in their answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Defect(Exception):
 
 
 class Answer(Said):
-    """What a command said, and what that means."""
+    """A command's output, and its meaning."""
 
     @property
     def text(self) -> str:

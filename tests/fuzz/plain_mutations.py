@@ -1,4 +1,4 @@
-"""What is done to bytes, lines and JSON, whatever they mean."""
+"""Mutate bytes, lines and JSON, independent of their meaning."""
 
 from __future__ import annotations
 

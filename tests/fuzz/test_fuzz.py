@@ -1,4 +1,4 @@
-"""No file makes a reader fail, hang, eat the memory or forget what was bad; ``--fuzz N`` tries more."""
+"""No file makes a reader fail, hang, exhaust memory or forget damage; ``--fuzz N`` tries more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The readers of other tools' outputs: a mutated one is refused in a line, or its values are in the text."""
+"""Readers of tools' outputs: a mutated one is refused in a line, or gives values of its text."""
 
 from __future__ import annotations
 

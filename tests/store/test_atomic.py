@@ -1,4 +1,4 @@
-"""Writing a file: whole or not at all, and devices stay devices."""
+"""Files are written whole or not at all, and devices stay devices."""
 
 from __future__ import annotations
 

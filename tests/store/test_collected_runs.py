@@ -1,4 +1,4 @@
-"""Runs are read back as populations, with what is wrong marked and what taught nothing refused."""
+"""Runs are read back as populations with problems; runs that teach nothing are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files made to fill the memory or the afternoon are read in time or refused in one line."""
+"""Files made to exhaust memory or time are read in time or refused in one line."""
 
 from __future__ import annotations
 

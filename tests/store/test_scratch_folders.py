@@ -1,4 +1,4 @@
-"""What a killed run left behind is removed by the next one, and nothing else."""
+"""A run removes the leftovers of killed runs, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of waivers is complete or refused, in one line."""
+"""A file of waivers is complete, or refused in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What launchers, shells and versions do to an output changes nothing that is read, or it is refused."""
+"""Text that launchers, shells and versions add to an output changes no value, or is refused."""
 
 from __future__ import annotations
 

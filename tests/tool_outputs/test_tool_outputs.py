@@ -1,4 +1,4 @@
-"""Every reader takes what its tool prints and nothing else: what changed, lacks or contradicts is refused."""
+"""Readers take their tool's output, and refuse changed, incomplete or contradictory ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A baseline file is data: checked before use, sealed, and never half written."""
+"""A baseline file is checked before use, sealed, and never half written."""
 
 from __future__ import annotations
 

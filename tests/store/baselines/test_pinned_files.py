@@ -1,4 +1,4 @@
-"""Baselines from a share are those that were named by digest, or nothing is judged."""
+"""Baselines from a share match the named digests, or nothing is judged."""
 
 from __future__ import annotations
 

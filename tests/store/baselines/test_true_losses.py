@@ -1,4 +1,4 @@
-"""The loss that a baseline's criterion says it finds, after somebody edited its thresholds."""
+"""The loss that a criterion states, after its thresholds were edited."""
 
 from __future__ import annotations
 

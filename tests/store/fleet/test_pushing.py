@@ -1,4 +1,4 @@
-"""Runs are pushed into a history once, whatever fails meanwhile, and can be read back out of it."""
+"""Runs are pushed into a history once, in spite of failures, and can be read back."""
 
 from __future__ import annotations
 

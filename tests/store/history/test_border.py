@@ -1,4 +1,4 @@
-"""Whatever a database, its driver or its server does, a history answers in time and in one line."""
+"""A history answers in time and in one line, with any fault of database, driver or server."""
 
 from __future__ import annotations
 

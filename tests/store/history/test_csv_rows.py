@@ -1,4 +1,4 @@
-"""Tables that people enter: whatever parts their columns, and in UTF-16; others say what they are."""
+"""Tables that people enter, with any separator and in UTF-16; other files are named."""
 
 from __future__ import annotations
 

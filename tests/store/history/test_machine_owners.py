@@ -1,4 +1,4 @@
-"""Two machines of one name in a history: each is a node of its own, and a run sent twice is still one."""
+"""Two machines of one name are two nodes in a history, and a run sent twice is one."""
 
 from __future__ import annotations
 

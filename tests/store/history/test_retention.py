@@ -1,4 +1,4 @@
-"""What is old goes: contents first, whole runs later; the latest run of every node stays."""
+"""Old contents are deleted first, whole runs later, and each node's latest run never."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The roles of a history on PostgreSQL: each can do what it is for on a real server, and nothing else."""
+"""The roles on PostgreSQL can do their tasks on a real server, and nothing else."""
 
 from __future__ import annotations
 

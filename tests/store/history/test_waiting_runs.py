@@ -1,4 +1,4 @@
-"""What could not be filed waits in the store, and is filed once, when the history is there again."""
+"""Runs that could not be filed wait in the store and are filed once, when the history is back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that is away, another one's, newer or closed to a role is one line with a mend; nothing is lost."""
+"""An absent, foreign, newer or forbidden history is one line with advice, and no run is lost."""
 
 from __future__ import annotations
 

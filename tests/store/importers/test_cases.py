@@ -1,4 +1,4 @@
-"""Small outputs of tools that were once read wrongly, refused or taken in part, with what is right."""
+"""Small outputs that were once read wrongly, with the right values."""
 
 from __future__ import annotations
 

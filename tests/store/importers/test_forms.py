@@ -1,4 +1,4 @@
-"""Tables and fio's outputs in any form that they are kept in: the same values, or a line that says why."""
+"""Tables and fio's outputs in different forms give the same values, or one line."""
 
 from __future__ import annotations
 

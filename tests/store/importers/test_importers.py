@@ -1,4 +1,4 @@
-"""Results of other tools become populations; what is wrong is listed and costs nothing else."""
+"""Results of other tools become populations; an error is listed and affects nothing else."""
 
 from __future__ import annotations
 

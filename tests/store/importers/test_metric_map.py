@@ -1,4 +1,4 @@
-"""What other tools' metrics are, what of a file is lost, and what an import says of it."""
+"""Metric maps, lost values, and the messages of an import about both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrices of nvbandwidth become cards and pairs, each with its rate or latency."""
+"""Matrices of nvbandwidth become cards and pairs with rates or latencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table's runs are dated by its column of times, where that holds moments."""
+"""A table's column of times dates its runs, if all of them are moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal that somebody else removes or changes while it is written does not pass for whole."""
+"""A journal that another program removes or changes during the run is reported."""
 
 from __future__ import annotations
 

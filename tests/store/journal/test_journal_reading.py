@@ -1,4 +1,4 @@
-"""A journal that is followed while it is written."""
+"""Following a journal while it is written."""
 
 from __future__ import annotations
 

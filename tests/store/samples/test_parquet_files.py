@@ -1,4 +1,4 @@
-"""Samples become Parquet that DuckDB scans, and that is read back as it was written."""
+"""Samples are written as Parquet that DuckDB scans, and read back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's journal in the history: every event once, however often and by however many it is filed."""
+"""A run's journal is in the history once, also when it is filed repeatedly and in parallel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""History, collected journals and the small file that health checks read say the same of every node."""
+"""History, collected journals and the file of health checks agree on every node's standing."""
 
 from __future__ import annotations
 

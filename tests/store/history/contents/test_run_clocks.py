@@ -1,4 +1,4 @@
-"""Clocks that differ by hours: a run keeps its times, one line says so, and no later run is hidden by it."""
+"""Wrong clocks: a run keeps its times, is reported in one line, and hides no later run."""
 
 from __future__ import annotations
 

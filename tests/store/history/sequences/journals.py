@@ -1,4 +1,4 @@
-"""Journals of drawn statements, as a session writes them: by the product's own decision about the run."""
+"""Write journals of drawn statements as a session does, with the product's own decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened to a node, statement by statement, drawn; and how each is written as a table or a journal."""
+"""Draw events of a node's life, and write each as a table or a journal."""
 
 from __future__ import annotations
 
