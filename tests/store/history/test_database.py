@@ -387,20 +387,6 @@ def test_journal_is_filed_and_errors_are_one_line(tmp_path: Path) -> None:
     assert "\n" not in stopped
 
 
-def test_a_lost_history_is_rebuilt_from_the_journals(tmp_path: Path) -> None:
-    for run in ("r1", "r2"):
-        with Journal.create(tmp_path, run) as journal:
-            journal.write(RunStarted(run=run, node="n1", started="2026-01-01"))
-        os.utime(journal.path, (0, 0))  # else it may still be written
-    (tmp_path / "runs" / "bad").mkdir()
-    (tmp_path / "runs" / "bad" / "journal.jsonl").write_text("junk\n")
-    os.utime(tmp_path / "runs" / "bad" / "journal.jsonl", (0, 0))
-    (said,) = push([tmp_path], tmp_path).failed
-    assert "bad" in said
-    with History(tmp_path) as opened:
-        assert [run.run for run in opened.node_history("n1")] == ["r1", "r2"]
-
-
 def test_history_of_another_schema_is_refused(tmp_path: Path) -> None:
     with History(tmp_path) as opened, opened.writing() as connection:
         connection.execute(schema.meta.update().values(value="99"))
