@@ -1,1 +1,1 @@
-"""The Selector: its risk models on public histories, its choice, what it saves."""
+"""Figures of the Selector's risk models on public failure histories."""

@@ -1,20 +1,19 @@
-"""Does `auto` choose well? Each model and `auto` on public failure histories, on parts that none has seen.
+"""Compare `auto` with each risk model on parts of public failure histories that none has seen.
 
 Run: ``python benchmarks/selector/auto.py --data DIR [--task NAME ...]``; needs duckdb (extra `fleet`) to
 read the data, and torch.
 
-The first tables have the rows and the splits of `survival.py`; `auto` chooses by backtests within
-the training part. The `fleet` tables go the way of ``anubis risk``: a history of nodes and incidents, cut
-where seven tenths of the incidents had happened, and every node in service judged again and again until the
-end by its risk within the horizon; no model is fitted anew.
+The first tables have the rows and splits of `survival.py`; `auto` chooses by backtests within the training
+part. The `fleet` tables are made as ``anubis risk`` works: a history of nodes and incidents is cut after
+seven tenths of the incidents, and every node in service is judged at regular times until the end by its risk
+within the horizon. No model is fitted again.
 
-C and E/O as in `survival.py`, `skill` from the integrated Brier score until the horizon. `C lag` is
-what `auto` lacks to the best single model, `rank` its place in calibration, |log E/O|, among the five; models
-that are within the error of E/O of each other (two standard errors, of as many Poisson incidents) share a
-place. The last column says what was chosen in each split. `draws` are of the test part's units (nodes, or
-rows), all models judged on the same ones: the standard error and 95 % interval of the lag to the model that
-is best on all, the share of draws in which the lag to the best of the draw is within .003, and that in which
-the calibration is among the two best. What half of the draws meet is a matter of luck.
+C and E/O are those of `survival.py`; `skill` is from the integrated Brier score until the horizon. `C lag` is
+the difference of `auto` to the best single model, `rank` its place in calibration, |log E/O|, among the
+five; models within two standard errors of E/O (of as many Poisson incidents) share a place. The last column
+gives the models chosen. `draws` resample the test part's units (nodes, or rows), the same for all models: the
+standard error and 95 % interval of the lag to the model that is best on all units, the share of draws with a
+lag within .003 of the draw's best model, and the share with a calibration among the two best.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.selector.failure_histories import TASKS, Rows, Task
+from benchmarks.selector.failure_histories import TASKS, SurvivalRows, Task
 from benchmarks.selector.fleet_histories import FLEETS, FleetTask
 from benchmarks.selector.paired_draws import paired
 from pytest_anubis.selector.risk.choosing.backtest_record import Backtest
@@ -56,9 +55,7 @@ from pytest_anubis.selector.risk.node_status import HOUR, status_at
 from tests.selector.risk.curve_accuracy import antolini
 
 _POINTS = 10  # times at which the Brier score is taken for its integral
-_MOST = (
-    25_000  # rows of a test part that are judged, drawn: C is known to a few thousandths from them
-)
+_MAX_ROWS = 25_000  # of a test part, drawn: they give C to a few thousandths
 _TRAINED = 6_000  # incidents that the single Cox-Time learns from, as within `auto`
 SINGLE: dict[str, Callable[[], HazardModel]] = {
     "exponential": Exponential,
@@ -69,8 +66,8 @@ SINGLE: dict[str, Callable[[], HazardModel]] = {
 
 
 @dataclass(frozen=True)
-class Draws:
-    """Of each row its hazard until the horizon, how long it was watched, whether it failed, and its unit."""
+class JudgedRows:
+    """Each row's hazard until the horizon, how long it was watched, whether it failed, and its unit."""
 
     hazard: Floats
     follow: Floats
@@ -80,10 +77,10 @@ class Draws:
 
 @dataclass(frozen=True)
 class Judged:
-    """One model on one split: C, skill, E/O, observed incidents, seconds, what `auto` chose.
+    """One model on one split: C, skill, E/O, observed incidents, seconds, the model that `auto` chose.
 
-    `held` says of fifths of the test part by `auto`'s risk whether the observed share lies in the mean 95 %
-    interval of their risks.
+    `held` is, for fifths of the test part by `auto`'s risk, whether the observed share is within the 95 %
+    interval of their mean risk.
     """
 
     order: float
@@ -91,7 +88,7 @@ class Judged:
     ratio: float
     incidents: int
     seconds: float
-    draws: Draws
+    draws: JudgedRows
     chosen: str = ""
     held: tuple[bool, ...] = ()
 
@@ -106,7 +103,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.data is None:
         parser.error("name the folder of the data: --data DIR, or ANUBIS_DATA")
-    warnings.simplefilter("ignore")  # figures beyond the last time are wanted here
+    warnings.simplefilter("ignore")  # of figures beyond the last time
     for name in arguments.task:
         data = Path(arguments.data)
         if name in TASKS:
@@ -116,7 +113,7 @@ def main() -> None:
 
 
 def rows_task(task: Task, most: int) -> dict[str, list[Judged]]:
-    """Judge every model on splits of rows; of more than are wanted, on some spread over all."""
+    """Judge every model on at most so many splits of rows, spread over all."""
     found: dict[str, list[Judged]] = {name: [] for name in (*SINGLE, "auto")}
     count = len(task.splits)
     for number in np.unique(np.linspace(0, count - 1, min(count, most)).astype(int)):
@@ -141,7 +138,7 @@ def rows_task(task: Task, most: int) -> dict[str, list[Judged]]:
 
 def on_rows(
     task: Task,
-    test: Rows,
+    test: SurvivalRows,
     model: HazardModel,
     horizon: float,
     spent: float,
@@ -149,9 +146,9 @@ def on_rows(
     backtest: Backtest | None,
 ) -> Judged:
     """Judge a model on a test part."""
-    if len(test.event) > _MOST:
-        drawn = np.random.default_rng(0).choice(len(test.event), _MOST, replace=False)
-        test = Rows(test.x[drawn], test.duration[drawn], test.event[drawn])
+    if len(test.event) > _MAX_ROWS:
+        drawn = np.random.default_rng(0).choice(len(test.event), _MAX_ROWS, replace=False)
+        test = SurvivalRows(test.x[drawn], test.duration[drawn], test.event[drawn])
     moments = np.linspace(0, horizon, _POINTS + 1)[1:]
     curves = model.survival(moments, test.x)
     if task.dependent:
@@ -175,7 +172,7 @@ def judged(
     chosen: str,
     backtest: Backtest | None,
 ) -> Judged:
-    """Put the measures together."""
+    """Compute all measures from survival curves."""
     held = [] if backtest is None else intervals(moments, curves, duration, event, backtest)
     flat = np.tile(kaplan_meier(duration, event, moments), (len(curves), 1))
     usual = integrated_brier(moments, flat, duration, event)
@@ -189,14 +186,14 @@ def judged(
         seconds=spent,
         chosen=chosen,
         held=tuple(held),
-        draws=Draws(hazard, np.minimum(duration, moments[-1]), seen, unit),
+        draws=JudgedRows(hazard, np.minimum(duration, moments[-1]), seen, unit),
     )
 
 
 def intervals(
     moments: Floats, curves: Floats, duration: Floats, event: Floats, backtest: Backtest
 ) -> list[bool]:
-    """Say of fifths by risk whether the observed share lies in the interval that was stated before."""
+    """Return for fifths by risk whether the observed share is within the predicted interval."""
     chance = 1 - curves[:, -1]
     held = []
     for part in np.array_split(np.argsort(chance, kind="stable"), 5):
@@ -224,25 +221,25 @@ def fleet_task(task: FleetTask) -> dict[str, list[Judged]]:
         for mark in np.arange(task.cut, task.end - task.horizon, task.step):
             past = [item for item in task.fleet.incidents if item.started <= mark]
             nodes = [node for node in task.fleet.nodes if node.since < mark]
-            rows = status_at(nodes, past, now=float(mark), kinds=risk.kinds)
-            entry = rows.duration
+            status = status_at(nodes, past, now=float(mark), kinds=risk.kinds)
+            entry = status.duration
             hazard = risk.model.cumulative(
-                np.column_stack([entry, entry[:, None] + moments]), rows.x
+                np.column_stack([entry, entry[:, None] + moments]), status.x
             )
             curves.append(np.exp(hazard[:, :1] - hazard[:, 1:]))
-            until = np.array([task.next_after(node, float(mark)) for node in rows.nodes]) / HOUR
+            until = np.array([task.next_after(node, float(mark)) for node in status.nodes]) / HOUR
             follow.append(np.minimum(until, hours))
             event.append((until <= hours).astype(float))
-            names += list(rows.nodes)
-        said, seen, came = np.concatenate(curves), np.concatenate(follow), np.concatenate(event)
+            names += list(status.nodes)
         unit = np.unique(names, return_inverse=True)[1]
-        if len(said) > _MOST:
-            drawn = np.random.default_rng(0).choice(len(said), _MOST, replace=False)
-            said, seen, came, unit = said[drawn], seen[drawn], came[drawn], unit[drawn]
-        order = harrell(-said[:, -1], seen, came)
+        curve, watched, failed = map(np.concatenate, (curves, follow, event))
+        if len(unit) > _MAX_ROWS:
+            drawn = np.random.default_rng(0).choice(len(unit), _MAX_ROWS, replace=False)
+            curve, watched, failed, unit = (each[drawn] for each in (curve, watched, failed, unit))
+        order = harrell(-curve[:, -1], watched, failed)
         tested = risk.backtest if name == "auto" else None
         chosen = "" if tested is None else risk.model.kind
-        found[name] = [judged(order, moments, said, seen, came, unit, spent, chosen, tested)]
+        found[name] = [judged(order, moments, curve, watched, failed, unit, spent, chosen, tested)]
     return found
 
 
@@ -272,7 +269,7 @@ def table(name: str, found: dict[str, list[Judged]]) -> None:
     held = [one for each in splits for one in each.held]
     good = "yes" if lag <= 0.003 and shared <= 2 else "NO"
     print(
-        f"  {sum(held)} of {len(held)} fifths by risk within the interval stated before\n"
+        f"  {sum(held)} of {len(held)} fifths by risk within the predicted interval\n"
         f"  C lag {lag:+.4f}, calibration rank {sharp} (within its error of {error:.3f}: {shared}): {good}",
         flush=True,
     )

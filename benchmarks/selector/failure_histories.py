@@ -1,7 +1,6 @@
 """Public failure histories as rows for a risk model: what was known on a date, and what came after it.
 
-Read by `survival.py`; needs duckdb (extra `fleet`). No row knows anything of its own future, and
-nothing here looks at a test part.
+For `survival.py` and `auto.py`; needs duckdb (extra `fleet`). No row knows anything of its own future.
 """
 
 from __future__ import annotations
@@ -22,40 +21,42 @@ DAY = 86_400.0
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Covariates, durations, events."""
+class SurvivalRows:
+    """Covariates, durations and events of intervals."""
 
     x: Floats
     duration: Floats
     event: Floats
 
-    def only(self, mask: npt.NDArray[np.bool_]) -> Rows:
+    def only(self, mask: npt.NDArray[np.bool_]) -> SurvivalRows:
         """Return some of the rows."""
-        return Rows(self.x[mask], self.duration[mask], self.event[mask])
+        return SurvivalRows(self.x[mask], self.duration[mask], self.event[mask])
 
-    def until(self, horizon: float) -> Rows:
+    def until(self, horizon: float) -> SurvivalRows:
         """Return the rows with everything after the horizon cut off."""
         return self.seen_until(np.full(len(self.event), horizon))
 
-    def seen_until(self, end: Floats) -> Rows:
+    def seen_until(self, end: Floats) -> SurvivalRows:
         """Return the rows with everything after each one's end, shape (n,), cut off."""
         over = self.duration > end
-        return Rows(self.x, np.where(over, end, self.duration), np.where(over, 0.0, self.event))
+        return SurvivalRows(
+            self.x, np.where(over, end, self.duration), np.where(over, 0.0, self.event)
+        )
 
 
 @dataclass(frozen=True)
 class Task:
-    """Splits of one data set.
+    """The splits of one data set.
 
     Attributes:
         splits: Training and test rows.
-        horizon: Where skill and calibration are taken; None: third quartile of training incidents.
-        unit: Column of a risk by the unit's own count or rate, judged without a model; None: none.
-        dependent: Concordance over all times (Antolini) instead of at the horizon (Harrell).
-        began: Of each split, the day on which each training row began; empty: the rows come in no order.
+        horizon: Time of skill and calibration; None: third quartile of training incidents.
+        unit: Column with the unit's own count or rate, judged without a model; None: there is none.
+        dependent: Whether concordance is over all times (Antolini) instead of at the horizon (Harrell).
+        began: The day on which each training row began, for each split; empty: the rows have no order.
     """
 
-    splits: list[tuple[Rows, Rows]]
+    splits: list[tuple[SurvivalRows, SurvivalRows]]
     horizon: float | None
     unit: int | None = None
     dependent: bool = False
@@ -68,7 +69,7 @@ def parity(name: str) -> Callable[[Path], Task]:
     def load(data: Path) -> Task:
         table = read(data / "survival_parity" / f"{name}.parquet")
         columns = [column for column in table if column not in ("duration", "event")]
-        rows = Rows(stacked(table, columns), table["duration"], table["event"])
+        rows = SurvivalRows(stacked(table, columns), table["duration"], table["event"])
         fold = dealt(rows.event.astype(np.int64), 5, seed=0)
         splits = [(rows.only(fold != k), rows.only(fold == k)) for k in range(5)]
         return Task(splits, None, dependent=True)
@@ -79,14 +80,9 @@ def parity(name: str) -> Callable[[Path], Task]:
 def dealt(group: npt.NDArray[np.int64], count: int, *, seed: int) -> npt.NDArray[np.int64]:
     """Return a fold for each row, shape (n,), every group spread evenly.
 
-    The folds are those of scikit-learn's ``StratifiedKFold(count, shuffle=True, random_state=seed)``,
-    which the published figures used: how many of each group a fold has follows from dealing the sorted
-    groups in turn; who goes where, from numpy's legacy generator.
-
-    Args:
-        group: Group of each row, shape (n,), 0 or more.
-        count: Number of folds.
-        seed: Seed.
+    The folds are those of scikit-learn's ``StratifiedKFold(count, shuffle=True, random_state=seed)``, which
+    the published figures used: the numbers of each group in a fold follow from dealing the sorted groups in
+    turn, their places from numpy's legacy generator.
     """
     rng = np.random.RandomState(seed)
     # Groups are numbered as they first appear.
@@ -110,7 +106,7 @@ def backblaze(data: Path) -> Task:
     x = np.column_stack(
         [stacked(table, columns), *((makers == name).astype(float) for name in np.unique(makers))]
     )
-    rows = Rows(x, table["duration"], table["event"])
+    rows = SurvivalRows(x, table["duration"], table["event"])
     day = np.array(table["landmark"], dtype="datetime64[s]").astype(np.int64) / DAY
     last = day == day.max()
     return Task([(rows.only(~last), rows.only(last))], 180.0, began=[day[~last]])
@@ -141,14 +137,16 @@ def lanl_rolling(data: Path) -> Task:
     return Task(splits, 90.0, unit=1, began=began)
 
 
-def landmarks(data: Path) -> tuple[Rows, Floats]:
+def landmarks(data: Path) -> tuple[SurvivalRows, Floats]:
     """Return LANL's rows and the day of each."""
     table = read(data / "lanl_failures" / "landmarks.parquet")
-    return Rows(stacked(table, LANL), table["duration"], table["event"]), table["landmark_day"]
+    return SurvivalRows(stacked(table, LANL), table["duration"], table["event"]), table[
+        "landmark_day"
+    ]
 
 
-def known_at(rows: Rows, day: Floats, cut: float) -> Rows:
-    """Return rows that began before a day, as they were known on it: later ends are not seen yet."""
+def known_at(rows: SurvivalRows, day: Floats, cut: float) -> SurvivalRows:
+    """Return rows that began before a day, without what was not yet known on it."""
     begun = day < cut
     return rows.only(begun).seen_until((cut - day)[begun])
 
@@ -173,7 +171,7 @@ def alibaba_in_time(data: Path) -> Task:
     return Task(splits, 90.0, unit=0, began=began)
 
 
-def ssd_failures(data: Path) -> tuple[Rows, npt.NDArray[np.int64], Floats]:
+def ssd_failures(data: Path) -> tuple[SurvivalRows, npt.NDArray[np.int64], Floats]:
     """Return rows from one failure on a node to the next, the node of each, and the day it began."""
     table = read(data / "alibaba_ssd_failures" / "failures-before-2019-03.parquet")
     when = np.array(table["failure_time"], dtype="datetime64[s]").astype(np.int64) / DAY
@@ -199,7 +197,7 @@ def ssd_failures(data: Path) -> tuple[Rows, npt.NDArray[np.int64], Floats]:
         duration.append(upto - when[row])
         event.append(float(follows))
         owner.append(node[row])
-    rows = Rows(np.array(status), np.array(duration), np.array(event))
+    rows = SurvivalRows(np.array(status), np.array(duration), np.array(event))
     return rows, np.array(owner), when[order]
 
 
@@ -231,7 +229,7 @@ def grid5k(data: Path) -> Task:
             if number < 18:
                 day.append(mark / DAY)
     tables = (np.array(train), np.array(test))
-    first_rows, last_rows = (Rows(t[:, :-2], t[:, -2], t[:, -1]) for t in tables)
+    first_rows, last_rows = (SurvivalRows(t[:, :-2], t[:, -2], t[:, -1]) for t in tables)
     return Task([(first_rows, last_rows)], 7.0, unit=4, began=[np.array(day)])
 
 

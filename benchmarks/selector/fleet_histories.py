@@ -1,6 +1,6 @@
-"""Public failure records as histories of fleets, the way ``anubis risk`` gets them: nodes and incidents.
+"""Public failure records as histories of fleets, as ``anubis risk`` reads them: nodes and incidents.
 
-Read by `auto.py`; needs duckdb (extra `fleet`).
+For `auto.py`; needs duckdb (extra `fleet`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.selector.failure_histories import DAY, read
 from pytest_anubis.core.history import FleetHistory, Incident, NodeRecord
 
-_NODES = 300
-"""Nodes that are taken of larger fleets, every so many: enough incidents, and read in a minute."""
+_MAX_NODES = 300
+"""Nodes taken of larger fleets, at equal distances: enough incidents, and read in a minute."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class FleetTask:
         cut: What happened until then is known; seconds since 1970.
         end: The end of the record.
         horizon: How far ahead risks are judged, seconds.
-        step: Every so often every node is judged, seconds.
+        step: Time between two judgements of every node, seconds.
     """
 
     fleet: FleetHistory
@@ -64,8 +64,8 @@ class FleetTask:
         return (starts[place] if place < len(starts) else self.end + self.horizon) - moment
 
 
-def made(incidents: Iterable[Incident], horizon: float, step: float) -> FleetTask:
-    """Return a task from incidents: a node is known from its first one on, as after an import."""
+def as_task(incidents: Iterable[Incident], horizon: float, step: float) -> FleetTask:
+    """Return a task from incidents; as after an import, a node is known from its first one on."""
     happened = tuple(sorted(incidents, key=lambda item: (item.started, item.node)))
     since: dict[str, float] = {}
     for item in happened:
@@ -95,7 +95,7 @@ def lanl_fleet(data: Path) -> FleetTask:
             found.append(
                 Incident(node=node, kind=kind, started=begun, duration=max(0.0, over - begun))
             )
-    return made(found, 30 * DAY, 45 * DAY)
+    return as_task(found, 30 * DAY, 45 * DAY)
 
 
 def _minute(text: str) -> float:
@@ -110,20 +110,20 @@ def alibaba_fleet(data: Path) -> FleetTask:
         Incident(node=f"n{int(node)}", kind=str(model), started=float(at))
         for node, model, at in zip(table["node_id"], table["model"], when, strict=True)
     ]
-    return made(found, 30 * DAY, 30 * DAY)
+    return as_task(found, 30 * DAY, 30 * DAY)
 
 
 def grid5k_fleet(data: Path) -> FleetTask:
     """Grid'5000's nodes, every fourth, and their outages, one day."""
     table = read(data / "grid5k_fta" / "unavailability.parquet")
     names = np.unique(table["node_id"])
-    kept = set(names[:: max(1, len(names) // _NODES)].tolist())
+    kept = set(names[:: max(1, len(names) // _MAX_NODES)].tolist())
     found = [
         Incident(node=f"n{int(node)}", kind="down", started=float(a), duration=float(b - a))
         for node, a, b in zip(table["node_id"], table["t0"], table["t1"], strict=True)
         if node in kept and b >= a
     ]
-    return made(found, DAY, 10 * DAY)
+    return as_task(found, DAY, 10 * DAY)
 
 
 def disk_fleet(name: str, node: str) -> Callable[[Path], FleetTask]:
@@ -143,7 +143,7 @@ def disk_fleet(name: str, node: str) -> Callable[[Path], FleetTask]:
                         started=at.timestamp(),
                     )
                 )
-        return made(found, 7 * DAY, 10 * DAY)
+        return as_task(found, 7 * DAY, 10 * DAY)
 
     return load
 

@@ -1,7 +1,7 @@
-"""How sure is it which model is better? Concordance and calibration of several on units drawn anew, in pairs.
+"""Paired bootstrap of models: their concordance and calibration on resampled units; for `auto.py`.
 
-All models are judged on the same draws of the same units (nodes, or rows where a row is a unit), so what they
-share of the error cancels out. Read by `auto.py`.
+All models are judged on the same draws of the same units (nodes, or rows where a row is a unit), so their
+common error cancels out.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-DRAWS = 100  # a share of draws is known to five hundredths, a standard error to a fourteenth
-_MOST = 6_000  # rows that are drawn from: the time grows with incidents times rows
+DRAWS = 100  # they give a share to five hundredths, a standard error to a fourteenth
+_MAX_ROWS = 6_000  # to draw from: the time grows with incidents times rows
 
 
 @dataclass(frozen=True)
 class Paired:
-    """What draws of units say of the last model beside the others.
+    """The last model compared with the others over draws.
 
     Attributes:
-        error: Standard error of what it lacks to the C of the model that is best on all units.
-        low: Lower end of the 95 % interval of that.
+        error: Standard error of its lag in C to the model that is best on all units.
+        low: Lower end of the 95 % interval of the lag.
         high: Upper end.
-        near: Share of the draws in which it lacks at most .003 to the best model of that draw.
-        second: Share in which its calibration, |log E/O|, is the best or second best.
+        near: Share of draws with a lag of at most .003 to the draw's best model.
+        second: Share of draws in which its calibration, |log E/O|, is the best or second best.
     """
 
     error: float
@@ -38,18 +38,18 @@ class Paired:
 def paired(
     hazard: Floats, follow: Floats, event: npt.NDArray[np.bool_], unit: npt.NDArray[np.int64]
 ) -> Paired:
-    """Draw units anew and compare.
+    """Compare the last model with the others on resampled units.
 
     Args:
-        hazard: Cumulative hazard until the horizon by each model, shape (models, n); the last is compared.
+        hazard: Each model's cumulative hazard until the horizon, shape (models, n).
         follow: How long each row was watched, at most the horizon, shape (n,).
         event: Whether that ended with an incident, shape (n,).
-        unit: Code of each row's unit, shape (n,).
+        unit: Number of each row's unit, shape (n,).
     """
     rng = np.random.default_rng(0)
     rows = np.arange(len(follow))
-    if len(rows) > _MOST:
-        rows = np.sort(rng.choice(rows, _MOST, replace=False))
+    if len(rows) > _MAX_ROWS:
+        rows = np.sort(rng.choice(rows, _MAX_ROWS, replace=False))
     hazard, follow, event = hazard[:, rows], follow[rows], event[rows]
     names, own = np.unique(unit[rows], return_inverse=True)
     drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=DRAWS)
@@ -88,5 +88,5 @@ def ratios(hazard: Floats, follow: Floats, event: npt.NDArray[np.bool_], weight:
     heavy, happened = weight[:, order], event[order]
     left = np.cumsum(heavy[:, ::-1], axis=1)[:, ::-1]
     alive = np.prod(1 - np.where(happened, heavy / np.maximum(left, 1e-9), 0), axis=1)
-    said = weight @ -np.expm1(-hazard.T) / weight.sum(axis=1)[:, None]
-    return np.asarray(said / np.maximum(1 - alive, 1e-9)[:, None])
+    predicted = weight @ -np.expm1(-hazard.T) / weight.sum(axis=1)[:, None]
+    return np.asarray(predicted / np.maximum(1 - alive, 1e-9)[:, None])

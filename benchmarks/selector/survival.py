@@ -1,15 +1,15 @@
-"""Risk models on public failure histories, beside the survival libraries on the same rows.
+"""Compare our risk models with survival libraries on the same rows of public failure histories.
 
 Run: ``python benchmarks/selector/survival.py --data DIR [--task NAME ...] [--seeds 3]``; needs duckdb
 (extra `fleet`) to read the data and, for their lines, lifelines and pycox.
 
 C is Harrell's concordance at the horizon, for the parity sets the time-dependent one of Antolini; IBS the
 integrated Brier score until the horizon (less is better); skill 1 - Brier / Brier of the test rows' own
-Kaplan-Meier at the horizon (a model without covariates has 0 at best); E/O predicted over observed
-incidents until the horizon, 1 is right. Means over folds; of a model with a seed the range over seeds, too.
-`se` is the standard error of C: over folds, or over 200 redrawn test parts where there is one split. The
-last line is the difference of our Cox-Time to the library with the best C, with the standard error of the
-paired differences over folds. Nothing was tuned to a test part.
+Kaplan-Meier at the horizon (a model without covariates has 0 at best); E/O predicted over observed incidents
+until the horizon, 1 is best. They are means over folds; models with a seed have a range over seeds. `se` is
+the standard error of C over folds, or over 200 resampled test parts if there is one split. The last line is
+the difference of our Cox-Time to the library with the best C, with the standard error of the paired
+differences over folds. Nothing was tuned to a test part.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 
 import numpy as np
 
-from benchmarks.selector.failure_histories import TASKS, Rows, Task
+from benchmarks.selector.failure_histories import TASKS, SurvivalRows, Task
 from benchmarks.selector.survival_libraries import Maker, Predict, libraries
 from pytest_anubis.selector.risk.choosing.model_accuracy import (
     calibration,
@@ -43,8 +43,8 @@ from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from tests.selector.risk.curve_accuracy import antolini, skill
 
 _POINTS = 30  # times at which the Brier score is taken for its integral
-_REDRAWN = 200
-_MOST = 20_000  # incidents and rows that a redrawn test part has at most; its error is scaled to the whole
+_RESAMPLES = 200
+_MAX_ROWS = 20_000  # incidents and rows of a resampled test part; its error is scaled to the whole
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,14 @@ def models() -> list[tuple[str, Maker, bool]]:
 
 
 def _own(make: Callable[[int], Any]) -> Maker:
-    def fit(train: Rows, seed: int) -> Predict:
+    def fit(train: SurvivalRows, seed: int) -> Predict:
         model = make(seed).fit(train.x, train.duration, train.event)
         return lambda times, x: np.asarray(model.survival(times, x))
 
     return fit
 
 
-def _kaplan_meier(train: Rows, seed: int) -> Predict:
+def _kaplan_meier(train: SurvivalRows, seed: int) -> Predict:
     del seed
     return lambda times, x: np.tile(kaplan_meier(train.duration, train.event, times), (len(x), 1))
 
@@ -133,7 +133,7 @@ def run(task: Task, maker: Maker, seeds: int) -> Result | str:
         for train, test in task.splits:
             begun = time.perf_counter()
             with warnings.catch_warnings():
-                # Figures beyond a fold's last time are wanted here; lifelines warns of its own.
+                # Figures beyond a fold's last time warn, and so does lifelines.
                 warnings.simplefilter("ignore")
                 try:
                     predict = maker(train, seed)
@@ -142,7 +142,7 @@ def run(task: Task, maker: Maker, seeds: int) -> Result | str:
                 spent += time.perf_counter() - begun
                 row.append(judge(task, train, test, predict))
                 if len(task.splits) == 1 and seed == 0:
-                    error = redrawn(task, test, predict)
+                    error = resampled_error(task, test, predict)
         scores.append(row)
     found = np.array(scores)
     if len(task.splits) > 1:
@@ -151,7 +151,7 @@ def run(task: Task, maker: Maker, seeds: int) -> Result | str:
 
 
 def judge(
-    task: Task, train: Rows, test: Rows, predict: Predict
+    task: Task, train: SurvivalRows, test: SurvivalRows, predict: Predict
 ) -> tuple[float, float, float, float]:
     """Return concordance, integrated Brier score, skill and E/O."""
     horizon = task.horizon or float(np.quantile(train.duration[train.event == 1], 0.75))
@@ -172,20 +172,20 @@ def judge(
     )
 
 
-def redrawn(task: Task, test: Rows, predict: Predict) -> float:
-    """Return the standard error of C over redrawn test parts.
+def resampled_error(task: Task, test: SurvivalRows, predict: Predict) -> float:
+    """Return the standard error of C over resampled test parts.
 
-    Concordance takes time with incidents by rows, so of large test parts a random subset is redrawn, and
-    its error scaled by the root of the share of incidents.
+    Concordance takes time with incidents times rows, so a random subset of a large test part is resampled,
+    and its error scaled by the root of the share of incidents.
     """
     rng = np.random.default_rng(0)
     horizon = task.horizon or float(test.duration.max())
     cut = test.until(horizon)
     risk = -predict(np.array([horizon]), test.x)[:, 0]
-    share = min(1.0, (_MOST * 50 / max(1.0, cut.event.sum() * len(risk))) ** 0.5)
+    share = min(1.0, (_MAX_ROWS * 50 / max(1.0, cut.event.sum() * len(risk))) ** 0.5)
     size = int(len(risk) * share)
     found = []
-    for _ in range(_REDRAWN):
+    for _ in range(_RESAMPLES):
         rows = rng.integers(0, len(risk), size)
         found.append(harrell(risk[rows], cut.duration[rows], cut.event[rows]))
     return float(np.std(found) * share**0.5)
@@ -218,7 +218,7 @@ def line(label: str, result: Result) -> None:
 
 
 def against_libraries(results: dict[str, Result]) -> None:
-    """Print our Cox-Time beside the best library, fold by fold and seed by seed."""
+    """Print the difference of our Cox-Time to the best library, paired over folds."""
     theirs = {
         label: result
         for label, result in results.items()

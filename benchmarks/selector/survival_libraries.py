@@ -1,9 +1,9 @@
-"""Survival libraries on the same rows as our models, each as its own documentation shows it.
+"""Survival libraries on the same rows as our models, used as in their documentation; for `survival.py`.
 
 lifelines: Weibull and Cox regression. pycox: Cox-Time as in its example (two layers of 32, batch
-normalisation, dropout 0.1, one control, Adam, batches of 256, stopped early by a fifth of the rows), with
-the time standardised by the library. Both see the covariates as our models do: what is missing filled in,
-standardised, clipped. pycox 0.3.0 is unmaintained and optional: install it by hand to see its lines.
+normalisation, dropout 0.1, one control, Adam, batches of 256, stopped early by a fifth of the rows), with the
+time standardised by the library. Both get the covariates as our models do: missing values filled in,
+standardised, clipped. pycox 0.3.0 is unmaintained and optional: install it by hand to get its lines.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.selector.failure_histories import Rows
+from benchmarks.selector.failure_histories import SurvivalRows
 from pytest_anubis.selector.risk.models.covariates import Floats, learn_preparation
 
 Predict = Callable[[Floats, Floats], Floats]  # times, covariates -> survival
-Maker = Callable[[Rows, int], Predict]
+Maker = Callable[[SurvivalRows, int], Predict]
 
-# pycox evaluates its network for every row at every distinct time; where that is more than `_MOST`, times
-# are rounded up to `_TICKS` quantiles.
+# pycox evaluates its network for every row at every distinct time; beyond so many evaluations, times are
+# rounded up to `_TICKS` quantiles.
 _TICKS = 200
-_MOST = 50_000_000
+_MAX_EVALUATIONS = 50_000_000
 
 
 def libraries() -> list[tuple[str, Maker, bool]]:
@@ -41,9 +41,9 @@ def libraries() -> list[tuple[str, Maker, bool]]:
 
 
 def lifelines_fitter(name: str) -> Maker:
-    """Return a fitter of lifelines on the covariates as our models see them."""
+    """Return a fitter of lifelines on the covariates of our models."""
 
-    def fit(train: Rows, seed: int) -> Predict:
+    def fit(train: SurvivalRows, seed: int) -> Predict:
         del seed
         import lifelines
         import pandas as pd
@@ -63,13 +63,8 @@ def lifelines_fitter(name: str) -> Maker:
     return fit
 
 
-def pycox_coxtime(train: Rows, seed: int) -> Predict:
-    """Fit pycox's Cox-Time once, as in its own example.
-
-    Args:
-        train: Rows to learn from; a fifth of them stops the training.
-        seed: Of the network, the split and the controls.
-    """
+def pycox_coxtime(train: SurvivalRows, seed: int) -> Predict:
+    """Fit pycox's Cox-Time once, as in its own example; a fifth of the rows stops the training."""
     import torch
     import torchtuples
     from pycox.models import CoxTime
@@ -114,7 +109,7 @@ def pycox_coxtime(train: Rows, seed: int) -> Predict:
 def ticks(duration: Floats) -> Floats:
     """Return durations as float32 values, rounded up to `_TICKS` distinct ones where there are many."""
     marks = np.unique(duration)
-    if len(marks) * len(duration) > _MOST:
+    if len(marks) * len(duration) > _MAX_EVALUATIONS:
         marks = np.unique(np.quantile(duration, np.linspace(0, 1, _TICKS + 1)[1:]))
     place = np.minimum(np.searchsorted(marks, duration), len(marks) - 1)
     return np.asarray(marks[place].astype(np.float32))
