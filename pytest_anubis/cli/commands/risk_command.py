@@ -281,12 +281,8 @@ def _page(
     story: ModelStory,
     passed: PassedRuns | None,
 ) -> None:
-    from pytest_anubis.selector.risk.forecast import fleet_risk
-
     hours = sorted({*HOURS_AHEAD, options.horizon / 3600})
-    expected = [
-        (ahead, fleet_risk(_look(options, fleet, risk, now, ahead * 3600).risks)) for ahead in hours
-    ]
+    expected = [(ahead, _look(options, fleet, risk, now, ahead * 3600).expected) for ahead in hours]
     text = risk_page(
         rows,
         outlook.horizon,

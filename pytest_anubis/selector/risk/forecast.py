@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -69,21 +69,17 @@ class RiskModel:
     @property
     def text(self) -> str:
         """The model and its data, in words."""
-        count = max(self.model.events, self.incidents)
-        some = f"{self.model.events} of {count}" if count > self.model.events else str(count)
-        on = f"{self.nodes} node{'s' if self.nodes != 1 else ''}"
-        if (
-            not self.model.events
-        ):  # only first incidents of nodes, before which they were not watched
-            return f"{self.model.kind} model of {on}, none of which was watched before its incident"
-        return f"{self.model.kind} model of {some} incident{'s' if count != 1 else ''} on {on}"
+        kind, events, nodes = self.model.kind, self.model.events, count_words(self.nodes, "node")
+        if not events:  # only first incidents of nodes, before which they were not watched
+            return f"{kind} model of {nodes}, none of which was watched before its incident"
+        some = f"{events} of " if self.incidents > events else ""
+        return f"{kind} model of {some}{count_words(max(events, self.incidents))} on {nodes}"
 
     @property
     def evidence(self) -> str:
         """The incidents that the model learned from, and their time of service, in words."""
-        some = count_words(self.model.events)
-        nodes = f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
-        return f"{some} in {hours_text(self.hours)} of service of {nodes}"
+        nodes = count_words(self.nodes, "node")
+        return f"{count_words(self.model.events)} in {hours_text(self.hours)} of service of {nodes}"
 
     @property
     def within(self) -> str:
@@ -184,6 +180,11 @@ class Outlook:
     uptime: Mapping[str, float]
     basis: str
     notes: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> float:
+        """The expected number of nodes with an incident."""
+        return float(sum(risk.probability for risk in self.risks))
 
 
 def fit_risk(
@@ -340,8 +341,3 @@ def _outdated(fleet: FleetHistory, risk: RiskModel) -> tuple[str, ...]:
         f"the model that was kept knows {risk.incidents} incidents, the history {count}: fit it again with "
         "'anubis risk --save'",
     )
-
-
-def fleet_risk(risks: Sequence[NodeRisk]) -> float:
-    """Return the expected number of nodes with an incident."""
-    return float(sum(risk.probability for risk in risks))

@@ -22,9 +22,8 @@ from pytest_anubis.selector.risk.choosing.risk_backtest import (
     score,
 )
 from pytest_anubis.selector.risk.models.covariates import Floats
-from pytest_anubis.selector.risk.models.cox import CoxPH
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
-from pytest_anubis.selector.risk.models.hazard import HazardModel
+from pytest_anubis.selector.risk.models.hazard import HazardModel, make_model
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.risk.models.stacked import Stacked
 from pytest_anubis.selector.selector_error import SelectorError
@@ -139,9 +138,9 @@ def named_model(
     return model, _tested(candidates, hazards, found, reason, timed=rows.timed)
 
 
-def count_words(incidents: int) -> str:
-    """Return a number of incidents in words."""
-    return f"{incidents} incident{'' if incidents == 1 else 's'}"
+def count_words(count: int, noun: str = "incident") -> str:
+    """Return a number with its noun, in the singular or plural."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _usable_origins(
@@ -240,16 +239,9 @@ def new_model(name: str, seed: int) -> HazardModel:
     Raises:
         SelectorError: There is no such kind.
     """
-    if name == "cox-time":
-        return CoxTime(seed=seed)
-    known: dict[str, type[HazardModel]] = {
-        "exponential": Exponential,
-        "weibull": Weibull,
-        "cox": CoxPH,
-    }
-    if name not in known:
-        raise SelectorError(f"risk model {name[:20]!r} is none of {', '.join(known)}, cox-time")
-    return known[name]()
+    if name not in (*SIMPLE, CoxTime.kind):
+        raise SelectorError(f"risk model {name[:20]!r} is none of {', '.join(SIMPLE)}, cox-time")
+    return CoxTime(seed=seed) if name == CoxTime.kind else make_model(name)
 
 
 def _fitted(name: str, rows: Intervals, seed: int) -> HazardModel:

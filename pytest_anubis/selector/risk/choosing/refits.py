@@ -10,6 +10,7 @@ to nodes that happened to have none, so its intervals reach to the one rate for 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,10 +19,9 @@ import numpy as np
 from pytest_anubis.selector.risk.choosing.backtest_record import MAX_LOG_HAZARD_ERROR
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
-from pytest_anubis.selector.risk.models.cox import CoxPH
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.hazard import NO_INCIDENT, HazardModel, load_model
-from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
+from pytest_anubis.selector.risk.models.parametric import Exponential
 from pytest_anubis.selector.selector_error import SelectorError
 
 PARTS = 20
@@ -140,19 +140,14 @@ def refit_without_parts(
     if isinstance(model, Exponential) and not model.use_covariates:
         return Refits(incidents=model.events)
     network = isinstance(model, CoxTime)
-
-    def make() -> HazardModel:
-        if isinstance(model, Weibull):
-            return type(model)(use_covariates=model.use_covariates)
-        return CoxTime(seed=seed, networks=_NETWORKS) if network else CoxPH()
-
-    found = _refit(make, rows, nodes, NETWORK_PARTS if network else PARTS, say)
+    template = CoxTime(seed=seed, networks=_NETWORKS) if network else model
+    found = _refit(template, rows, nodes, NETWORK_PARTS if network else PARTS, say)
     rate = max(model.events, NO_INCIDENT) / float(rows.duration.sum()) if model.uses_facts else None
     return Refits(incidents=model.events, models=found, rate=rate)
 
 
 def _refit(
-    make: Callable[[], HazardModel],
+    template: HazardModel,
     rows: Intervals,
     nodes: Sequence[str],
     parts: int,
@@ -169,14 +164,17 @@ def _refit(
     found: list[HazardModel] = []
     for left_out in range(count):
         say(f"without part {left_out + 1} of {count}")
-        fitted = _fit(make, rows.only(part != left_out))
+        fitted = _fit(template, rows.only(part != left_out))
         found += [] if fitted is None else [fitted]
     return tuple(found) if len(found) > 1 else ()
 
 
-def _fit(make: Callable[[], HazardModel], rows: Intervals) -> HazardModel | None:
-    """Fit the model, or one rate for all if there are too few incidents for it; None if that fails too."""
-    for model in (make(), Exponential(use_covariates=False)):
+def _fit(template: HazardModel, rows: Intervals) -> HazardModel | None:
+    """Fit a copy, or one rate for all if there are too few incidents for it; None if that fails too."""
+    for model in (
+        copy(template),
+        Exponential(use_covariates=False),
+    ):  # `fit` replaces all that is learned
         try:
             return rows.fitted(model)
         except SelectorError:  # `fit` checks the number of incidents

@@ -270,14 +270,20 @@ def load_model(plain: Mapping[str, Any]) -> HazardModel:
         raise SelectorError(
             f"model file of schema {str(found)[:20]!r}, this version reads {SCHEMA}; fit it again"
         )
-    place = _MODELS.get(str(plain.get("model")))
-    if place is None:
-        raise SelectorError(
-            f"model file: model {str(plain.get('model'))[:40]!r} is none of {', '.join(_MODELS)}"
-        )
-    module = import_module(f"pytest_anubis.selector.risk.models.{place[0]}")
-    model: HazardModel = getattr(module, place[1])()
+    kind = str(plain.get("model"))
+    if kind not in _MODELS:
+        raise SelectorError(f"model file: model {kind[:40]!r} is none of {', '.join(_MODELS)}")
+    model = make_model(kind)
     model._read(plain)
+    return model
+
+
+def make_model(kind: str) -> HazardModel:
+    """Return an unfitted model of a known kind."""
+    module, name = _MODELS[kind]
+    model: HazardModel = getattr(
+        import_module(f"pytest_anubis.selector.risk.models.{module}"), name
+    )()
     return model
 
 
