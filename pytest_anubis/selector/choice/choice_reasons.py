@@ -68,11 +68,8 @@ def picked(
             what = f"{verb} {percent_text(int(own[run]) / WEIGHT)} of defects"
             what += f" ({count} known)" if count else ""
             only = int(alone[run])
-            what += (
-                f", {percent_text(only / WEIGHT)} as the only one of these"
-                if only
-                else ", others too"
-            )
+            share = percent_text(only / WEIGHT)
+            what += f", {share} as the only one of these" if only else ", others too"
         cost = int(problem.costs[run]) / 1000
         reason = f"{what}, in {duration_words(cost)}"
         found.append(Picked(benchmark=problem.names[run], cost_seconds=cost, reason=reason))
@@ -96,14 +93,10 @@ def _reason(own: int, gain: int, less: float, cost: float, plan: Plan, budget: f
     if gain == 0:
         return f"exposes {share}, all of them exposed by what was chosen as well"
     if plan.mode == "budget":
-        more = (
-            f"would expose {percent_text(gain / WEIGHT)} more of defects in {duration_words(cost)}"
-        )
-        return f"{more}, but the budget is better spent on what was chosen"
-    before, after = (
-        percent_text(plan.residual_risk),
-        percent_text(max(0.0, plan.residual_risk - less)),
-    )
+        more = f"{percent_text(gain / WEIGHT)} more of defects in {duration_words(cost)}"
+        return f"would expose {more}, but the budget is better spent on what was chosen"
+    before = percent_text(plan.residual_risk)
+    after = percent_text(max(0.0, plan.residual_risk - less))
     lower = f"lower the risk from {before} to {after}"
     if before == after:
         lower = f"hardly lower the risk of {before}"

@@ -8,9 +8,7 @@ import numpy.typing as npt
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.hazard import checked
 
-_EQUAL = (
-    1e-9  # relative difference within which two risks are equal: less depends on the order of a sum
-)
+_EQUAL = 1e-9  # relative difference of equal risks: less depends on the order of a sum
 
 
 def ranks(risk: npt.ArrayLike) -> npt.NDArray[np.int64]:

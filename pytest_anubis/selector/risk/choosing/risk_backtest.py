@@ -32,9 +32,7 @@ MIN_INCIDENTS = 20
 """Incidents that an origin needs after it: a concordance of fewer is noise."""
 _MAX_ROWS = 6_000  # judged at an origin: they give C to .01, and a network reads them in a second
 _LANDMARKS = 6  # moments after an origin at which the intervals then under way are judged
-_MIN_RATIO = (
-    1e-3  # of predicted to observed: a model that predicts nothing is not scaled to anything
-)
+_MIN_RATIO = 1e-3  # of predicted to observed: hazards of nearly 0 are not scaled further
 _BRIER_TIMES = 3  # in the horizon, to integrate the Brier score
 _NEARLY = 1e-6  # share of a horizon that may be missing
 _EQUAL = 1e-9  # share of a time within which two are equal: hours since 1970 have few more digits

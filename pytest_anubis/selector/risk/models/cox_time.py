@@ -112,7 +112,7 @@ class CoxTime(HazardModel):
         # The incidents of a bin happen at its end; a row that ends within it counts for its part of the bin.
         starts = np.concatenate([[0.0], times[:-1]])
         self._times = times
-        risk = np.exp(np.clip(self._relative(times, z), -_MAX_LOG_RISK, _MAX_LOG_RISK))
+        risk = self._relative_risk(times, z)
         width = np.maximum(times - starts, 1e-300)
         for step, (start, end) in enumerate(zip(starts, times, strict=True)):
             if exact and not (late and step == len(times) - 1):
@@ -127,13 +127,13 @@ class CoxTime(HazardModel):
             deaths[-1] = rate * watched[-1]
         self._steps = deaths / at_risk
 
-    def _relative(self, times: Floats, z: Floats) -> Floats:
-        """Return the networks' mean g, shape (n, m)."""
+    def _relative_risk(self, times: Floats, z: Floats) -> Floats:
+        """Return exp(g), shape (n, m), with the networks' mean g."""
         scaled = self._time_scale.apply(times)
         total = np.zeros((len(z), len(times)))
         for net in self._nets:
             total += net.relative(scaled, z)
-        return total / len(self._nets)
+        return np.exp(np.clip(total / len(self._nets), -_MAX_LOG_RISK, _MAX_LOG_RISK))
 
     def _cumulative(self, times: Floats, z: Floats) -> Floats:
         found = np.empty((len(z), times.shape[1]))
@@ -141,10 +141,7 @@ class CoxTime(HazardModel):
         marks = np.concatenate([[0.0], self._times])
         for start in range(0, len(z), block):
             part = z[start : start + block]
-            risk = (
-                np.exp(np.clip(self._relative(self._times, part), -_MAX_LOG_RISK, _MAX_LOG_RISK))
-                * self._steps
-            )
+            risk = self._relative_risk(self._times, part) * self._steps
             curve = np.concatenate([np.zeros((len(part), 1)), np.cumsum(risk, axis=1)], axis=1)
             when = times if len(times) == 1 else times[start : start + block]
             found[start : start + block] = _between(marks, curve, when)
