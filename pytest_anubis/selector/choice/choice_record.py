@@ -20,23 +20,24 @@ def choice_record(
 
     `pinned` are the benchmarks that always run: named explicitly, or exposing an open defect.
     """
-    plan, inputs = choice.plan, choice.inputs
+    plan = choice.plan
+    inputs = choice.inputs
     unknown = inputs.risk is None
     blind = bool(inputs.lacking) and plan.method == "everything"
-    unreadable = {"unreadable": inputs.unreadable} if inputs.unreadable else {}
-    warned = {"warnings": (inputs.warning,)} if inputs.warning else {}
     names = (*plan.chosen, *(item.benchmark for item in plan.pruned))
-    unrelated = bool(inputs.defects) and not exposed_of(inputs.defects, names)
-    alarms = inputs.false_alarms if blind and "defects" in inputs.lacking else 0
-    still = open_defects(inputs.defects, [risk.node for risk in inputs.risks])
-    exposing = {name for one in still for name in one.benchmarks}
-    measured = [one.number for one in still if not set(one.benchmarks).isdisjoint(plan.chosen)]
+    still_open = open_defects(inputs.defects, [risk.node for risk in inputs.risks])
+    exposing = {name for one in still_open for name in one.benchmarks}
+    if_any = {
+        "unreadable": inputs.unreadable,
+        "warnings": (inputs.warning,) if inputs.warning else (),
+        "false_alarms": inputs.false_alarms if blind and "defects" in inputs.lacking else 0,
+        "other_defects": 0 if exposed_of(inputs.defects, names) else len(inputs.defects),
+        "open_defects": [
+            one.number for one in still_open if not set(one.benchmarks).isdisjoint(plan.chosen)
+        ],
+    }
     return {
-        **unreadable,
-        **warned,
-        **({"false_alarms": alarms} if alarms else {}),
-        **({"other_defects": len(inputs.defects)} if unrelated else {}),
-        **({"open_defects": measured} if measured else {}),
+        **{name: value for name, value in if_any.items() if value},
         "mode": request.mode,
         "target": None if unknown or request.target is None else float(request.target),
         "budget": request.budget,

@@ -131,7 +131,8 @@ def _check(cases: Sequence[NodeCase], window: Window) -> None:
 def _plan(
     classes: Sequence[str], found: WindowSolution, left_out: Mapping[str, str], hour: float
 ) -> WindowPlan:
-    window, prices = found.window, found.prices.tolist()
+    window = found.window
+    prices = found.prices.tolist()
     by_node: dict[str, list[PlannedRun]] = {}
     for run in found.scheduled:
         by_node.setdefault(run.node, []).append(run)

@@ -71,7 +71,8 @@ def with_own(world: Scenario, own: OwnFleet) -> Scenario:
     Raises:
         SelectorError: Shares or times are negative, not finite, or all 0.
     """
-    rates, hours = world.rates, world.benchmark_hours
+    rates = world.rates
+    hours = world.benchmark_hours
     if own.tests:
         shares = np.array([share for share, _ in own.tests.values()])
         hours = np.array([took for _, took in own.tests.values()])

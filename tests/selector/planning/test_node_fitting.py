@@ -30,7 +30,7 @@ def starts(found: FittedJob | None) -> dict[str, float]:
     return {name: start for name, _, start, _ in found.runs}
 
 
-def test_a_hole_between_two_busy_times_is_filled_later() -> None:
+def test_a_hole_between_busy_times_is_filled_later() -> None:
     known = calendar([("partner", 0, 100), ("partner", 150, 1000)])
     found = fit(job(("pair", 50.0), ("a", 30.0), ("b", 70.0)), 0.0, known, SecondPrices())
     assert starts(found)["pair"] == 100

@@ -38,7 +38,7 @@ def test_a_plan_is_near_its_bound(worth: float) -> None:
     assert plan.hour > 0
 
 
-def test_free_resources_give_each_node_its_best_choice() -> None:
+def test_free_resources_give_nodes_their_best_choice() -> None:
     known, own = coverage(), cases(4)
     plan = planned(own, window(at_once=None, pools={"rig": 4, "partner": 4}, seconds=2 * HOURS))
     best = 0.0
