@@ -28,6 +28,8 @@ SINGLE_LEVELS = (0.35, 1.0, 3.0, 12.0)
 """The same of one resource alone: these columns only show which benchmarks do without it."""
 NEAR_LEVELS = (0.7, 1.0, 1.4)
 """Levels relative to the dual prices at which column generation adds columns."""
+SEARCH_ROUNDS = 3
+"""Passes of the local search over all benchmarks; it stops earlier if nothing changes."""
 MAX_COLUMNS = 1500
 """Columns of a class: the value of each on each node is kept, 4 bytes."""
 MAX_CUTS = 80
@@ -100,18 +102,16 @@ def greedy_sets(group: NodeGroup, prices: Floats, rows: Ints) -> Bools:
     return chosen
 
 
-def local_search(
-    group: NodeGroup, chosen: Bools, prices: Floats, rows: Ints, rounds: int = 3
-) -> Bools:
+def local_search(group: NodeGroup, chosen: Bools, prices: Floats, rows: Ints) -> Bools:
     """Improve sets, shape (rows, b), by adding, dropping and exchanging benchmarks while that pays.
 
-    `prices`, shape (b,), include the worth of time; `rounds` is the number of passes over all benchmarks.
+    `prices`, shape (b,), include the worth of time.
     """
     chosen = chosen.copy()
     weights, free, limit = group.weights[rows], ~group.pins[rows], group.limit[rows]
     hit_count = chosen.astype(np.float64) @ group.hits.T
     time = chosen @ group.seconds
-    for _ in range(rounds):
+    for _ in range(SEARCH_ROUNDS):
         changed = False
         for out in range(len(group.benchmarks)):
             # Take the benchmark out where it is in, and put in whichever pays most, possibly the same.
