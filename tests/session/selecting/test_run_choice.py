@@ -152,19 +152,19 @@ def test_a_history_that_is_none(story: pytest.Pytester) -> None:
         ("{}", "not a risk model"),
         ("PK\\x03", "not valid JSON"),
         (
-            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "told": 3, '
+            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "incidents": 3, '
             '"hours": 9.0, "model": '
             '{"schema": 1, "model": "oracle"}}',
             "'oracle' is none of",
         ),
         (
-            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "told": 3, '
+            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "incidents": 3, '
             '"hours": 9.0, "model": '
             '{"schema": 1, "model": "weibull", "covariates": {"names": 1.5}, "parameters": {}}}',
             "field 'names' is no list",
         ),
         (
-            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "told": 3, '
+            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "incidents": 3, '
             '"hours": 9.0, "model": '
             '{"schema": 1, "model": "weibull", "covariates": {"names": [], "median": 1'
             + "0" * 400
