@@ -51,7 +51,7 @@ class TraitShift:
         aliases: Other traits (``name value``) of nearly the same nodes, which cannot be distinguished.
         rejected: How many of `nodes` are rejected.
         rejected_others: How many of the others are.
-        beside: The value that all of the others have; empty if they have several, or some have none.
+        others_value: The value that all of the others have; empty if they have several, or some have none.
         mended: Nodes that had this loss, and are as good as the others by their latest run.
     """
 
@@ -64,7 +64,7 @@ class TraitShift:
     aliases: tuple[str, ...] = ()
     rejected: int = 0
     rejected_others: int = 0
-    beside: str = ""
+    others_value: str = ""
     mended: tuple[str, ...] = ()
 
     def explains(self, verdicts: Iterable[MetricVerdict]) -> bool:

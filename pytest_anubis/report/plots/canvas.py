@@ -1,8 +1,8 @@
-"""What all plots share: the frame that maps values to the picture, ticks, colours and escaped text.
+"""The parts of all plots: the frame that maps values to the picture, ticks, colours and escaped text.
 
-Coordinates are whole numbers in a box of twice the shown size: half a pixel is fine enough for a curve,
-and a step of a distribution then takes about eight characters. Attributes stand in single quotes, because
-pytest-html keeps results as JSON inside an HTML attribute, where each double quote becomes six characters.
+Coordinates are whole numbers in a box of twice the shown size, so that a step of a distribution takes about
+eight characters. Attributes have single quotes, because pytest-html keeps results as JSON inside an HTML
+attribute, where each double quote becomes six characters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pytest_anubis.report.text.numbers import value_text
 
 SAMPLE, CENTRE, BAD = "#0072b2", "#008a63", "#c2500a"
-"""Blue, green and orange after Okabe and Ito: any colour vision tells them apart, also by lightness."""
+"""Blue, green and orange after Okabe and Ito, distinct for any colour vision, also by lightness."""
 
 SHADE = "rgba(213,94,0,.14)"
 FONT = 19
@@ -54,7 +54,7 @@ class Frame:
         return self.width - self.right
 
     def x(self, value: float) -> int:
-        """Return the horizontal coordinate of a value; what lies outside is drawn on the edge."""
+        """Return the horizontal coordinate of a value; values outside are drawn on the edge."""
         share = (value - self.low) / (self.high - self.low)
         return round(self.left + (self.end - self.left) * min(1.0, max(0.0, share)))
 
@@ -71,8 +71,8 @@ def finite(values: Iterable[float]) -> list[float]:
 def span(values: Sequence[float]) -> tuple[float, float]:
     """Return the range that shows values with a margin; one far value does not flatten the rest.
 
-    The range is cut to three times the spread of the middle 90 % on either side; what lies beyond is
-    drawn on the edge, and the plot says how far it goes.
+    The range is cut to three times the spread of the middle 90 % on either side; values beyond are drawn on
+    the edge, and the plot names the farthest.
 
     Args:
         values: At least one finite value.
@@ -102,7 +102,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
         first = math.ceil(low / step)
         last = math.floor(high / step)
         if 0 <= last - first < most:
-            # Where the range is as fine as numbers are, neighbours may fall on the same number.
+            # In a very narrow range neighbouring ticks may be the same float.
             return list(dict.fromkeys(number * step for number in range(first, last + 1)))
     return []
 
@@ -116,7 +116,7 @@ def axes(frame: Frame, unit: str) -> str:
         lines.append(f"M{at} {frame.floor}v6")
         words = value_text(value)
         room = round(len(words) * FONT * DIGIT / 2)  # to either side of the tick
-        middle = min(at, frame.width - room)  # what does not fit moves in: it would be cut
+        middle = min(at, frame.width - room)  # the last label would be cut at its tick
         texts.append(text(middle, frame.floor + 24, words, anchor="middle"))
     texts.append(text(frame.end, frame.height - 6, unit, anchor="end", faint=True))
     grid = "".join(f"M{frame.left} {frame.y(share)}H{frame.end}" for share in (0.5, 1.0))
@@ -131,7 +131,7 @@ def axes(frame: Frame, unit: str) -> str:
 
 
 def beyond(frame: Frame, better: str, limit: float, words: str) -> str:
-    """Return the shade over the side of a limit that is worse, with its tooltip."""
+    """Return the shade over the worse side of a limit, with its tooltip."""
     at = frame.x(limit)
     start, end = (frame.left, at) if better == "higher" else (at, frame.end)
     return (
@@ -141,7 +141,7 @@ def beyond(frame: Frame, better: str, limit: float, words: str) -> str:
 
 
 def expected_line(frame: Frame, middle: float, unit: str) -> str:
-    """Return a dashed line where the median should be."""
+    """Return a dashed line at the expected median."""
     return (
         f"<path d='M{frame.x(middle)} {frame.top}V{frame.floor}' stroke='{CENTRE}' stroke-width='3' "
         f"stroke-dasharray='9 6'>{tip('expected: ' + value_text(middle, unit))}</path>"
@@ -149,7 +149,7 @@ def expected_line(frame: Frame, middle: float, unit: str) -> str:
 
 
 def text(x: int, y: int, words: str, *, anchor: str = "", faint: bool = False) -> str:
-    """Return words at a place, escaped, in the page's own colour."""
+    """Return escaped words at a place, in the page's own colour."""
     where = f" text-anchor='{anchor}'" if anchor else ""
     pale = " opacity='.65'" if faint else ""
     return f"<text x='{x}' y='{y}'{where}{pale}>{escape(words)}</text>"
@@ -161,7 +161,7 @@ def tip(words: str) -> str:
 
 
 def picture(width: int, height: int, label: str, inner: str) -> str:
-    """Return a whole picture: shown at half its box, readable for those who cannot see it."""
+    """Return a whole picture, shown at half the size of its box, with a label for screen readers."""
     return (
         f"<svg viewBox='0 0 {width} {height}' width='{width // 2}' height='{height // 2}' "
         f"role='img' aria-label='{escape(label)}' font-size='{FONT}' fill='currentColor'>"

@@ -1,7 +1,7 @@
 """Distributions as inline SVG: a sample against its criterion, and many units at once.
 
-No script, no font, and no colour that a dark page would swallow: what is not one of the few colours of
-meaning is drawn in the page's own text colour, and every curve differs by its dashes as well.
+The pictures have no script and no font. Axes and texts have the page's own colour, so that a dark page shows
+them, and curves differ by their dashes as well as by colour.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pytest_anubis.report.plots.canvas import (
 )
 from pytest_anubis.report.text.numbers import count_text, percent, value_text
 
-STEPS = 90
-"""Most steps of one curve, which is about 300 pixels wide."""
-EDGE = 32
-"""Most steps of the edge of the shaded area."""
-POINTS = 120
-"""Units of a single value that are drawn as points; of more, so many of them."""
-NAMED = 12
-"""Units of a fan that are drawn one by one when they were left out."""
-LINES = 24
-"""Units of a fan that are drawn as lines; of more, the bands show the same and cost less."""
+MAX_STEPS = 90
+"""Steps of one curve, which is about 300 pixels wide."""
+MAX_EDGE_STEPS = 32
+"""Steps of the edge of the shaded area."""
+MAX_POINTS = 120
+"""Units of a single value that are drawn as points, evenly spread over all of them."""
+MAX_EXCLUDED = 12
+"""Excluded units of a fan that are drawn."""
+MAX_LINES = 24
+"""Units of a fan that are drawn as lines; more are drawn as bands, which take less space."""
 
 
 def cdf_plot(
@@ -44,9 +44,9 @@ def cdf_plot(
     better: str,
     limit: float | None = None,
     label: str = "",
-    steps: int = STEPS,
+    steps: int = MAX_STEPS,
 ) -> str:
-    """Return the empirical distribution of a sample against what is expected.
+    """Return the empirical distribution of a sample next to the expected one.
 
     Args:
         values: The sample, any order; values that are not finite are left out of the picture.
@@ -109,7 +109,7 @@ def fan_plot(
     """
     good = [ordered for sample in samples if (ordered := sorted(finite(sample)))]
     out = {name: ordered for name, s in (bad or {}).items() if (ordered := sorted(finite(s)))}
-    drawn = dict(list(out.items())[:NAMED])
+    drawn = dict(list(out.items())[:MAX_EXCLUDED])
     expected = sorted(finite(centre))
     if not good and not drawn and not expected:
         return ""
@@ -119,7 +119,7 @@ def fan_plot(
     parts = [_limit(frame, better, limits[0], unit, edge)] if limits else []
     parts.append(axes(frame, unit))
     single = all(len(sample) == 1 for sample in good)
-    draw = _points if single else _bands if len(good) > LINES else _lines
+    draw = _points if single else _bands if len(good) > MAX_LINES else _lines
     parts.append(draw(frame, good))
     if expected:
         parts.append(_curve(frame, expected, CENTRE, f"centre: {_median(expected, unit)}", "9 6"))
@@ -137,7 +137,7 @@ def fan_plot(
 
 
 def _median(ordered: Sequence[float], unit: str) -> str:
-    if ordered[0] == ordered[-1]:  # as exact results do
+    if ordered[0] == ordered[-1]:
         return f"always {value_text(ordered[0], unit)}"
     return f"median {value_text(statistics.median(ordered), unit)}"
 
@@ -149,7 +149,7 @@ def _thinned(ordered: Sequence[float], most: int) -> list[tuple[float, float]]:
     return [(ordered[index], (index + 1) / n) for index in chosen]
 
 
-def _steps(frame: Frame, ordered: Sequence[float], most: int = STEPS) -> str:
+def _steps(frame: Frame, ordered: Sequence[float], most: int = MAX_STEPS) -> str:
     """Return the path of a cumulative distribution: right to each value, then up by its share."""
     path = [f"M{frame.left} {frame.floor}"]
     for value, share in _thinned(ordered, most):
@@ -164,7 +164,7 @@ def _curve(
     colour: str,
     words: str,
     dashes: str = "",
-    most: int = STEPS,
+    most: int = MAX_STEPS,
 ) -> str:
     dash = f" stroke-dasharray='{dashes}'" if dashes else ""
     return (
@@ -176,8 +176,8 @@ def _curve(
 def _edge(expected: Sequence[float], limits: Sequence[float]) -> list[float]:
     """Return the distribution of a uniformly worse sample whose median is the limit, ascending.
 
-    The limit is the centre's median times the loss that is still allowed, so it is the centre times the
-    same factor; without a centre, or with one that is zero, it is the limit alone.
+    The limit is the centre's median times a factor, so the distribution is the centre times that factor;
+    without a centre, or if its median is zero, it is the limit alone.
     """
     middle = statistics.median(expected) if expected else 0.0
     if not limits or middle <= 0:
@@ -186,7 +186,7 @@ def _edge(expected: Sequence[float], limits: Sequence[float]) -> list[float]:
 
 
 def _inner(ordered: Sequence[float]) -> list[float]:
-    """Return the values within which the middle 90 % lie: a long tail need not be shown."""
+    """Return the bounds of the middle 90 % of values, since a long tail need not be shown."""
     last = len(ordered) - 1
     return [ordered[round(0.05 * last)], ordered[round(0.95 * last)]] if ordered else []
 
@@ -196,7 +196,7 @@ def _fan_frame(
     bad: Mapping[str, Sequence[float]],
     further: Sequence[float],
 ) -> Frame:
-    """Show all that took part; what was left out may widen the range threefold on either side."""
+    """Return a frame of all good units, widened by excluded ones to three times its width on either side."""
     ends = [value for sample in good for value in (sample[0], sample[-1])]
     out = [value for sample in bad.values() for value in (sample[0], sample[-1])]
     low, high = span([*ends, *further] or out)
@@ -209,11 +209,10 @@ def _fan_frame(
 
 
 def _limit(frame: Frame, better: str, limit: float, unit: str, edge: Sequence[float]) -> str:
-    """Shade where a sample is beyond the limit: the worse side of `edge`."""
-    if better == "higher":  # worse: to the left of and above the curve
-        path = _steps(frame, edge, EDGE) + f"V{frame.top}H{frame.left}Z"
-    else:
-        path = _steps(frame, edge, EDGE) + f"V{frame.floor}Z"
+    """Return the shade over the worse side of `edge`."""
+    path = _steps(frame, edge, MAX_EDGE_STEPS)
+    # Where higher is better, worse is to the left of and above the curve.
+    path += f"V{frame.top}H{frame.left}Z" if better == "higher" else f"V{frame.floor}Z"
     return (
         f"<path d='{path}' fill='{SHADE}'>{tip('limit: median ' + value_text(limit, unit))}</path>"
     )
@@ -239,7 +238,7 @@ def _legend(
 
 
 def _outside(frame: Frame, sample: Sequence[float], unit: str) -> str:
-    """Say how many values lie beyond the edges, which were drawn on them."""
+    """Return how many values are beyond the edges, on which they are drawn."""
     below = [value for value in sample if value < frame.low]
     above = [value for value in sample if value > frame.high]
     notes = []
@@ -261,7 +260,7 @@ def _lines(frame: Frame, samples: Sequence[Sequence[float]]) -> str:
 def _points(frame: Frame, samples: Sequence[Sequence[float]]) -> str:
     """Return units with a single value as points, in order: a curve of one value is only a step."""
     ordered = sorted(sample[0] for sample in samples)
-    kept = _thinned(ordered, POINTS)
+    kept = _thinned(ordered, MAX_POINTS)
     rise = 0.5 / max(1, len(ordered))  # to the middle of a unit's share
     return _dots([(frame.x(value), frame.y(share - rise)) for value, share in kept], SAMPLE, "")
 
@@ -275,7 +274,7 @@ def _dots(places: Sequence[tuple[int, int]], colour: str, words: str) -> str:
 
 
 def _bands(frame: Frame, samples: Sequence[Sequence[float]]) -> str:
-    """Return where all units and the middle 80 % of units lie, quantile by quantile."""
+    """Return the bands of all units and of the middle 80 % of units, quantile by quantile."""
     shares = [(i + 0.5) / 40 for i in range(40)]
     columns = [sorted(s[int(share * len(s))] for s in samples) for share in shares]
     last = len(samples) - 1

@@ -1,4 +1,4 @@
-"""Many nodes in one picture: their medians beside each other, and how they moved over time."""
+"""Pictures of many nodes: their medians, and how these changed over time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from pytest_anubis.report.plots.canvas import (
 from pytest_anubis.report.text.numbers import count_text, value_text
 
 DOTS = 160
-"""Healthy units drawn; of more, so many spread evenly over all: a picture is about 300 pixels wide."""
-NAMED = 8
-"""Bad units that have their name in the picture: more would lie upon each other."""
+"""Healthy units drawn, evenly spread over all of them: a picture is about 300 pixels wide."""
+MAX_NAMES = 8
+"""Bad units named in the picture; more names would overlap."""
 _LINE = 22
 """Height of a line of names in the picture's box."""
 
@@ -47,12 +47,12 @@ def units_plot(
         bad: Name -> median of the others, the worst first.
         unit: Unit of the axis.
         better: Direction; the side that is worse than the limit is shaded.
-        expected: What is normal, None without a criterion.
+        expected: The normal value, None without a criterion.
         limit: Median at which a unit would just be rejected.
         label: What the picture shows, for people who cannot see it.
 
     Returns:
-        An ``<svg>``, or an empty text when there is nothing to draw.
+        An ``<svg>``, or an empty text if there is nothing to draw.
     """
     good = sorted(finite(healthy))
     out = {name: value for name, value in bad.items() if finite([value])}
@@ -83,7 +83,7 @@ def units_plot(
         x, y = frame.x(value), frame.y((ranked.index(value) + 0.5) / len(ranked))
         words = f"{name}: {value_text(value, unit)}"
         parts.append(f"<path d='M{x} {y - 9}l9 9l-9 9l-9 -9Z' fill='{BAD}'>{tip(words)}</path>")
-        if number < NAMED:
+        if number < MAX_NAMES:
             near = x > frame.end - 150
             at = frame.top + 12 + number * _LINE
             parts.append(
@@ -96,9 +96,9 @@ def units_plot(
 
 
 def drift_plot(moments: Sequence[DriftMoment], *, label: str) -> str:
-    """Return how nodes did over time: the line is their median, the band the middle 80 % of them.
+    """Return the values of nodes over time: the line is their median, the band the middle 80 % of them.
 
-    Up is better, 100 % is typical of the class.
+    Up is better; 100 % is typical of the class.
     """
     if len(moments) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""Policies against each other as inline SVG: lines and dots of what one thing costs in terms of another."""
+"""Policies compared as inline SVG: lines and dots of one quantity against another."""
 
 from __future__ import annotations
 

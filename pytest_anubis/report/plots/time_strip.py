@@ -1,4 +1,4 @@
-"""Values in the order of time as a small strip; a spike is never thinned away."""
+"""Values in time order as a small strip that keeps every spike."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pytest_anubis.report.plots.canvas import BAD, CENTRE, SAMPLE, finite, pictu
 from pytest_anubis.report.text.numbers import value_text
 
 _WIDTH, _HEIGHT, _DRAWN, _LEFT = 680, 96, 66, 6
-DOTS = 40
-"""Up to so many values each one is a dot."""
+MAX_DOTS = 40
+"""Values that are drawn as dots; more are only a line."""
 
 
 def strip_plot(
@@ -27,9 +27,9 @@ def strip_plot(
         values: In time order; those that are not finite leave a gap.
         unit: Their unit.
         label: What they are.
-        expected: Where the median should be: a dashed line; None without one.
-        limit: Median at which the unit would just fail: a dotted line; None without one.
-        points: Most columns; of the values of one column the lowest and the highest are drawn.
+        expected: The expected median, a dashed line; None without one.
+        limit: Median at which the unit would just fail, a dotted line; None without one.
+        points: Most columns; the lowest and the highest value of each column are drawn.
 
     Returns:
         An ``<svg>``, or an empty text for fewer than two values.
@@ -59,7 +59,7 @@ def strip_plot(
     ]
     line = "L".join(f"{x(i)} {y(v)}" for i, v in _extremes(shown, points))
     dots = ""
-    if len(shown) <= DOTS:  # a line of no length with round ends is a dot
+    if len(shown) <= MAX_DOTS:  # a line of no length with round ends is a dot
         dots = "".join(f"M{x(i)} {y(v)}h0" for i, v in shown)
         dots = f"<path d='{dots}' stroke='{SAMPLE}' stroke-width='7' stroke-linecap='round'/>"
     parts.append(f"<path d='M{line}' fill='none' stroke='{SAMPLE}' stroke-width='2'/>{dots}")
@@ -87,7 +87,7 @@ def spark(values: Sequence[float], *, label: str, points: int = 40) -> str:
 
 
 def series_text(values: Sequence[float]) -> str:
-    """Return in words how a series ran: one value, or from the lowest to the highest."""
+    """Return the range of a series in words: one value, or from the lowest to the highest."""
     known = finite(values)
     return _range(min(known), max(known), "") if known else "-"
 

@@ -80,7 +80,7 @@ def cause_lines(
         cause_text(shift, rejected.get(place, ()))
         + (f" [{shift.hardware_class}]" if several else "")
         for place, shift in enumerate(shifts)
-        if shift.worse or shift.beside
+        if shift.worse or shift.others_value
     ]
     left = len(lines) - MAX_CAUSES
     if verbose or left <= 0:
@@ -109,9 +109,9 @@ def _helped(shift: TraitShift) -> str:
 
 def _what(shift: TraitShift) -> str:
     """Return the trait, its nodes, and their losses."""
-    value, count, than = shift.value, len(shift.nodes), shift.beside
+    value, count, than = shift.value, len(shift.nodes), shift.others_value
     if not shift.worse:  # the others are the slower ones
-        value, count, than = shift.beside, shift.others, shift.value
+        value, count, than = shift.others_value, shift.others, shift.value
     same = [one for one in shift.metrics if one.worse is shift.worse]
     named = [
         f"{metric_name(one.benchmark.rpartition('::')[2], one.metric.name)} {one.size}"
@@ -148,5 +148,5 @@ def _is_software(shift: TraitShift) -> bool:
 
 def _given(shift: TraitShift) -> str:
     """Return the better value of a trait of software; empty for hardware, or if it has several values."""
-    better = shift.beside if shift.worse else shift.value
+    better = shift.others_value if shift.worse else shift.value
     return better if _is_software(shift) else ""

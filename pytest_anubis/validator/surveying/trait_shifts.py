@@ -259,5 +259,5 @@ def _shift(
         aliases=tuple(" ".join(groups.names[n]) for n in alike),
         rejected=int((bad & members).sum()),
         rejected_others=int((bad & ~members).sum()),
-        beside=others.pop() if len(others) == 1 else "",
+        others_value=others.pop() if len(others) == 1 else "",
     )

@@ -70,10 +70,12 @@ def row(node: str, *shown: MetricVerdict, gone: tuple[str, ...] = ()) -> NodeRow
 
 def test_the_slower_group_is_named() -> None:
     assert cause_text(BATCH).startswith("batch C (8 nodes): b copy 4.5 % slower -> ")
-    half = replace(BATCH, trait="driver", value="580", others=8, beside="570")
+    half = replace(BATCH, trait="driver", value="580", others=8, others_value="570")
     words = "driver 580 (8 nodes): b copy 4.5 % slower than 570 -> give "
     assert cause_text(half).startswith(f"{words}{half.nodes[0]} the driver of the others, 570,")
-    better = replace(half, value="570", beside="580", metrics=(replace(SHIFTED, worse=False),))
+    better = replace(
+        half, value="570", others_value="580", metrics=(replace(SHIFTED, worse=False),)
+    )
     assert cause_text(better).startswith(f"{words}one of them the driver of the others, 570,")
     rejected = replace(BATCH, metrics=(), rejected=6, rejected_others=1)
     assert cause_text(rejected).startswith("batch C (8 nodes): 6 rejected, of the 92 others 1 -> ")
