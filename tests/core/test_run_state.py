@@ -49,14 +49,7 @@ from pytest_anubis.core.measurement import (
 )
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.verdict import (
-    Decision,
-    MetricVerdict,
-    NodeVerdict,
-    Outcome,
-    Reason,
-    Waiver,
-)
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
 from pytest_anubis.core.waivers.waiving import WaiversRead
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_state
@@ -107,8 +100,7 @@ any_event: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         TestsPlanned,
         tests=st.lists(
-            st.builds(PlannedTest, test=tests, benchmark=texts, cost=st.none() | costs),
-            max_size=3,
+            st.builds(PlannedTest, test=tests, benchmark=texts, cost=st.none() | costs), max_size=3
         ).map(tuple),
     ),
     st.builds(TestStarted, test=tests, worker=texts, lane=texts),

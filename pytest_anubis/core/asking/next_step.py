@@ -61,10 +61,7 @@ STEPS_OF_PARTS = (
     ),
     (WRONG, "take it out of service: wrong results are silent corruption"),
     (COUNTED, "look at what it counts, and what raised it"),
-    (
-        "gpu accelerator card",
-        "compare its clock and temperature under load, then swap the card",
-    ),
+    ("gpu accelerator card", "compare its clock and temperature under load, then swap the card"),
     ("memory dram dimm", "read the memory's error counts (edac), compare its modules"),
     ("cpu compute host", "compare clock, governor and firmware settings with a healthy node"),
     ("training inference workload", "look at the other benchmarks of the same devices first"),

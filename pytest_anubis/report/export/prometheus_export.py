@@ -12,13 +12,7 @@ from collections.abc import Sequence
 from unicodedata import category
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import (
-    NOT_JUDGED,
-    Decision,
-    MetricVerdict,
-    NodeVerdict,
-    Outcome,
-)
+from pytest_anubis.core.verdict import NOT_JUDGED, Decision, MetricVerdict, NodeVerdict, Outcome
 from pytest_anubis.report.text.node_row import WORDS, word_of
 
 _NOT_TEXT = ("Cc", "Cs")

@@ -192,9 +192,7 @@ def _inner(ordered: Sequence[float]) -> list[float]:
 
 
 def _fan_frame(
-    good: Sequence[Sequence[float]],
-    bad: Mapping[str, Sequence[float]],
-    further: Sequence[float],
+    good: Sequence[Sequence[float]], bad: Mapping[str, Sequence[float]], further: Sequence[float]
 ) -> Frame:
     """Return a frame of all good units, widened by excluded ones to three times its width on either side."""
     ends = [value for sample in good for value in (sample[0], sample[-1])]

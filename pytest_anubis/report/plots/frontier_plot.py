@@ -14,10 +14,7 @@ Point = tuple[float, float]
 
 
 def frontier_plot(
-    lines: Sequence[tuple[str, Sequence[Point]]],
-    *,
-    x_label: str,
-    y_label: str,
+    lines: Sequence[tuple[str, Sequence[Point]]], *, x_label: str, y_label: str
 ) -> str:
     """Return named lines of (x, y) points, e.g. validation hours against time between incidents.
 

@@ -5,21 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from pytest_anubis.core.baseline import (
-    SEPARATES,
-    Baseline,
-    Criterion,
-    Finding,
-    UnlikeNode,
-)
+from pytest_anubis.core.baseline import SEPARATES, Baseline, Criterion, Finding, UnlikeNode
 from pytest_anubis.core.metric import found_from, loss_text, metric_name
 from pytest_anubis.core.verdict import HOST
-from pytest_anubis.report.text.numbers import (
-    count_text,
-    percent,
-    similarity_text,
-    value_text,
-)
+from pytest_anubis.report.text.numbers import count_text, percent, similarity_text, value_text
 from pytest_anubis.report.text.text_table import clip, fitted_table, table
 
 MAX_ROWS = 60

@@ -32,13 +32,7 @@ from pytest_anubis.report.text.text_table import plain_line
 
 LOOK = "LOOK AT"
 """Word for an accepted node that is worth a look."""
-WORDS = (
-    Decision.REJECTED.value,
-    RETEST,
-    Decision.UNDECIDED.value,
-    LOOK,
-    Decision.ACCEPTED.value,
-)
+WORDS = (Decision.REJECTED.value, RETEST, Decision.UNDECIDED.value, LOOK, Decision.ACCEPTED.value)
 """Words for nodes, the worst first."""
 BAD = (Outcome.FAIL, Outcome.MARGINAL)
 

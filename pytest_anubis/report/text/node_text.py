@@ -11,11 +11,7 @@ from itertools import chain
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps, shared_act
 from pytest_anubis.core.survey.fleet_survey import TraitShift
-from pytest_anubis.core.verdict import (
-    Decision,
-    Reason,
-    Trouble,
-)
+from pytest_anubis.core.verdict import Decision, Reason, Trouble
 from pytest_anubis.report.text.failure_text import worst_text
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.node_row import (

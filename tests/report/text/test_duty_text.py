@@ -29,11 +29,7 @@ def test_accelerators_together_and_the_least() -> None:
 
 
 def test_every_test_has_its_line() -> None:
-    assert duty_lines(RESULTS, PLANNED)[2:] == [
-        "duty 90 %: a",
-        "duty 30 %: b",
-        "duty 50 %: c",
-    ]
+    assert duty_lines(RESULTS, PLANNED)[2:] == ["duty 90 %: a", "duty 30 %: b", "duty 50 %: c"]
 
 
 def test_host_alone_needs_no_line_of_accelerators() -> None:

@@ -90,11 +90,7 @@ ON_ONE_MACHINE = replace(PASSED, reference=Reference.FLEET, population="9 runs o
 
 def undecided(*blocking: Blocker, absent: Sequence[str] = ()) -> NodeVerdict:
     return NodeVerdict(
-        node="n1",
-        decision=Decision.UNDECIDED,
-        headline="",
-        blocking=blocking,
-        absent=tuple(absent),
+        node="n1", decision=Decision.UNDECIDED, headline="", blocking=blocking, absent=tuple(absent)
     )
 
 
@@ -190,10 +186,7 @@ def test_broken_tests_come_before_learning() -> None:
     ("disturbance", "said"),
     [
         ((LOOKS_SPENT,), "next: pytest --anubis suites/"),
-        (
-            ("others used 40 % of it",),
-            "next: pytest --anubis suites/ (when the machine is quiet)",
-        ),
+        (("others used 40 % of it",), "next: pytest --anubis suites/ (when the machine is quiet)"),
     ],
 )
 def test_open_losses_come_before_learning(disturbance: tuple[str, ...], said: str) -> None:

@@ -6,13 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_anubis.core.baseline import (
-    Baseline,
-    Exclusion,
-    Finding,
-    SelfCheck,
-    UnlikeNode,
-)
+from pytest_anubis.core.baseline import Baseline, Exclusion, Finding, SelfCheck, UnlikeNode
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
     MAX_UNLIKE,

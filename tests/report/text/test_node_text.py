@@ -55,10 +55,7 @@ def row(name: str, decision: Decision, *shown: MetricVerdict, blocking: int = 0)
         headline=f"node {name} accepted: 4 metrics judged",
         blocking=tuple(
             Blocker(
-                kind=Hindrance.OPEN,
-                word="NOT_TESTED",
-                subject=f"t{number}",
-                cause="fio not found",
+                kind=Hindrance.OPEN, word="NOT_TESTED", subject=f"t{number}", cause="fio not found"
             )
             for number in range(blocking)
         ),

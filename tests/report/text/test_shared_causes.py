@@ -8,14 +8,7 @@ import pytest
 
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.survey.fleet_survey import ShiftedMetric, TraitShift
-from pytest_anubis.core.verdict import (
-    Decision,
-    MetricVerdict,
-    NodeVerdict,
-    Outcome,
-    Reason,
-    Triage,
-)
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Triage
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.shared_causes import MAX_CAUSES, cause_lines, cause_text

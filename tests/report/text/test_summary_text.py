@@ -6,13 +6,7 @@ from dataclasses import replace
 
 from pytest_anubis.core.asking.open_questions import AskedQuestion, AskedQuestions, Standing
 from pytest_anubis.core.blocker import Blocker, Hindrance
-from pytest_anubis.core.verdict import (
-    Decision,
-    MetricVerdict,
-    NodeVerdict,
-    Outcome,
-    Reason,
-)
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.text.summary_text import (
     coverage_text,
     grouped,
