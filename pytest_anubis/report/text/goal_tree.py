@@ -273,15 +273,14 @@ def _unmeasured(goal: BenchmarkGoal, reason: str = "not measured yet") -> list[M
 def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
     """Return a benchmark's metrics in a run: those recorded, then those declared but not recorded."""
     places = [place for place in _places(run) if _base(place[0]) == goal.benchmark]
+    effective = [v for v in run.effective_verdicts if _base(v.benchmark) == goal.benchmark]
     if not places:
-        pruned = (v.text for v in run.effective_verdicts if _base(v.benchmark) == goal.benchmark)
-        return _unmeasured(goal, next(pruned, f"no part of run {run.run}"))
+        reason = effective[0].text if effective else f"no part of run {run.run}"
+        return _unmeasured(goal, reason)
     rows = []
     for benchmark, device in places:
         there = [m for m in run.measurements if (m.benchmark, m.device) == (benchmark, device)]
-        verdicts = [
-            v for v in run.effective_verdicts if (v.benchmark, v.device) == (benchmark, device)
-        ]
+        verdicts = [v for v in effective if (v.benchmark, v.device) == (benchmark, device)]
         for m in there:
             row = MetricAnswer(
                 metric=m.metric.name,

@@ -81,7 +81,8 @@ def summary_lines(
         lines += _lists(node, verdicts, cards, columns, verbose=verbose)
         if verbose:
             texts = _verbose_texts(node, verdicts, questions or AskedQuestions())
-            lines += [(row, "") for row in _all_metrics(verdicts)]
+            rows = sorted((v for v in verdicts if v.metric), key=lambda verdict: verdict.severity)
+            lines += [(row, "") for row in (verdict_table(rows).splitlines() if rows else ())]
         else:
             texts = _not_run_texts(node, verdicts)
         lines += wrapped_lines([(text, "") for text in texts if text], columns)
@@ -125,12 +126,6 @@ def _lists(
             odd = [v for v in looks if v.outcome is not Outcome.PASS]
             lines += _steps([*failed, *odd], columns, verbose=verbose)
     return lines
-
-
-def _all_metrics(verdicts: Sequence[MetricVerdict]) -> list[str]:
-    worst_first = sorted(verdicts, key=lambda verdict: verdict.severity)
-    rows = [verdict for verdict in worst_first if verdict.metric]
-    return verdict_table(rows).splitlines() if rows else []
 
 
 def _verbose_texts(
