@@ -86,11 +86,11 @@ def test_the_least_loss_of_a_rate_is_a_share(loss: float | None, better: str, wo
 @pytest.mark.parametrize("better", ["higher", "lower"])
 @pytest.mark.parametrize("similarity", [0.999, 0.88, 0.51, 0.11, 1 / 12, 0.05, 1e-6])
 def test_a_table_and_a_sentence_say_one_number(similarity: float, better: str) -> None:
-    """Never ``95 %`` in a column and ``20 times as slow`` in the sentence beside it."""
+    """Never ``95 %`` in a column and ``20 times as slow`` in the sentence next to it."""
     size = loss_size(similarity, better)
     for unit in ("GB/s", "ms", "1"):
-        told = loss_text(similarity, better, unit)
-        assert told.startswith((f"{size} ", f"1/{size.partition(' ')[0]} of it")), told
+        text = loss_text(similarity, better, unit)
+        assert text.startswith((f"{size} ", f"1/{size.partition(' ')[0]} of it")), text
     assert loss_size(0.05, "equal") == "95 %"  # of values that differ
 
 

@@ -1,4 +1,4 @@
-"""What a run knows of itself is what its journal tells: for any events, in any order, cut anywhere."""
+"""A run's state equals the state read from its journal, for any events in any order, cut anywhere."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_the_live_state_is_the_state_read_back(happened: list[Event]) -> None:
 def test_a_resumed_run_equals_its_journal(
     before: list[Event], after: list[Event], cut: int
 ) -> None:
-    """A crash cuts the journal anywhere behind its first line; whoever resumes reads it and goes on."""
+    """A crash cuts the journal anywhere behind its first line; the resumed run reads it."""
     with tempfile.TemporaryDirectory() as folder:
         with Journal.create(Path(folder), "r") as journal:
             journal.write(HEAD)
@@ -299,7 +299,7 @@ def test_a_run_is_broken_off_by_status_or_cause(status: int, cause: str, off: bo
 
 
 def test_a_failed_attempt_is_known_in_any_order() -> None:
-    """Between processes the second start may be heard before the word that the first attempt failed."""
+    """Between processes the second start may arrive before the failure of the first attempt."""
     test = TESTS[0]
     state = started(
         TestStarted(test=test),

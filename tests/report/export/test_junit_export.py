@@ -65,7 +65,7 @@ def test_every_metric_is_in_the_file(pytester: pytest.Pytester, arguments: tuple
     *cases, decision = suite.iter("testcase")
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "0")
     assert (decision.get("classname"), decision.get("name")) == ("anubis", "acceptance")
-    (failure,) = decision.iter("failure")  # nothing has failed, but nobody accepted the node
+    (failure,) = decision.iter("failure")  # no test failed, but the node is not accepted
     assert (failure.get("message") or "").startswith("UNDECIDED: node ")
     assert len(cases) == 3
     for case in cases:

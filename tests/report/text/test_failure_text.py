@@ -156,7 +156,7 @@ def test_pooled_verdicts_name_all_devices() -> None:
 @pytest.mark.parametrize(
     ("better", "value", "similarity", "lost"),
     [
-        ("higher", 60.2, 0.76, "40 % slower"),  # half of the values and more: the median tells
+        ("higher", 60.2, 0.76, "40 % slower"),  # half of the values or more: the median shows it
         ("higher", 60.2, 0.61, "40 % slower"),
         ("higher", 60.2, 0.45, "40 % slower"),
         ("lower", 300.0, 0.45, "3 times as long"),

@@ -138,7 +138,7 @@ def test_undeclared_recorded_metrics_are_listed() -> None:
     )
     line = "metric: heat [float32] in GFLOP/s, higher is better, on cuda:0 -> "
     assert f"{line}PASS (7 GFLOP/s); recorded without being declared" in tree(both)
-    text = tree(SKIPPED, both)  # the mark tells of what is missing now, the earlier run of the rest
+    text = tree(SKIPPED, both)  # declared and undeclared metrics
     assert f"{line}NOT_TESTED: not recorded in this run; before: PASS (7 GFLOP/s)" in text
     assert text.count("without being declared") == 1
     assert "without" not in tree(both, goal=replace(GOAL, metrics=()))  # nothing is declared at all
