@@ -1,4 +1,4 @@
-"""The nouns that every room shares: plain, immutable values without behaviour of their own.
+"""Nouns that every room shares: plain, immutable values.
 
 PYTEST_DONT_REWRITE
 """

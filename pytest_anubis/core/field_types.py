@@ -98,7 +98,7 @@ NotNegative = Annotated[float, Range(least=0)]
 """A duration, a size, a value on a ratio scale."""
 
 Count = Annotated[int, Range(least=0)]
-"""How many of something there are."""
+"""A number of things."""
 
 LEFT_OUT = "__left_out__"
 """Class attribute that says which fields plain data omits while they have their default."""

@@ -119,7 +119,7 @@ class Measurement:
 @compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResult:
-    """How one planned test ended.
+    """The result of one planned test.
 
     Attributes:
         test: Node id.

@@ -126,7 +126,7 @@ class Waiver:
 
     @property
     def scope(self) -> str:
-        """What it covers, in words."""
+        """Its scope in words."""
         names = ("test", "metric", "device", "component", "node")
         return ", ".join(f"{name} {text}" for name in names if (text := getattr(self, name)))
 

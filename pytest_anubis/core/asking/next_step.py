@@ -1,4 +1,4 @@
-"""What to do about a verdict: one answer for headlines, terminals and pages."""
+"""Next steps for verdicts and blockers, the same in headlines, terminals and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts and numbers as lines of text, for the terminal and for what a failed test says.
+"""Verdicts and numbers as lines of text, for the terminal and for messages of failed tests.
 
 No HTML is here. Open ``summary_text.py`` first; ``numbers.py`` rounds every number that is shown.
 
