@@ -215,6 +215,11 @@ def test_a_resumed_run_equals_its_journal(
         assert known(read_state(journal.path)) == known(live)
 
 
+def attempt(value: float, test: str = TESTS[0]) -> tuple[Event, Event]:
+    """Return the events of an attempt that measures one value."""
+    return TestStarted(test=test), Measured(measurement=measurement(test, (value,)))
+
+
 def started(*happened: Event) -> RunState:
     state = RunState()
     for event in (HEAD, *happened):
@@ -225,12 +230,10 @@ def started(*happened: Event) -> RunState:
 def test_the_last_attempt_of_a_repeated_test_counts() -> None:
     test = TESTS[0]
     state = started(
-        TestStarted(test=test),
-        Measured(measurement=measurement(test, (1.0,))),
+        *attempt(1.0),
         Judged(verdict=verdict(test, Outcome.FAIL)),
         TestRepeated(test=test, phase="call", text="slow"),
-        TestStarted(test=test),
-        Measured(measurement=measurement(test, (2.0,))),
+        *attempt(2.0),
         Judged(verdict=verdict(test)),
         TestFinished(result=result(test)),
     )
@@ -261,8 +264,7 @@ def test_a_failure_with_a_lost_end_is_remembered() -> None:
 def test_verdicts_need_an_unchanged_baseline() -> None:
     test = TESTS[0]
     ended = (
-        TestStarted(test=test),
-        Measured(measurement=measurement(test, (1.0,))),
+        *attempt(1.0),
         Judged(verdict=verdict(test)),
         TestFinished(result=result(test)),
     )
@@ -302,8 +304,7 @@ def test_a_failed_attempt_is_known_in_any_order() -> None:
     """Between processes the second start may arrive before the failure of the first attempt."""
     test = TESTS[0]
     state = started(
-        TestStarted(test=test),
-        Measured(measurement=measurement(test, (1.0,))),
+        *attempt(1.0),
         TestStarted(test=test),
         TestRepeated(test=test, phase="call", text="slow"),
         Measured(measurement=measurement(test, (2.0,))),
@@ -321,11 +322,9 @@ def test_a_second_beginning_does_not_replace_the_first() -> None:
 def test_values_of_a_cut_test_become_attempts() -> None:
     test = TESTS[0]
     state = started(
-        TestStarted(test=test),
-        Measured(measurement=measurement(test, (1.0,))),
+        *attempt(1.0),
         Resumed(),
-        TestStarted(test=test),
-        Measured(measurement=measurement(test, (2.0,))),
+        *attempt(2.0),
         TestFinished(result=result(test)),
     )
     run = state.record()
