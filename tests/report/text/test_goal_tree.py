@@ -6,6 +6,8 @@ import html
 import json
 from dataclasses import replace
 
+import pytest
+
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.measurement import LOOKS_SPENT, Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
@@ -219,25 +221,43 @@ def count(planned: list[PlannedTest], verdicts: list[MetricVerdict]) -> str:
     return questions_text(asked_questions(planned, verdicts))
 
 
-def test_a_run_says_which_of_its_questions_are_open() -> None:
-    asked = replace(PLAN, benchmark="t.py::test_disk", question="is it safe?")
-    missing = replace(VERDICT, metric="", outcome=Outcome.NOT_TESTED, reason=Reason.NOT_RUN)
-    assert count([PLAN, asked], [VERDICT]) == (
-        "1 of 2 questions answered; 1 not: 1 lacking a value to judge: is it safe?"
-    )
-    many = asked_questions([replace(asked, question=f"is it {n}?") for n in range(5)], [])
+UNKNOWN = replace(VERDICT, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION)
+AS_BEFORE = replace(VERDICT, reference=Reference.SELF)
+WORSE = replace(AS_BEFORE, outcome=Outcome.FAIL, reason=Reason.BEYOND)
+UNSET = replace(VERDICT, outcome=Outcome.FAIL, reason=Reason.UNSET)
+NOT_RUN = replace(VERDICT, metric="", outcome=Outcome.NOT_TESTED, reason=Reason.NOT_RUN)
+SAFE = replace(PLAN, benchmark="t.py::test_disk", question="is it safe?")
+
+
+@pytest.mark.parametrize(
+    ("planned", "verdicts", "begin"),
+    [
+        (
+            [PLAN, SAFE],
+            [VERDICT],
+            "1 of 2 questions answered; 1 not: 1 lacking a value to judge: is it safe?",
+        ),
+        ([PLAN], [VERDICT, NOT_RUN], "0 of 1"),
+        ([PLAN], [UNKNOWN, AS_BEFORE], "0 of 1"),
+        ([PLAN], [UNKNOWN, WORSE], "1 of 1"),
+        ([PLAN], [UNSET], "0 of 1"),
+        ([PLAN], [VERDICT, UNSET], "0 of 1 questions answered; 1 not: 1 lacking"),
+    ],
+)
+def test_open_questions_are_counted(
+    planned: list[PlannedTest], verdicts: list[MetricVerdict], begin: str
+) -> None:
+    assert count(planned, verdicts).startswith(begin)
+
+
+def test_a_run_without_questions_has_no_count() -> None:
+    assert count([replace(PLAN, question="")], [VERDICT]) == ""
+
+
+def test_many_open_questions_are_cut() -> None:
+    many = asked_questions([replace(SAFE, question=f"is it {n}?") for n in range(5)], [])
     assert questions_text(many).endswith("is it 0?; is it 1?; and 3 more")
     assert questions_lines(many, 5)[-1].endswith("is it 4?")
-    assert count([PLAN], [VERDICT, missing]).startswith("0 of 1")
-    unknown = replace(VERDICT, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION)
-    as_before = replace(VERDICT, reference=Reference.SELF)
-    assert count([PLAN], [unknown, as_before]).startswith("0 of 1")
-    worse = replace(as_before, outcome=Outcome.FAIL, reason=Reason.BEYOND)
-    assert count([PLAN], [unknown, worse]).startswith("1 of 1")
-    unset = replace(VERDICT, outcome=Outcome.FAIL, reason=Reason.UNSET)
-    assert count([PLAN], [unset]).startswith("0 of 1")
-    assert count([PLAN], [VERDICT, unset]).startswith("0 of 1 questions answered; 1 not: 1 lacking")
-    assert count([replace(PLAN, question="")], [VERDICT]) == ""
 
 
 def test_exact_values_do_not_answer_for_rates() -> None:
@@ -249,7 +269,7 @@ def test_exact_values_do_not_answer_for_rates() -> None:
         reason=Reason.NO_CRITERION,
         text="too noisy",
     )
-    as_before = replace(VERDICT, better="higher", reference=Reference.SELF)
+    as_before = replace(AS_BEFORE, better="higher")
     assert count([PLAN], [right]).startswith("1 of 1")
     for near in ([], [as_before], [replace(as_before, reference=Reference.PEERS)]):
         shown = [right, without, *near]
