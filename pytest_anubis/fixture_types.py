@@ -20,7 +20,8 @@ class MetricFixture(Protocol):
 
     The arguments that all three ways of recording share: `unit` is the unit of the values; `better` is
     ``higher``, ``lower`` or ``equal``; `goal`, `question` and `action` override the mark's for this
-    metric; `group` is a label of comparable units. Each returns the values in time order.
+    metric; `group` is a label of comparable units. `rounds` is the number of values, by default that of the
+    profile. Each returns the values in time order.
     """
 
     def measure(
@@ -43,7 +44,8 @@ class MetricFixture(Protocol):
         """Time a callable on the device and record one value a round.
 
         `work` is what one call does in base units (FLOP, bytes, samples): with it the unit is a rate, without
-        it a time. `clock` is ``device``, or ``host`` for a time that includes what a launch costs. `load` is
+        it a time. `calls` is the number of calls a round, by default as many as fill a round. `clock` is
+        ``device``, or ``host`` for a time that includes what a launch costs. `load` is
         ``sustained``, or ``short`` for the rate of a rested device.
         """
         ...
@@ -186,7 +188,7 @@ class PairsFixture(Protocol):
 
         `rounds` are sets of pairs, by default every pair once, or with `good` (hosts known to be good) the
         quick scan; `hops` are the hosts' distances in links. A transfer takes about `seconds`, the plan is
-        run `repeats` times.
+        run `repeats` times. Returns one line for each part that is to blame, the same on every host.
         """
         ...
 

@@ -187,11 +187,6 @@ def _verified_source(settings: Settings) -> str:
 def _class_baseline(settings: Settings, key: str, tests: str) -> tuple[Baseline | None, str]:
     """Load the baseline of a hardware class.
 
-    Args:
-        settings: The settings of the run.
-        key: Key of the class.
-        tests: The run's tests, quoted for another command.
-
     Returns:
         The baseline and an empty note, or None and one sentence that says what to do next.
 
@@ -217,13 +212,7 @@ def _class_baseline(settings: Settings, key: str, tests: str) -> tuple[Baseline 
 
 
 def _other_lanes_note(settings: Settings, other: str, tests: str) -> str:
-    """Return a note if a baseline exists, but for accelerators measured side by side instead of alone.
-
-    Args:
-        settings: The settings of the run.
-        other: Key of this node's class with the other value of ``lanes``.
-        tests: The run's tests, quoted for another command.
-    """
+    """Return a note if a baseline exists, but for accelerators measured side by side instead of alone."""
     try:
         if find_baseline(settings.baselines, other) is None:
             return ""

@@ -50,44 +50,18 @@ Selection = Literal["", "risk", "budget", "cost", "all"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that can be set, resolved.
+    """Everything that can be set, resolved; the help of `OPTIONS` explains each option.
+
+    Durations are in seconds. None and empty text mean that nothing is set.
 
     Attributes:
         active: ``--anubis`` was given.
-        mode: ``judge`` compares with a baseline and decides; ``measure`` only records.
-        profile: Sizes and durations of the benchmarks.
         baselines: Folder of baseline files, or one baseline file.
-        baseline_pin: Required digest of the baselines; empty for any.
-        store: Folder of runs, and of the history unless `history` names another place.
+        baseline_pin: Required digest of the baselines.
         history: Folder or database URL of the history; empty for the store.
-        node: Name of this node; empty for the platform's name.
-        run_id: Name of this run; empty for one made of the date and the node's name.
-        fail_on: The mildest verdict that fails a test: ``fail`` or ``marginal``.
-        require_all: Benchmarks without a criterion block acceptance too.
-        require: Components, benchmarks or metrics that must have run; empty for all.
-        other_machine: The baseline of one other machine may accept this one.
         goals_required: Folders in which a benchmark without goal, question and action is an error.
-        redact: Leave serial numbers and addresses out of journals and reports.
-        inventory: Recorded inventory to use in place of this machine's; None reads the machine.
-        junit: ``properties`` puts the numbers into JUnit's test cases, ``plain`` leaves them out.
-        in_process: Run the tests in pytest's own process, without deadlines.
-        timeout: Deadline of every test in seconds; None derives it from the declared cost.
-        gate: Effect of a failed inventory check: ``stop`` the run, ``continue``, or ``off`` for no check.
-        resume: Id of the interrupted run to continue, ``latest``, or empty.
-        duration: Seconds to soak, repeating the set; None runs it once.
-        scratch: Folder on the disk under test; None for pytest's temporary folder.
         quiet_limits: Name of a limit -> share from which a measurement counts as disturbed.
-        split: Names of facts about the node that split its hardware class.
-        allowed_processes: Commands that do not count as a disturbance, as shell patterns.
-        waivers: File of accepted failures; None if there is none.
-        select: Mode of the Selector; empty if it takes no part.
         accepted_risk: Accepted probability of an incident; None for the mode's default.
-        budget: Seconds for the mode ``budget``.
-        horizon: Seconds ahead within which incidents count.
-        incident_cost: Node seconds that one incident costs, for the mode ``cost``.
-        explore: Share of the left-out benchmarks that run by chance.
-        seed: Seed of that chance; None draws one.
-        explain: Print the reason for every benchmark that is left out.
     """
 
     active: bool = False
@@ -141,10 +115,6 @@ def without_password(settings: Settings) -> Settings:
 
 def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> Settings:
     """Resolve all settings once.
-
-    Args:
-        config: pytest's configuration.
-        environ: Environment to read; default the process's.
 
     Raises:
         pytest.UsageError: A value is invalid; the message says where it was set and what is valid.
@@ -211,10 +181,6 @@ _MIN_LIKENESS = 0.8
 
 def refuse_misspelt(parser: pytest.Parser, words: Sequence[str]) -> None:
     """Refuse an unknown ``--anubis`` option, and suggest the one that was probably meant.
-
-    Args:
-        parser: The parser with the options of all loaded plugins and conftest files.
-        words: The command line.
 
     Raises:
         pytest.UsageError: A word is an unknown option.

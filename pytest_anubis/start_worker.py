@@ -24,10 +24,6 @@ from pytest_anubis.session.selecting.pruning import Pruning
 def start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
     """Register the parts that a worker needs.
 
-    Args:
-        config: The worker's configuration.
-        worker_input: What the controller sent.
-
     Raises:
         pytest.UsageError: A part is blocked.
     """

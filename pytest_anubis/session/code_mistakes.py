@@ -41,10 +41,6 @@ UNSEEN = (pytest.PytestUnhandledThreadExceptionWarning, pytest.PytestUnraisableE
 def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> str:
     """Describe the mistake in a test's code that raised an error, with its place and a suggestion.
 
-    Args:
-        item: The test.
-        raised: The error of its setup, call or teardown.
-
     Returns:
         One sentence that begins with `MISTAKE`; empty for every other error.
     """
@@ -82,12 +78,7 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
 def unseen_failures(
     error: BaseException, category: tuple[type[pytest.PytestWarning], ...]
 ) -> list[BaseException]:
-    """Return the errors of threads or finalisers behind pytest's warnings; empty for any other error.
-
-    Args:
-        error: A warning that pytest raises as an error, or a group of them.
-        category: The warnings to look at.
-    """
+    """Return the errors of threads or finalisers behind pytest's warnings; empty for any other error."""
     group = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
     if not all(isinstance(one, category) for one in group):
         return []

@@ -39,10 +39,6 @@ def place_of(fixture: Fixture) -> tuple[str, int]:
 def failed_cleanups(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> str:
     """Name the shared fixtures whose cleanup failed, since the test that ran before it is not to blame.
 
-    Args:
-        item: The test whose report has the error.
-        raised: The error of its setup, call or teardown.
-
     Returns:
         One sentence; empty if anything else was raised.
     """

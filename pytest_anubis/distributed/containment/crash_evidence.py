@@ -43,11 +43,7 @@ class HardwareEvidence:
         return self._log.unreadable
 
     def against(self, device: str) -> tuple[str, ...]:
-        """Return the log's events since the last call, and a missing card, one phrase each.
-
-        Args:
-            device: The dead worker's device; events of other cards do not count, those of the node do.
-        """
+        """Return the log's events since the last call, and a missing card, one phrase each."""
         address = self._devices.get(device)
         found = [
             event.text

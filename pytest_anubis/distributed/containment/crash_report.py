@@ -124,15 +124,7 @@ def benchmark_frames(stack: str) -> str:
 def crash_verdict(
     crash: Crash, task: Task, component: str, evidence: Sequence[str], *, node: str
 ) -> MetricVerdict | None:
-    """Return FAIL if there is evidence against the hardware, else None.
-
-    Args:
-        crash: The crash.
-        task: The test that was running.
-        component: Component that the test exercises.
-        evidence: Evidence against the hardware.
-        node: Name of the node.
-    """
+    """Return FAIL if there is evidence against the hardware, else None."""
     if not evidence:
         return None
     return MetricVerdict(

@@ -89,6 +89,10 @@ def _set_variable(name: str, value: str | None) -> None:
         os.environ[name] = value
 
 
+def _soft_limit(which: int) -> int:
+    return resource.getrlimit(which)[0]
+
+
 def _set_soft_limit(which: int, soft: int) -> None:
     resource.setrlimit(which, (soft, resource.getrlimit(which)[1]))
 
@@ -144,6 +148,8 @@ class ProcessState:
             self._saved[int(number)] = os.dup(int(number))
 
     def _all(self) -> list[Aspect]:
+        read: Callable[[], Any]
+        restore: Callable[[Any], None]
         found = [
             Aspect("working folder", _folder, os.chdir),
             Aspect("umask", _umask, lambda mask: _ignored(os.umask(mask))),
@@ -171,42 +177,24 @@ class ProcessState:
         ]
         for number in SIGNALS:
             label = "stack signal" if number == STACK_SIGNAL else signal.Signals(number).name
-            found.append(
-                Aspect(
-                    f"handler of {label}",
-                    partial(signal.getsignal, number),
-                    partial(self._set_handler, number),
-                )
-            )
+            read, restore = partial(signal.getsignal, number), partial(self._set_handler, number)
+            found.append(Aspect(f"handler of {label}", read, restore))
         for name in sorted(n for n in dir(resource) if n.startswith("RLIMIT_")):
-            which = getattr(resource, name)
-            if name == "RLIMIT_OFILE":  # the same as NOFILE
-                continue
+            limit = getattr(resource, name)
             with suppress(OSError, ValueError):  # not every kernel has every one
-                resource.getrlimit(which)
-                found.append(
-                    Aspect(
-                        f"limit {name}",
-                        lambda which=which: resource.getrlimit(which)[0],  # type: ignore[misc]
-                        partial(_set_soft_limit, which),
-                    )
-                )
+                resource.getrlimit(limit)
+                if name != "RLIMIT_OFILE":  # the same as NOFILE
+                    read, restore = partial(_soft_limit, limit), partial(_set_soft_limit, limit)
+                    found.append(Aspect(f"limit {name}", read, restore))
         for name in THREAD_SETTINGS:
-            found.append(
-                Aspect(
-                    f"variable {name}", partial(os.environ.get, name), partial(_set_variable, name)
-                )
-            )
+            read, restore = partial(os.environ.get, name), partial(_set_variable, name)
+            found.append(Aspect(f"variable {name}", read, restore))
         for number in range(3):
-            found.append(
-                Aspect(
-                    f"descriptor {number}", partial(_file, number), partial(self._reopen, number)
-                )
-            )
+            read, restore = partial(_file, number), partial(self._reopen, number)
+            found.append(Aspect(f"descriptor {number}", read, restore))
         for name in ("stdin", "stdout", "stderr"):
-            found.append(
-                Aspect(f"sys.{name}", partial(getattr, sys, name), partial(setattr, sys, name))
-            )
+            read, restore = partial(getattr, sys, name), partial(setattr, sys, name)
+            found.append(Aspect(f"sys.{name}", read, restore))
         return found
 
     def _set_handler(self, number: int, handler: Any) -> None:

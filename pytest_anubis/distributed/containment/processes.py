@@ -52,10 +52,6 @@ class Death:
 def how_it_died(pid: int, patience: float = 2.0) -> Death | None:
     """Return how a child of this process ended, without reaping it.
 
-    Args:
-        pid: Process id of a child.
-        patience: Seconds to wait for its end; its pipes close a moment before.
-
     Returns:
         None if it is no child, was reaped already, or still lives.
     """
@@ -112,11 +108,6 @@ def stack_of(pid: int, file: Path, patience: float = 0.5) -> str:
     """Return the stacks of a worker's threads; empty if it does not answer.
 
     A signal handler in C writes them, so it works even while a thread never releases the interpreter's lock.
-
-    Args:
-        pid: Process id of the worker.
-        file: The file that the worker opened for its answer.
-        patience: Seconds to wait for it.
     """
     if not file.exists():  # the worker has no handler yet, so the signal would kill it
         return ""

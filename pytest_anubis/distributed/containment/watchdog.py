@@ -155,14 +155,7 @@ class Watchdog:
     def doing(
         self, worker: str, what: str, deadline: Deadline | None = None, test: str = ""
     ) -> None:
-        """Set what a worker does from now on, and its deadline.
-
-        Args:
-            worker: Name of the worker.
-            what: ``start``, ``test``, ``end``, or any word without a deadline.
-            deadline: None for no limit.
-            test: Node id if it is a test.
-        """
+        """Set what a worker does from now on, and its deadline."""
         with self._changed:
             watched = self._workers.setdefault(worker, _Watched())
             watched.doing, watched.test, watched.deadline = what, test, deadline

@@ -90,12 +90,7 @@ def certify(
 
 
 def overlaps(record: RunRecord, share: float = 0.0) -> set[tuple[str, str]]:
-    """Return the pairs of benchmarks whose tests ran at the same time, each pair in order.
-
-    Args:
-        record: A run in workers.
-        share: Least part of the shorter test's time that must overlap.
-    """
+    """Return the pairs of benchmarks that overlapped by a share of the shorter test, each pair in order."""
     spans: list[tuple[float, float, str]] = []
     benchmark = {plan.test: plan.benchmark for plan in record.planned if plan.benchmark}
     for event in record.events:
@@ -131,12 +126,7 @@ def merged(
 
 
 def certificate_path(baselines: Path, hardware_class: str) -> Path:
-    """Return the file of a hardware class's certificates, in a folder next to the baselines.
-
-    Args:
-        baselines: Folder of baselines, or one baseline file.
-        hardware_class: Key of the class.
-    """
+    """Return the file of a hardware class's certificates, in a folder next to the baselines."""
     folder = baselines.parent if baselines.suffix == ".json" else baselines
     return folder / "certificates" / f"{hardware_class}.json"
 

@@ -78,19 +78,6 @@ def make_task(
     overlap with others if its mark names its resources. All other tests run alone: of the whole node, of
     links between devices, and without a mark. Tests of accelerators that the host times share a resource; if
     the lanes have no cores of their own, they run alone.
-
-    Args:
-        test: Node id.
-        benchmark: Node id without the device parameter; default `test`.
-        device: Device parameter, ``node`` without one.
-        scope: The mark's scope: ``device``, ``pair`` or ``node``.
-        resources: The mark's resources.
-        cost: Expected duration in seconds.
-        deadline: Seconds after which it counts as hung.
-        why: Origin of the deadline.
-        timing: The mark's timing: ``device`` or ``host``.
-        apart: Every lane of accelerators has cores of its own.
-        applies: This node has what it needs.
     """
     occupied = frozenset(resources) | ({CPU} if device == CPU else frozenset())
     on_device = scope == "device" and device != NODE

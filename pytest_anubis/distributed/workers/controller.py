@@ -361,13 +361,6 @@ def register(
 ) -> None:
     """Distribute the run, with a worker for every lane; with ``--collect-only`` and ``--pdb`` do nothing.
 
-    Args:
-        config: The controller's configuration, before xdist has been configured.
-        context: The facts of the run.
-        state: State of the run.
-        sink: Takes every event at once, from any thread.
-        selection: Chooses benchmarks for all workers; None runs all that they collect.
-
     Raises:
         pytest.UsageError: The certificates of this hardware class cannot be used, or a part is blocked.
     """

@@ -19,13 +19,7 @@ The dispatcher gives a lane up long before.
 def worker_count(
     config: pytest.Config, devices: Sequence[str], *, overlapping: bool = False
 ) -> int:
-    """Return the number of workers that the command line asks for.
-
-    Args:
-        config: The controller's configuration, before xdist has been configured.
-        devices: Devices of the run.
-        overlapping: Some benchmarks of the host are certified to overlap with others.
-    """
+    """Return the number of workers that the command line asks for."""
     option = config.option
     useful = useful_workers(devices, overlapping=overlapping)
     asked = getattr(config.known_args_namespace, "numprocesses", None)
@@ -51,11 +45,6 @@ def set_workers(
 
     ``-n auto`` means one per accelerator and one for the node; a number is limited to that. No ``-n``, and
     ``-n0``, mean one worker. Workers given by ``--tx`` are used as they are.
-
-    Args:
-        config: The controller's configuration, before xdist has been configured.
-        devices: Devices of the node.
-        overlapping: Some benchmarks of the host are certified to overlap with others.
     """
     option = config.option
     count = worker_count(config, devices, overlapping=overlapping)

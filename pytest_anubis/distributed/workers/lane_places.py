@@ -142,9 +142,6 @@ def retry_worker_start(group: Any) -> None:
     """Start a process again if it dies before it becomes a worker, because xdist would end the whole run.
 
     If `TRIES` processes die in a row, ``makegateway`` raises `pytest.exit.Exception`.
-
-    Args:
-        group: execnet's group, which starts processes with ``makegateway``.
     """
     make = group.makegateway
 

@@ -56,13 +56,7 @@ NEAR = "anubis_near"
 
 
 def register(config: pytest.Config, context: RunContext, worker_input: dict[str, Any]) -> Sink:
-    """Prepare a worker and return its sink, which sends every event to the controller at once.
-
-    Args:
-        config: The worker's configuration.
-        context: The facts of the run.
-        worker_input: What the controller sent.
-    """
+    """Prepare a worker and return its sink, which sends every event to the controller at once."""
     worker = Worker(worker_input[CHANNEL], interactor_of(config))
     add_part(config, worker, "anubis-worker")
     if worker_input.get(IDLE):

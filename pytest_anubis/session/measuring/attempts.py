@@ -281,17 +281,7 @@ def look(
     earlier: int = 0,
     name: str = "",
 ) -> Look:
-    """Measure once; see `take_all` for the arguments.
-
-    Args:
-        plan: Duration and number of rounds.
-        take: Measures by a plan.
-        watch: Observes the conditions meanwhile.
-        host: Activity of others on the host disturbs the measurement.
-        choose: Count the values of clear moments only.
-        earlier: Number of clear values so far.
-        name: Benchmark and metric.
-    """
+    """Measure once; see `take_all` for the arguments."""
     __tracebackhide__ = True
     begin = time.monotonic()
     moments = watch.rounds(name) if choose else None
@@ -332,18 +322,6 @@ def look_closer(
 
     All measurements of a process share one `LookBudget`. If it is spent while the call is still close, the
     last look gets a disturbance, so that the metric is neither rejected nor passed.
-
-    Args:
-        criterion: The criterion for the values.
-        plan: Plan of the first look.
-        take: Measures by a plan.
-        looks: The measurement so far.
-        watch: Observes the conditions meanwhile.
-        time_limit: Limits further looks; when it is over, the looks so far decide.
-        host: Activity of others on the host disturbs the measurement.
-        choose: Count the values of clear moments only.
-        gap: Seconds before the first further look at values that would fail.
-        name: Benchmark and metric.
 
     Returns:
         The first look and all further ones that met a clear moment.

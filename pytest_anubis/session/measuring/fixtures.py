@@ -52,12 +52,7 @@ def _ambient(config: pytest.Config) -> Ambient | None:
 
 
 def _time_limit(timeout: float | None, item: pytest.Item) -> TimeLimit:
-    """Return the end of a test's measuring time: its deadline, or the end of the run's budget.
-
-    Args:
-        timeout: Seconds of ``--anubis-timeout``.
-        item: The test, perhaps with a timeout mark.
-    """
+    """Return the end of a test's measuring time: its deadline, or the end of the run's budget."""
     left = time_left(item.config)
     own = timeout or timeout_mark(item)
     return TimeLimit(own if left == math.inf else min(left, own or left))

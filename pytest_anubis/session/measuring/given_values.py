@@ -35,14 +35,6 @@ def checked_metric(
 ) -> Metric:
     """Return a metric as the test describes it.
 
-    Args:
-        name: Name of the metric; this and the other arguments are those of `Metric`.
-        unit: Unit of its values.
-        better: Its direction.
-        goal: Why it is measured.
-        question: What it answers.
-        action: What to do when it is bad.
-
     Raises:
         MetricUsageError: It has no direction, or its name or unit is invalid.
     """
@@ -92,10 +84,6 @@ def _too_long(metric: Metric) -> MetricUsageError:
 
 def numbers_of(value: Any, metric: Metric) -> list[float]:
     """Return a test's value or values as floats; errors are shown at the line of the test.
-
-    Args:
-        value: One number or an iterable of numbers.
-        metric: The metric whose values they are.
 
     Raises:
         MetricUsageError: A value is text, a mapping, no number, negative, or too long to be exact.

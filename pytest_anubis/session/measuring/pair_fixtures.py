@@ -40,15 +40,7 @@ GB = 1e9
 
 
 class Pairs:
-    """The value of the fixture ``anubis_pairs``.
-
-    Args:
-        group: The connected hosts.
-        recorder: The test's recorder.
-        mark: The test's mark.
-        benchmark: The test's benchmark id.
-        node: Name of this node.
-    """
+    """The value of the fixture ``anubis_pairs``; `PairsFixture` explains the arguments of `measure`."""
 
     def __init__(
         self, group: PairGroup, recorder: Recorder, mark: BenchmarkMark, benchmark: str, node: str
@@ -78,17 +70,6 @@ class Pairs:
         Every way, such as ``node-a -> node-b``, is a unit with values of its own, recorded in the run of the
         sending host. The test fails if a part of this session's hosts is to blame. If another host is to
         blame for a slow way, the verdict on that way says so and fails nothing here.
-
-        Args:
-            name: Name of the metric; its unit is GB/s.
-            rounds: Sets of pairs by number; default: every pair once, or with `good` the quick scan.
-            hops: The hosts' distances in links; pairs of equal distance are compared with each other.
-            good: Numbers of hosts known to be good: partners that are never accused.
-            seconds: Intended length of a transfer.
-            repeats: Runs of the plan, and values of each way.
-
-        Returns:
-            One line for each part that is to blame, the same on every host.
         """
         from pytest_anubis.benchmarking.children import ChildError
         from pytest_anubis.fleet.links.pair_plans import quick_scan, round_robin

@@ -42,7 +42,7 @@ Found = dict[tuple[str, str], VisitResults]
 
 
 class Recorder:
-    """Records the metrics of one attempt of one test.
+    """Records the metrics of one attempt of one test; `MetricFixture` explains the arguments.
 
     Attributes:
         measurements: Recorded measurements, in order.
@@ -117,27 +117,7 @@ class Recorder:
         clock: str = "device",
         load: str = "sustained",
     ) -> tuple[float, ...]:
-        """Time a callable properly and record one value a round.
-
-        Args:
-            name: Name of the metric.
-            fn: What to time; it may queue work on the device without waiting for it.
-            unit: A time unit (``s``, ``ms``, ``us``, ``ns``), or with `work` a rate (``TFLOP/s``).
-            better: ``higher`` or ``lower``.
-            work: What one call does in the rate's base unit: FLOP, bytes, samples.
-            goal: Overrides the mark's goal for this metric, as do `question` and `action`.
-            question: What this metric answers.
-            action: What to do when it is bad.
-            group: Label of comparable units, e.g. a pipeline stage.
-            rounds: How many values; default: by the profile.
-            calls: Calls a round; default: as many as fill a round.
-            clock: ``device`` for the accelerator's own clock, ``host`` for the host's, which includes
-                what a launch costs. On a CPU both are the host's.
-            load: ``sustained`` for the rate after a warm-up that ends when rate, clock and power are steady,
-                ``short`` for that of a rested device: a few short bursts with rests between them.
-
-        Returns:
-            The values, in time order, in `unit`.
+        """Time a callable on the device and record one value a round.
 
         Raises:
             MetricUsageError: Unit, direction or name is invalid; the message says what to write.
@@ -187,21 +167,6 @@ class Recorder:
     ) -> tuple[float, ...]:
         """Record what a callable measures by itself, called once a round.
 
-        Args:
-            name: Name of the metric.
-            fn: Returns one value or several, in `unit`.
-            unit: Unit of the values.
-            better: ``higher``, ``lower`` or ``equal``.
-            goal: Overrides the mark's goal for this metric, as do `question` and `action`.
-            question: What this metric answers.
-            action: What to do when it is bad.
-            group: Label of comparable units.
-            rounds: How many values; default: by the profile.
-            clock: ``device`` if `fn` reads the device's own clock, which the host's load does not affect.
-
-        Returns:
-            The values, in time order.
-
         Raises:
             MetricUsageError: Unit, direction or a value is invalid.
         """
@@ -245,21 +210,6 @@ class Recorder:
         """Record one value or several that the test measured itself.
 
         The measurement includes the conditions since the test's body began.
-
-        Args:
-            name: Name of the metric.
-            value: One number or an iterable of numbers, in time order.
-            unit: Unit of the values.
-            better: ``higher``, ``lower``, or ``equal`` for exact results such as error counts.
-            goal: Overrides the mark's goal for this metric, as do `question` and `action`.
-            question: What this metric answers.
-            action: What to do when it is bad.
-            group: Label of comparable units.
-            rounds_of: A metric measured in the same rounds, which has the same disturbances.
-            expect: The one right value of ``equal``, if known; 0 for counts of faults.
-
-        Returns:
-            The values as floats.
 
         Raises:
             MetricUsageError: Unit, direction or a value is invalid.
@@ -335,16 +285,7 @@ class Recorder:
         host: bool = True,
         choose: bool = True,
     ) -> tuple[float, ...]:
-        """Measure (`take_all`), record the values that count, and set the others aside.
-
-        Args:
-            metric: The metric.
-            group: Label of comparable units.
-            plan: Duration and number of rounds.
-            take: Measures by a plan.
-            host: Activity of others on the host disturbs the measurement.
-            choose: Count the values of clear moments only.
-        """
+        """Measure (`take_all`), record the values that count, and set the others aside."""
         __tracebackhide__ = True
         if self._watch is None:
             self._keep(self._measurement(metric, group, values := take(plan, None)))

@@ -15,12 +15,7 @@ from pytest_anubis.validator.judging.change_screening import PROFILE, judge_curr
 
 
 def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVerdict:
-    """Judge one measurement of one device against the baseline of this run.
-
-    Args:
-        context: The run; without a baseline the verdict is INCONCLUSIVE and says what to do next.
-        measurement: What was recorded.
-    """
+    """Judge one measurement of one device against the baseline of this run."""
     baseline = context.baseline
     criterion = None
     if baseline is not None:

@@ -35,11 +35,7 @@ class LineBelow:
         writer.write_raw = self._write
 
     def show(self, text: str) -> None:
-        """Replace the line, cut to the terminal; draw nothing if pytest's own line is full.
-
-        Args:
-            text: One line, which may contain untrusted names.
-        """
+        """Replace the line, cut to the terminal; draw nothing if pytest's own line is full."""
         columns = shutil.get_terminal_size().columns
         text = clip(printable(text), columns - 1)
         with self._lock:

@@ -205,12 +205,7 @@ class Soak:
 
 
 def worst_code(codes: Sequence[int], *, decayed: bool) -> int:
-    """Return a campaign's exit code.
-
-    Args:
-        codes: Exit codes of its cycles.
-        decayed: A trend counts as a rejection.
-    """
+    """Return a campaign's exit code; `decayed` means that a trend counts as a rejection."""
     worst = min(codes, key=lambda code: _WORST_FIRST.index(code) if code in _WORST_FIRST else -1)
     return 1 if decayed and worst in (0, 20) else worst
 

@@ -191,13 +191,7 @@ class Terminal:
                     report.longrepr = clip(report.longrepr.partition("\n")[0], room)
 
     def _line_of(self, report: pytest.TestReport, lines: list[str], room: int) -> str:
-        """Return the longest line that fits after a test's name; the name may lose its folders for it.
-
-        Args:
-            report: The test's report.
-            lines: Versions of the line, the longest first.
-            room: Columns for the name and the line.
-        """
+        """Return the longest line that fits after a test's name; the name may lose its folders for it."""
         name = self._typed(report.nodeid)
         fits = _longest(lines, room - width_of(name))
         if not fits and self._config.get_verbosity() <= 0 and report.nodeid.endswith(name):
