@@ -74,7 +74,7 @@ def mistake_of_child() -> str:
 
 
 def end_forked(process: int, error: BaseException | None) -> None:
-    """End this process at once if a test has forked it, because only the test's own process reports the test."""
+    """End this process at once if a test has forked it: only the process that began a test reports it."""
     if os.getpid() == process:
         return
     if isinstance(error, SystemExit):  # the child ends on purpose, as after sys.exit(0)
