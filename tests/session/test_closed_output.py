@@ -34,7 +34,7 @@ def unread(folder: Path, *more: str, both: bool = False) -> tuple[int, str]:
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("more", [["--anubis-in-process"], ["-n0"], ["--anubis-in-process", "-s"]])
-def test_a_run_whose_output_nobody_reads_ends_in_silence_with_all_files(
+def test_run_survives_closed_output(
     request: pytest.FixtureRequest,
     project: pytest.Pytester,
     learn: Learn,

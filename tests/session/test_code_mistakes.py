@@ -43,7 +43,7 @@ def last_verdict(project: pytest.Pytester) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_in_the_code_rejects_nothing_and_says_what_was_meant(
+def test_code_mistake_suggests_a_fix(
     project: pytest.Pytester, learn: Learn, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")  # else pytest cuts its summary
@@ -91,9 +91,7 @@ def test_every_other_error_still_counts(project: pytest.Pytester, learn: Learn, 
     assert project.runpytest("--anubis").ret == 1
 
 
-def test_a_metric_recorded_under_a_misspelt_name_rejects_nothing(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_misspelt_metric_rejects_nothing(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     path = project.path / "test_suite.py"
     path.write_text(

@@ -156,20 +156,18 @@ def shown(error: BaseException) -> str:
 
 
 @pytest.mark.parametrize(("error", "words"), ENVIRONMENT, ids=[shown(e) for e, _ in ENVIRONMENT])
-def test_what_a_healthy_card_raises_too_is_its_surroundings(
-    error: BaseException, words: str
-) -> None:
+def test_known_errors_are_environment(error: BaseException, words: str) -> None:
     found = environment_of(error)
     assert words in found
     assert found.isprintable()
 
 
 @pytest.mark.parametrize("error", HARDWARE, ids=map(shown, HARDWARE))
-def test_what_speaks_of_the_hardware_or_is_not_known_has_no_excuse(error: BaseException) -> None:
+def test_hardware_and_unknown_errors_are_not_excused(error: BaseException) -> None:
     assert environment_of(error) == ""
 
 
-def test_a_library_without_a_handle_is_excused_by_a_full_card_only() -> None:
+def test_missing_handle_is_excused_by_a_full_card() -> None:
     assert "17 MiB are free" in environment_of(NO_HANDLE, free=lambda: 17 << 20)
     assert environment_of(NO_HANDLE, free=lambda: 17 << 20, own_check=True) == ""
     assert environment_of(NO_HANDLE, free=lambda: 40 << 30) == ""

@@ -78,7 +78,7 @@ def test_what_a_test_or_its_own_fixture_raises_counts(
 
 
 @pytest.mark.parametrize("case", CLEANUPS)
-def test_a_failed_cleanup_of_what_tests_share_blames_no_component(
+def test_failed_shared_cleanup_blames_no_component(
     project: pytest.Pytester, learn: Learn, case: str
 ) -> None:
     learn()
@@ -99,7 +99,7 @@ def test_workers_tell_of_one_fixture_once(project: pytest.Pytester, learn: Learn
     assert len([one for one in map(str, verdict["blocking"]) if "fixture odd (session" in one]) == 1
 
 
-def test_a_cleanup_that_fails_in_the_next_tests_setup_rejects_nothing(
+def test_cleanup_failing_in_next_setup_rejects_nothing(
     project: pytest.Pytester, learn: Learn
 ) -> None:
     learn()

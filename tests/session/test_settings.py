@@ -15,7 +15,7 @@ def profile_of(pytester: pytest.Pytester, *arguments: str, environ: dict[str, st
     return resolve(pytester.parseconfig(*arguments), environ).profile
 
 
-def test_command_line_over_environment_over_ini_over_default(pytester: pytest.Pytester) -> None:
+def test_precedence_of_settings(pytester: pytest.Pytester) -> None:
     assert profile_of(pytester, environ={}) == "smoke"
     pytester.makeini("[pytest]\nanubis_profile = standard\n")
     assert profile_of(pytester, environ={}) == "standard"
@@ -35,7 +35,7 @@ def test_native_toml_works(pytester: pytest.Pytester) -> None:
     assert settings.goals_required == (pytester.path / "suites",)
 
 
-def test_lists_of_an_option_that_is_given_again_are_joined(pytester: pytest.Pytester) -> None:
+def test_lists_of_a_repeated_option_are_joined(pytester: pytest.Pytester) -> None:
     """The last one replaced the others, though each advice names one more process."""
     options = ("--anubis-allow-process=a,b", "--anubis-allow-process=c", "--anubis-require=x")
     settings = resolve(pytester.parseconfig(*options, "--anubis-require=y"), {})
@@ -77,9 +77,7 @@ def test_wrong_settings_are_one_line(
         ("--anubis-xyzzy", "pytest --help lists the valid ones"),
     ],
 )
-def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(
-    pytester: pytest.Pytester, word: str, hint: str
-) -> None:
+def test_misspelt_option_gets_a_suggestion(pytester: pytest.Pytester, word: str, hint: str) -> None:
     pytester.makepyfile(BENCHMARK)
     result = pytester.runpytest(word)
     assert result.ret == 4
@@ -87,7 +85,7 @@ def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(
     assert "Traceback" not in result.stderr.str()
 
 
-def test_an_option_of_a_conftest_file_may_begin_like_ours(pytester: pytest.Pytester) -> None:
+def test_conftest_option_may_begin_like_ours(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         "def pytest_addoption(parser):\n    parser.addoption('--anubis-rack', default='')\n"
     )
@@ -136,7 +134,7 @@ def test_wrong_marks_name_test_key_and_fix(
     result.stderr.fnmatch_lines([f"*test_x: mark anubis*{words}*"])
 
 
-def test_benchmarks_without_goals_are_refused_where_goals_are_required(
+def test_required_goals_are_checked(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makeini("[pytest]\nanubis_goals_required = ours\n")
@@ -149,7 +147,7 @@ def test_benchmarks_without_goals_are_refused_where_goals_are_required(
     result.stderr.fnmatch_lines(["*test_ours.py::test_x: mark anubis lacks component, goal*"])
 
 
-def test_limits_of_quietness_and_allowed_processes_are_set_by_name(
+def test_quiet_limits_and_allowed_processes(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makeini("[pytest]\nanubis_quiet_limit = others=20%, steal=0.05\n")

@@ -100,9 +100,7 @@ def test_workers_that_never_start_are_given_up(
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_worker_that_dies_at_start_once_costs_no_test(
-    pytester: pytest.Pytester, workers: str
-) -> None:
+def test_worker_dying_once_at_start_costs_no_test(pytester: pytest.Pytester, workers: str) -> None:
     pytester.makepyfile(
         test_it="""
         import os, pathlib
@@ -138,7 +136,7 @@ def small_memory() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_process_that_the_kernel_kills_for_want_of_memory(
+def test_out_of_memory_kill_is_named(
     pytester: pytest.Pytester, small_memory: Path, workers: str
 ) -> None:
     pytester.makepyfile(

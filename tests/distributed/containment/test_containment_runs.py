@@ -178,9 +178,7 @@ def test_every_way_to_die_is_contained(pytester: pytest.Pytester, gpus: str, wor
         result.stdout.fnmatch_lines_random([line])
 
 
-def test_same_crash_again_on_the_same_accelerator_is_evidence(
-    pytester: pytest.Pytester, gpus: str
-) -> None:
+def test_repeated_crash_on_a_card_is_evidence(pytester: pytest.Pytester, gpus: str) -> None:
     pytester.makepyfile(test_it=DEVICE_BENCHMARK.format(condition="True"))
     result = run(pytester, "-n", "auto", gpus)
     record = journal_of(pytester)
@@ -211,9 +209,7 @@ def test_crash_that_does_not_come_again_is_no_evidence(
     assert len(last) == 1
 
 
-def test_lanes_bind_devices_and_whole_node_tests_come_last(
-    pytester: pytest.Pytester, gpus: str
-) -> None:
+def test_lanes_bind_devices(pytester: pytest.Pytester, gpus: str) -> None:
     pytester.makepyfile(
         test_it=DEVICE_BENCHMARK.format(condition="False")
         + """
@@ -307,7 +303,7 @@ def test_first_failure_stops_the_run_in_order(pytester: pytest.Pytester, how: st
     assert int(suite.get("errors", 0)) + int(suite.get("failures", 0)) == 1
 
 
-def test_certified_benchmarks_overlap_and_others_do_not(pytester: pytest.Pytester) -> None:
+def test_only_certified_benchmarks_overlap(pytester: pytest.Pytester) -> None:
     names = ("first", "second")
     pytester.makepyfile(
         test_it="import pytest, time\n"
@@ -349,9 +345,7 @@ def test_wrong_mark_is_one_line_and_no_crash(pytester: pytest.Pytester) -> None:
     assert "died" not in result.stdout.str()
 
 
-def test_collections_that_differ_are_reported_and_nothing_runs(
-    pytester: pytest.Pytester, gpus: str
-) -> None:
+def test_differing_collections_are_reported(pytester: pytest.Pytester, gpus: str) -> None:
     pytester.makepyfile(
         test_it="""
         import os, pytest
@@ -365,7 +359,7 @@ def test_collections_that_differ_are_reported_and_nothing_runs(
     assert result.ret not in (0, 3, 5)
 
 
-def test_process_that_hangs_in_the_kernel_does_not_hold_up_the_run(
+def test_unkillable_process_does_not_delay_the_run(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makeconftest(
@@ -392,7 +386,7 @@ def test_process_that_hangs_in_the_kernel_does_not_hold_up_the_run(
     assert result.ret == 20
 
 
-def test_killed_controller_leaves_a_journal_and_no_process(pytester: pytest.Pytester) -> None:
+def test_killed_controller_leaves_no_process(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_it="""
         import os, time

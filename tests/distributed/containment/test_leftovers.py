@@ -175,7 +175,7 @@ def test_everything_that_is_read_can_be_put_back() -> None:
     state.close()
 
 
-def test_children_that_run_are_seen_and_dead_ones_are_not() -> None:
+def test_only_running_children_are_listed() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         assert process.pid in children()
         assert not is_helper(process.pid)
@@ -190,7 +190,7 @@ def test_children_that_run_are_seen_and_dead_ones_are_not() -> None:
         helper.kill()
 
 
-def test_the_command_of_a_process_that_becomes_another_program_is_asked_for_again(
+def test_empty_command_line_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = Path.read_bytes

@@ -67,9 +67,7 @@ def test_a_deadline_says_where_it_comes_from() -> None:
     ("cost", "profile", "seconds"),
     [(5.0, "smoke", 300.0), (50.0, "smoke", 500.0), (5.0, "standard", 300.0)],
 )
-def test_least_that_a_mark_asks_for_prolongs_and_never_shortens(
-    cost: float, profile: str, seconds: float
-) -> None:
+def test_mark_deadline_only_prolongs(cost: float, profile: str, seconds: float) -> None:
     found = deadline_of(cost=cost, mark=None, limit=None, profile=profile, least=300.0)
     assert found.seconds == pytest.approx(seconds)
     assert deadline_of(cost=cost, mark=None, limit=9.0, least=300.0).seconds == 9.0
@@ -122,9 +120,7 @@ def test_watchdog_forgets_a_deadline_that_was_kept() -> None:
     watchdog.stop()
 
 
-def test_the_next_attempt_of_a_test_is_not_killed_for_the_one_before(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_next_attempt_has_its_own_deadline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked, killed = threading.Event(), threading.Event()
 
     def ended_meanwhile(pid: int, file: Path) -> str:
@@ -157,7 +153,7 @@ def test_process_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyPat
     victim.close()
 
 
-def test_worker_of_which_no_process_is_known_is_given_up() -> None:
+def test_worker_without_a_process_is_given_up() -> None:
     given_up = threading.Event()
     watchdog = Watchdog(lambda _: given_up.set())
     watchdog.doing("far", "start", Deadline(0.05, ""))
@@ -233,7 +229,7 @@ def test_stack_is_written_even_when_the_lock_is_held(tmp_path: Path) -> None:
     victim.close()
 
 
-def test_no_signal_is_sent_to_a_process_that_is_not_prepared(tmp_path: Path) -> None:
+def test_unprepared_process_gets_no_signal(tmp_path: Path) -> None:
     victim = Victim()
     assert stack_of(victim.pid, tmp_path / "none") == ""
     assert victim.process.poll() is None
@@ -254,7 +250,7 @@ def test_causes_say_what_happened() -> None:
     assert Crash(worker="gw0", said="EOF").cause == "its process was lost (EOF)"
 
 
-def test_crash_is_failure_with_evidence_and_undecided_without() -> None:
+def test_crash_fails_only_with_evidence() -> None:
     crash = Crash(worker="gw0", test="t", death=Death(signal=11))
     task = Task(test="t[cuda:0]", benchmark="t", device="cuda:0")
     kept = Measurement(
@@ -329,7 +325,7 @@ def test_evidence_counts_for_the_card_it_speaks_of(tmp_path: Path) -> None:
     assert "kernel log" in HardwareEvidence({}, log=KernelLog(tmp_path / "none"), bus=bus).blind
 
 
-def test_workers_are_bound_by_what_does_not_change_with_enumeration() -> None:
+def test_workers_are_bound_by_uuid() -> None:
     cards = (
         Accelerator(index=0, vendor="nvidia", name="A", uuid="GPU-a", pci="0000:01:00.0"),
         Accelerator(index=1, vendor="nvidia", name="A"),

@@ -95,7 +95,7 @@ def test_one_lucky_meeting_certifies_nothing() -> None:
     assert (once.granted, once.open) == (False, False)
 
 
-def test_what_records_one_value_a_run_stays_open_until_it_has_enough() -> None:
+def test_pair_stays_open_until_it_has_enough_values() -> None:
     one = run({"disk": [10.0], "gemm": [5.0]}, BESIDE)
     for count, expected in ((1, (False, True)), (2, (False, True)), (3, (True, False))):
         (found,) = certify([ALONE], [one] * count)
@@ -132,7 +132,7 @@ def test_too_few_values_certify_nothing() -> None:
     assert not found.granted
 
 
-def test_benchmark_that_recorded_nothing_certifies_nothing() -> None:
+def test_benchmark_without_values_is_not_certified() -> None:
     silent = run({"disk": [10.0] * 3}, BESIDE)
     planned = (*silent.planned, PlannedTest(test="gemm", benchmark="gemm"))
     record = RunRecord(
@@ -194,11 +194,11 @@ def test_pairs_that_overlap_anyway_need_no_certificate() -> None:
     ]
 
 
-def test_a_pair_that_was_measured_again_has_its_new_certificate() -> None:
+def test_new_certificate_replaces_the_old_one() -> None:
     old = [Certificate(first="a", second="b", granted=True), Certificate(first="a", second="c")]
     new = [Certificate(first="a", second="b", reason="worse")]
     assert merged(old, new) == (new[0], old[1])
 
 
-def test_certificates_lie_beside_the_baseline_named_or_found(tmp_path: Path) -> None:
+def test_certificates_are_next_to_the_baseline(tmp_path: Path) -> None:
     assert certificate_path(tmp_path / "one.json", "class") == certificate_path(tmp_path, "class")

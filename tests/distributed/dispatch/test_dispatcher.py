@@ -49,7 +49,7 @@ def started(
     return dispatcher.assign(tasks, allowed)
 
 
-def test_exclusive_test_waits_for_every_device_worker_to_finish_in_order() -> None:
+def test_exclusive_test_waits_for_all_workers() -> None:
     lanes = layout(GPUS, 3)
     dispatcher = Dispatcher(lanes)
     tasks = [alone("link"), on_gpu("gemm@0", "cuda:0"), on_gpu("gemm@1", "cuda:1")]
@@ -68,7 +68,7 @@ def test_exclusive_test_waits_for_every_device_worker_to_finish_in_order() -> No
     assert dispatcher.finished
 
 
-def test_crash_does_not_open_the_barrier_and_the_rest_goes_on() -> None:
+def test_crash_does_not_start_exclusive_tests() -> None:
     lanes = layout(("cuda:0",), 2)
     dispatcher = Dispatcher(lanes)
     tasks = [alone("link"), *(on_gpu(f"gemm{i}", "cuda:0") for i in range(3))]
@@ -85,7 +85,7 @@ def test_crash_does_not_open_the_barrier_and_the_rest_goes_on() -> None:
     assert dispatcher.worker_finished("third") == [Shutdown("w-node", 0)]
 
 
-def test_worker_that_dies_holding_a_test_has_crashed_in_none() -> None:
+def test_worker_dying_with_a_held_test_crashed_in_none() -> None:
     lanes = layout(("cuda:0",), 2)
     dispatcher = Dispatcher(lanes)
     started(dispatcher, lanes, [alone("link"), on_gpu("gemm", "cuda:0")], frozenset())
@@ -94,7 +94,7 @@ def test_worker_that_dies_holding_a_test_has_crashed_in_none() -> None:
     assert dispatcher.worker_collected("again") == [Send("again", (0,))]
 
 
-def test_host_test_runs_beside_a_device_test_only_with_a_certificate() -> None:
+def test_host_test_overlaps_only_with_certificate() -> None:
     lanes = layout(("cuda:0",), 2)
     tasks = [on_gpu("gemm", "cuda:0"), on_host("disk", "disk")]
     for allowed, expected in ((pair("gemm", "disk"), True), (frozenset[frozenset[str]](), False)):
@@ -102,7 +102,7 @@ def test_host_test_runs_beside_a_device_test_only_with_a_certificate() -> None:
         assert (Shutdown("w-node", 1) in instructions) == expected
 
 
-def test_nothing_of_the_host_starts_while_a_replacement_comes_up() -> None:
+def test_host_tests_wait_for_a_replacement() -> None:
     lanes = layout(("cuda:0",), 2)
     dispatcher = Dispatcher(lanes)
     tasks = [on_gpu("a", "cuda:0"), on_gpu("b", "cuda:0"), *(on_host(h, "disk") for h in "xyz")]
@@ -135,7 +135,7 @@ def test_who_may_run_beside_whom(a: Task, b: Task, certified: bool, allowed: boo
     assert may_overlap(b, a, certificates) is allowed
 
 
-def test_links_whole_nodes_and_unmarked_tests_run_alone() -> None:
+def test_links_nodes_and_unmarked_tests_are_exclusive() -> None:
     assert make_task("x").exclusive
     assert make_task("x", scope="pair", device="cuda:0", resources=["nvlink"]).exclusive
     assert make_task("x", scope="node", device="cuda:0").exclusive
@@ -156,11 +156,11 @@ def test_lanes_follow_devices_and_workers() -> None:
         layout(eight, 0)
 
 
-def test_task_of_a_device_without_a_lane_runs_on_the_node() -> None:
+def test_task_without_a_lane_runs_on_the_node() -> None:
     assert lane_of(on_gpu("gemm", "cuda:9"), layout(GPUS, 3)) == NODE
 
 
-def test_event_that_makes_no_sense_tells_how_it_came_to_this() -> None:
+def test_impossible_event_shows_the_log() -> None:
     dispatcher = Dispatcher(layout(("cpu",), 1))
     dispatcher.worker_ready("gw0", NODE)
     dispatcher.worker_collected("gw0")
@@ -198,7 +198,7 @@ def test_impossible_events_are_refused(event: str, arguments: tuple[object, ...]
         getattr(dispatcher, event)(*arguments)
 
 
-def test_lane_whose_worker_dies_at_start_again_and_again_is_given_up() -> None:
+def test_lane_with_dying_workers_is_given_up() -> None:
     lanes = layout(GPUS, 3)
     dispatcher = Dispatcher(lanes)
     for attempt in range(3):
@@ -246,7 +246,7 @@ def test_stop_starts_nothing_more() -> None:
     assert dispatcher.finished
 
 
-def test_what_a_worker_leaves_unrun_is_known_and_blocks_nobody() -> None:
+def test_unrun_tests_of_a_worker_are_dropped() -> None:
     lanes = layout(("cuda:0",), 2)
     dispatcher = Dispatcher(lanes)
     tasks = [alone("link"), on_gpu("a", "cuda:0"), on_gpu("b", "cuda:0"), on_gpu("c", "cuda:0")]
@@ -266,7 +266,7 @@ def test_repeated_test_comes_first_in_its_lane() -> None:
     assert dispatcher.worker_collected("b") == [Send("b", (0, 1))]
 
 
-def test_plan_overlaps_devices_and_adds_what_runs_alone() -> None:
+def test_plan_overlaps_devices() -> None:
     lanes = layout(GPUS, 3)
     tasks = [
         alone("link", 5.0),
@@ -288,7 +288,7 @@ def test_plan_overlaps_devices_and_adds_what_runs_alone() -> None:
     assert plan(tasks, layout(GPUS, 1)).wall == pytest.approx(15.0)
 
 
-def test_host_test_with_company_does_not_wait_behind_one_without() -> None:
+def test_overlapping_host_test_comes_first() -> None:
     lanes = layout(("cpu",), 2, overlapping=True)
     tasks = [
         on_host("net", "cpu", "network", cost=2.0),
@@ -303,7 +303,7 @@ def test_host_test_with_company_does_not_wait_behind_one_without() -> None:
     ]
 
 
-def test_plan_prefers_measured_costs_and_counts_unknown_ones() -> None:
+def test_plan_prefers_measured_costs() -> None:
     tasks = [alone("a", 100.0), alone("b")]
     predicted = plan(tasks, layout(("cpu",), 1), costs={"a": 2.0}, overhead=0.5)
     assert predicted.wall == pytest.approx(2.0 + 1.0 + 2 * 0.5)
@@ -511,7 +511,7 @@ TestWorkers = Workers.TestCase
 TestWorkers.settings = hypothesis_settings(max_examples=150, stateful_step_count=60, deadline=None)
 
 
-def test_plan_waits_for_the_other_workers_before_a_test_that_runs_alone() -> None:
+def test_plan_waits_before_exclusive_tests() -> None:
     lanes = layout(["cuda:0", "cuda:1"], 3)
     tasks = [
         *(make_task(f"t{i}", device=f"cuda:{i}", scope="device", cost=1.0) for i in range(2)),

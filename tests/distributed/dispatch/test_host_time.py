@@ -44,7 +44,7 @@ def test_two_tests_that_the_host_times_never_overlap() -> None:
     assert not any(slot.alone for slot in predicted.slots)
 
 
-def test_lanes_do_other_work_while_the_hosts_time_is_taken() -> None:
+def test_lanes_use_the_time_of_other_host_tests() -> None:
     tasks = [*tasks_of("host"), *tasks_of("graph")]
     for number in range(12):
         tasks += tasks_of(f"device {number}")
@@ -56,7 +56,7 @@ def test_lanes_do_other_work_while_the_hosts_time_is_taken() -> None:
     assert order == [task.test for task in tasks[8:] if task.device == "cuda:5"]
 
 
-def test_where_lanes_share_cores_it_runs_alone_in_the_nodes_lane() -> None:
+def test_lanes_sharing_cores_run_host_tests_alone() -> None:
     lanes = layout(EIGHT, 9)
     shared = tasks_of("host", apart=False)
     assert all(task.exclusive and lane_of(task, lanes) == NODE for task in shared)

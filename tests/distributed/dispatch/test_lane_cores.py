@@ -39,7 +39,7 @@ def test_eight_lanes_share_the_cores_of_their_nodes(cores: tuple[Core, ...]) -> 
     assert len(lines) == 9
 
 
-def test_a_lane_with_cards_of_both_nodes_has_cores_of_both(cores: tuple[Core, ...]) -> None:
+def test_lane_with_cards_of_both_nodes_has_both_cores(cores: tuple[Core, ...]) -> None:
     lanes = layout(EIGHT, 5)
     places = place_lanes(lanes, cores, HOMES)
     assert places[0].near == {"cuda:0": (0, 1, 16, 17), "cuda:4": (8, 9, 24, 25)}
@@ -66,7 +66,7 @@ def test_one_lane_works_near_the_card_at_hand(cores: tuple[Core, ...]) -> None:
         (HOMES, set(range(8))),  # a container that may use node 0 only
     ],
 )
-def test_where_nearness_means_nothing_all_cores_are_shared(
+def test_unknown_numa_nodes_share_all_cores(
     tmp_path: Path, homes: dict[str, int | None], allowed: set[int]
 ) -> None:
     lanes = layout(EIGHT, 9)
@@ -77,7 +77,7 @@ def test_where_nearness_means_nothing_all_cores_are_shared(
     assert told[4].endswith("NUMA node 1 (not kept to its CPUs)")
 
 
-def test_fewer_cores_than_lanes_keep_nothing_apart_and_that_is_said() -> None:
+def test_fewer_cores_than_lanes_share_all() -> None:
     lanes = layout(EIGHT, 9)
     places = place_lanes(lanes, (Core(cpus=(0,)), Core(cpus=(1,))), HOMES)
     assert not kept_apart(places)

@@ -138,7 +138,7 @@ def test_crashed_test_is_named_and_its_worker_replaced(stage: Stage) -> None:
     assert not stage.reports
 
 
-def test_worker_that_never_came_up_is_unknown_to_xdist_but_counts(stage: Stage) -> None:
+def test_worker_that_never_started_counts(stage: Stage) -> None:
     for attempt in range(3):
         with pytest.raises(KeyError):
             stage.scheduler.remove_node(Node(f"d{attempt}", "cuda:1"))

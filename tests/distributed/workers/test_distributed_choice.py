@@ -112,7 +112,7 @@ def test_what_runs_side_by_side_is_counted_once(story: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["anubis: 1 of 3 benchmarks, 10.0 s of 1 min 00 s*"])
 
 
-def test_what_runs_one_after_the_other_is_counted_for_each(story: pytest.Pytester) -> None:
+def test_cost_counts_turns_of_devices(story: pytest.Pytester) -> None:
     (story.path / "died").touch()
     run(story, "-n0")
     (found,) = choices(story)
@@ -160,7 +160,7 @@ DAMAGES: list[dict[str, object]] = [
 ]
 
 
-def test_a_damaged_choice_in_the_journal_is_one_line_and_made_anew(
+def test_damaged_choice_is_made_anew(
     story: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(story, "-p", "no:xdist")  # dies in its first test

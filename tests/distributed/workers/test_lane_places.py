@@ -118,9 +118,7 @@ def test_a_node_without_accelerators_is_left_alone(tmp_path: Path) -> None:
     assert places.variables("node") == places.near("node") == {}
 
 
-def test_where_binding_is_forbidden_nothing_is_bound_and_lanes_share(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forbidden_binding_binds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(_pid: int, _cpus: object) -> None:
         raise PermissionError(1, "no")
 
@@ -132,9 +130,7 @@ def test_where_binding_is_forbidden_nothing_is_bound_and_lanes_share(
     assert "what is timed on the host runs alone" in places.pytest_report_header()[-1]
 
 
-def test_a_test_of_a_card_runs_near_it_and_the_next_one_where_it_was(
-    home: set[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_card_test_runs_near_its_card(home: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     near = min(home)
     plugin = NearCard({"cuda:0": str(near), "cuda:1": ""})
 
@@ -186,9 +182,7 @@ def test_threads_go_along_but_those_that_were_placed(home: set[int]) -> None:
     assert found == {"free": {first}, "placed": {last}}
 
 
-def test_a_worker_is_bound_before_anything_of_the_users_is_loaded(
-    home: set[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_is_bound_before_user_code(home: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_ANUBIS_CPUS", "9000")  # gone meanwhile: the run goes on
     bind_early()
     assert os.sched_getaffinity(0) == home

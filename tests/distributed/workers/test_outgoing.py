@@ -60,7 +60,7 @@ def failed(**changes: Any) -> pytest.TestReport:
     return made
 
 
-def test_of_a_report_that_nothing_can_send_the_least_is_sent() -> None:
+def test_unsendable_report_becomes_minimal() -> None:
     interactor, _, lost = worker(channel := Channel(refuse="poison"))
     data = failed()._to_json() | {"$report_type": "TestReport", "sections": [("x", "poison")]}
     interactor.sendevent("testreport", data=data)
@@ -87,7 +87,7 @@ def test_internal_error_of_a_worker_is_told_and_sent() -> None:
 
 
 @pytest.mark.parametrize("kind", [pytest.TestReport, pytest.CollectReport])
-def test_of_a_report_of_which_pytest_makes_nothing_the_least_is_made(kind: type) -> None:
+def test_unserialisable_report_becomes_minimal(kind: type) -> None:
     _, reports, _ = worker(Channel())
     report: Any = failed()
     if kind is pytest.CollectReport:
@@ -113,7 +113,7 @@ class Mine(DeprecationWarning):
         (ResourceWarning, ("builtins", "ResourceWarning")),
     ],
 )
-def test_category_that_the_controller_cannot_import_becomes_a_builtin_one(
+def test_unknown_warning_class_becomes_builtin(
     category: type[Warning], becomes: tuple[str, str]
 ) -> None:
     from xdist.remote import serialize_warning_message

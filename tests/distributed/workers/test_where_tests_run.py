@@ -35,9 +35,7 @@ def folder(pytester: pytest.Pytester) -> Path:
 
 
 @pytest.mark.parametrize("cost", ['cost="10ms"', 'cost = "20ms"'])
-def test_a_death_of_a_benchmark_with_a_cost_costs_one_test(
-    pytester: pytest.Pytester, cost: str
-) -> None:
+def test_death_costs_one_test(pytester: pytest.Pytester, cost: str) -> None:
     pytester.makepyfile(test_it=COSTLY.format(cost=cost))
     result = pytester.runpytest_subprocess("--anubis", "--junitxml=out.xml", timeout=90)
     assert result.ret == 20
@@ -73,7 +71,7 @@ def test_a_run_of_nothing_but_deaths_took_its_time(pytester: pytest.Pytester) ->
         (["--setup-show"], False),
     ],
 )
-def test_tests_run_in_a_worker_unless_they_are_to_be_watched(
+def test_watched_tests_run_in_process(
     pytester: pytest.Pytester, arguments: list[str], worker: bool
 ) -> None:
     pytester.makepyfile(test_plain=PLAIN)
@@ -91,7 +89,7 @@ def test_collecting_starts_no_worker(pytester: pytest.Pytester) -> None:
     assert not (pytester.path / "where").exists()
 
 
-def test_a_plugin_that_collects_in_place_of_pytest_is_named_at_once(
+def test_replaced_collection_is_reported(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile(test_plain=PLAIN)
@@ -118,7 +116,7 @@ def test_workers_and_this_process_exclude_each_other(
 
 
 @pytest.mark.parametrize("workers", [[], ["-s"]])
-def test_the_debugger_in_a_test_says_nothing_about_the_node(
+def test_debugger_says_nothing_about_the_node(
     pytester: pytest.Pytester, workers: list[str]
 ) -> None:
     pytester.makepyfile(

@@ -31,7 +31,7 @@ gateway_io.popen_args = mortal
 
 
 @pytest.mark.parametrize("error", [EOFError("nothing came"), BrokenPipeError(32, "Broken pipe")])
-def test_another_process_is_started_until_there_have_been_enough(error: Exception) -> None:
+def test_failed_worker_start_is_retried(error: Exception) -> None:
     deaths = iter([error] * (TRIES - 1))
 
     def make(spec: str) -> str:
@@ -49,7 +49,7 @@ def test_another_process_is_started_until_there_have_been_enough(error: Exceptio
 
 
 @pytest.mark.parametrize(("deaths", "status"), [(1, 0), (99, 3)])
-def test_a_run_goes_on_without_a_process_that_was_never_a_worker(
+def test_run_survives_a_failed_worker_start(
     pytester: pytest.Pytester, deaths: int, status: int
 ) -> None:
     pytester.makeconftest(KILLED.replace("MOST", str(deaths)))

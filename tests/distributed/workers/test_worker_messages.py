@@ -85,7 +85,7 @@ def ear() -> Ear:
     return Ear()
 
 
-def test_plan_of_all_workers_stands_in_the_journal_once(ear: Ear) -> None:
+def test_plan_is_in_the_journal_once(ear: Ear) -> None:
     plan = TestsPlanned(tests=(PlannedTest(test="t", metrics=("rate",), cost=20.0),))
     for worker in ("gw0", "gw1", "gw2"):
         ear.told(plan, worker)
@@ -100,7 +100,7 @@ def test_deadline_of_a_mark_is_that_of_its_task(ear: Ear) -> None:
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_what_the_host_times_shares_a_resource_or_runs_alone(apart: bool) -> None:
+def test_host_timed_tests_share_a_resource(apart: bool) -> None:
     ear = Ear(apart=apart)
     ear.collect(device="cuda:0", scope="device", resources=[], timing="host")
     (task,) = ear.listener.tasks["gw0"]
@@ -117,7 +117,7 @@ def test_start_of_a_test_names_worker_and_lane(ear: Ear) -> None:
     assert ear.journal == [TestStarted(test="t", worker="gw3", lane="node")]
 
 
-def test_measurements_are_kept_for_a_crash_of_this_attempt_only(ear: Ear) -> None:
+def test_crash_report_has_only_this_attempts_values(ear: Ear) -> None:
     for _ in range(2):
         ear.told(TestStarted(test="t"))
         ear.told(Attempted(measurement=MEASUREMENT))
@@ -141,7 +141,7 @@ def test_watchdog_learns_what_is_done_and_until_when(ear: Ear) -> None:
     assert 0.0 == ran.start <= ran.end
 
 
-def test_measured_duration_prolongs_a_deadline_and_never_shortens_it() -> None:
+def test_measured_duration_only_prolongs() -> None:
     for measured, expected in ((100.0, 1000.0), (1.0, 200.0)):
         ear = Ear({"t": measured})
         ear.collect()
@@ -167,9 +167,7 @@ def test_message_that_makes_no_sense_closes_no_channel(ear: Ear, message: Any) -
     assert ear.journal == [BlockerFound(text=trouble)]
 
 
-def test_test_that_ends_after_its_deadline_is_known_before_its_report(
-    ear: Ear, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_test_is_known_before_its_report(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     ear.collect(cost=20.0)  # so it may take 200 s

@@ -112,7 +112,7 @@ def test_what_the_user_hides_is_left_alone_and_said(
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_redaction_does_not_reach_the_binding_of_workers(
+def test_redaction_keeps_the_binding_of_workers(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")  # one worker of eight is enough
@@ -172,7 +172,7 @@ def test_a_mig_slice_is_refused_in_every_way_to_run(
     assert 'failures="1"' in (suite.path / "o.xml").read_text()
 
 
-def test_where_nothing_is_judged_the_refusal_is_one_line(
+def test_refusal_without_judging_is_one_line(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,3")
@@ -214,7 +214,7 @@ def test_copy(anubis_metric, anubis_pair, size):
 """
 
 
-def test_every_ordered_pair_is_a_unit_and_the_weak_one_of_56_is_named(
+def test_weak_pair_of_56_is_named(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makeini("[pytest]\n")
@@ -231,7 +231,7 @@ def test_every_ordered_pair_is_a_unit_and_the_weak_one_of_56_is_named(
     )
 
 
-def test_node_without_a_pair_says_so_and_a_test_of_both_is_refused(
+def test_node_without_pairs_skips_pair_tests(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makeini("[pytest]\n")
@@ -287,7 +287,7 @@ def test_of_any(anubis_metric):
 """
 
 
-def test_what_needs_more_cards_is_skipped_and_costs_nothing(pytester: pytest.Pytester) -> None:
+def test_tests_needing_more_cards_are_skipped(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=CARDS)
     result = pytester.runpytest("-rs", "-p", "no:xdist")
     result.assert_outcomes(skipped=2, passed=1)
@@ -308,7 +308,7 @@ def test_selector_is_not_offered_what_does_not_apply(pytester: pytest.Pytester) 
     result.assert_outcomes(skipped=1, deselected=2)  # what is measured has no baseline
 
 
-def test_the_benchmark_set_has_one_id_from_wherever_it_is_run(pytester: pytest.Pytester) -> None:
+def test_shipped_ids_do_not_depend_on_the_folder(pytester: pytest.Pytester) -> None:
     network = Path(__file__).parents[3] / "suites" / "network"
     items, _ = pytester.inline_genitems("--anubis", f"--rootdir={pytester.path}", str(network))
     assert "test_loopback.py::test_tcp_rate" in {item.nodeid for item in items}

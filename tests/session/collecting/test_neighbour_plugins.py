@@ -58,7 +58,7 @@ def test_copies_of_a_benchmark_are_refused_at_start(pytester: pytest.Pytester, n
         ),
     ],
 )
-def test_an_option_that_makes_copies_is_refused_before_there_is_a_run(
+def test_copying_option_is_refused_before_the_run(
     pytester: pytest.Pytester, plugin: str, option: str, words: str, told: str
 ) -> None:
     added = f"def pytest_addoption(parser):\n    parser.addoption({option})\n"
@@ -126,7 +126,7 @@ def with_freezegun(pytester: pytest.Pytester, text: str) -> tuple[str, ...]:
         ("class TestIt:\n @freeze_time", "self, anubis_metric", "freezegun (the decorator freeze_time)"),
     ],
 )  # fmt: skip
-def test_frozen_time_that_is_known_at_collection_is_refused_at_start(
+def test_known_frozen_time_is_refused_at_start(
     pytester: pytest.Pytester, head: str, fixtures: str, told: str, body: str
 ) -> None:
     text = f"{head}\n{' ' * head.startswith('class')}def test_frozen({fixtures}):\n  {body}\n"
@@ -145,14 +145,14 @@ def test_frozen_time_that_is_known_at_collection_is_refused_at_start(
     assert 'failures="1"' in pytester.path.joinpath("j.xml").read_text()
 
 
-def test_frozen_time_beside_benchmarks_is_nobodys_business(pytester: pytest.Pytester) -> None:
+def test_frozen_time_in_plain_tests_is_allowed(pytester: pytest.Pytester) -> None:
     text = "def test_frozen(freezer):\n    pass\n\n@freeze_time\ndef test_too():\n    pass\n"
     plugin = with_freezegun(pytester, f"{text}\ndef test_rate(anubis_metric):\n    {RECORDS}\n")
     result = pytester.runpytest("--anubis", "--anubis-in-process", "--anubis-mode=measure", *plugin)
     result.assert_outcomes(passed=3)
 
 
-def test_frozen_time_in_a_body_is_told_there_and_no_event_has_its_date(
+def test_frozen_time_in_a_body_is_refused(
     pytester: pytest.Pytester,
 ) -> None:
     text = "".join(
@@ -184,7 +184,7 @@ def timed_item(**option: bool) -> pytest.Item:
     return cast(pytest.Item, item)
 
 
-def test_what_pytest_benchmark_cannot_time_in_a_worker_is_refused() -> None:
+def test_pytest_benchmark_in_a_worker_is_refused() -> None:
     assert "--anubis-in-process" in refusal(timed_item(), worker=True)
     assert refusal(timed_item(), worker=False) == ""
     assert refusal(timed_item(benchmark_disable=True), worker=True) == ""
@@ -203,7 +203,7 @@ def pytest_configure(config):
 
 
 @pytest.mark.parametrize("asked", ["option", "file"])
-def test_a_warning_of_pytest_benchmark_about_our_workers_ends_no_run(
+def test_pytest_benchmarks_warning_ends_no_run(
     pytester: pytest.Pytester, in_workers: None, asked: str
 ) -> None:
     # As versions up to 5.2 warn, in every run with workers.
@@ -234,9 +234,7 @@ def test_record(anubis_metric, monkeypatch):
 
 # The second is C's own and stands still, as time-machine's does.
 @pytest.mark.parametrize("clock", ["lambda: 1.0", "(1.0).__abs__"])
-def test_a_clock_that_stands_still_is_said_and_not_waited_for(
-    pytester: pytest.Pytester, clock: str
-) -> None:
+def test_stopped_clock_is_refused(pytester: pytest.Pytester, clock: str) -> None:
     pytester.makepyfile(FROZEN.replace("CLOCK", clock))
     result = pytester.runpytest("--anubis", "--anubis-mode=measure", "--anubis-in-process")
     result.assert_outcomes(failed=2, passed=1)
@@ -247,7 +245,7 @@ def test_a_clock_that_stands_still_is_said_and_not_waited_for(
 
 
 @pytest.mark.parametrize(("options", "told"), [((), "load"), (("--anubis-in-process",), "no")])
-def test_whoever_asks_early_is_told_that_tests_run_in_workers(
+def test_early_plugins_see_that_workers_run(
     pytester: pytest.Pytester, in_workers: None, options: tuple[str, ...], told: str
 ) -> None:
     """As pytest-cov, which then chooses how it measures."""
@@ -278,7 +276,7 @@ def pytest_handlecrashitem(crashitem, report, sched):
 """
 
 
-def test_a_death_that_another_plugin_repeats_is_no_evidence_against_a_host(
+def test_death_repeated_by_a_plugin_is_no_evidence(
     pytester: pytest.Pytester, in_workers: None
 ) -> None:
     """As pytest-rerunfailures: merely installed it asks the scheduler for the configuration."""
@@ -294,7 +292,7 @@ def test_a_death_that_another_plugin_repeats_is_no_evidence_against_a_host(
     assert ends == {"test_dies": "crashed", "test_lives": "passed"}
 
 
-def test_a_status_that_a_plugin_adds_to_is_that_of_the_decision(pytester: pytest.Pytester) -> None:
+def test_status_added_by_a_plugin_is_replaced(pytester: pytest.Pytester) -> None:
     """As syrupy, which sets pytest's 1 beside whatever stands there."""
     pytester.makeconftest(
         "import pytest\n@pytest.hookimpl(trylast=True)\n"

@@ -21,7 +21,7 @@ def test_short(anubis_metric):
 """
 
 
-def test_what_is_no_part_of_the_profile_is_counted_in_one_line(pytester: pytest.Pytester) -> None:
+def test_other_profiles_are_counted_in_one_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=SUITE)
     short = pytester.runpytest("--anubis", "--anubis-mode=measure", "--anubis-in-process")
     short.assert_outcomes(passed=1, deselected=2)
@@ -78,7 +78,7 @@ def test_longest(anubis_metric):
         ("soak", {"test_all": 3600.0, "test_longer": 20.0 * 1800 / 11, "test_longest": 90.0}),
     ],
 )
-def test_costs_are_declared_for_the_shortest_profile_and_known_in_every_other(
+def test_costs_scale_with_the_profile(
     pytester: pytest.Pytester, profile: str, costs: dict[str, float]
 ) -> None:
     pytester.makepyfile(test_it=COSTS)
@@ -95,7 +95,7 @@ def test_a_profile_that_does_not_exist_is_refused(pytester: pytest.Pytester) -> 
     run.stderr.fnmatch_lines(["*mark anubis profiles: 'long' is none of smoke, standard, soak"])
 
 
-def test_where_nothing_is_left_the_line_and_the_goals_say_why(
+def test_empty_profile_says_why(
     pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytester.makepyfile(test_it=SUITE.partition('@pytest.mark.anubis(component="x")')[0])

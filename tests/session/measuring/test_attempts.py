@@ -134,7 +134,7 @@ def closer(
 
 
 @pytest.mark.parametrize("seen", [(), ("12 % steal",)])
-def test_values_of_clear_moments_count_and_the_others_are_set_aside(seen: tuple[str, ...]) -> None:
+def test_only_clear_values_count(seen: tuple[str, ...]) -> None:
     clear = [number % 2 == 0 for number in range(PLAN.rounds)]
     found = look(PLAN, counted, surroundings(*seen, clear=clear), host=True, choose=True)
     assert found.values == [0.0, 2.0, 4.0, 6.0, 8.0]
@@ -145,7 +145,7 @@ def test_values_of_clear_moments_count_and_the_others_are_set_aside(seen: tuple[
 
 
 @pytest.mark.parametrize("seen", [(), ("12 % steal",)])
-def test_too_few_clear_values_are_a_disturbance_and_nothing_is_set_aside(
+def test_too_few_clear_values_are_a_disturbance(
     seen: tuple[str, ...],
 ) -> None:
     clear = [number < MIN_CLEAR - 1 for number in range(PLAN.rounds)]
@@ -156,7 +156,7 @@ def test_too_few_clear_values_are_a_disturbance_and_nothing_is_set_aside(
     assert found.seen.disturbance == (seen or (NO_CLEAR_MOMENT,))
 
 
-def test_a_plan_of_fewer_rounds_needs_no_more_clear_values_than_these() -> None:
+def test_short_plan_needs_fewer_clear_values() -> None:
     plan = replace(PLAN, rounds=2)
     found = look(plan, counted, surroundings(clear=[True, True]), host=True, choose=True)
     assert found.values == found.clear == [0.0, 1.0]
@@ -171,7 +171,7 @@ def test_clear_values_of_earlier_visits_count_as_well() -> None:
     assert not found.seen.disturbance
 
 
-def test_it_is_said_how_slow_the_cores_were_where_nobody_was_seen() -> None:
+def test_slow_cores_are_evidence_without_a_culprit() -> None:
     where = surroundings(clear=[False] * PLAN.rounds, slowdown=1.5)
     seen = look(PLAN, counted, where, host=True, choose=True).seen
     assert seen.disturbance == (HOST_SLOWER,)
@@ -179,7 +179,7 @@ def test_it_is_said_how_slow_the_cores_were_where_nobody_was_seen() -> None:
 
 
 @pytest.mark.parametrize("host", [True, False])
-def test_where_nothing_is_chosen_the_watch_alone_says_what_disturbed(host: bool) -> None:
+def test_without_choice_the_watch_gives_disturbances(host: bool) -> None:
     found = look(PLAN, counted, surroundings("load"), host=host, choose=False)
     assert found.values == counted(PLAN, None)
     assert found.clear is None
@@ -189,7 +189,7 @@ def test_where_nothing_is_chosen_the_watch_alone_says_what_disturbed(host: bool)
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("deadline", [None, 3.5, 0.5])
-def test_a_close_call_is_looked_at_again_while_there_is_time(deadline: float | None) -> None:
+def test_close_call_gets_looks_while_time_allows(deadline: float | None) -> None:
     looks = closer(measure, surroundings(), deadline=deadline)
     assert looks[0].values == CLOSE
     if deadline is None:
@@ -202,7 +202,7 @@ def test_a_close_call_is_looked_at_again_while_there_is_time(deadline: float | N
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_further_look_at_a_loss_comes_after_a_pause_in_which_it_may_pass_by_itself() -> None:
+def test_look_at_a_loss_follows_a_pause() -> None:
     began: list[float] = []
 
     def take(plan: RoundPlan, moments: Rounds | None) -> list[float]:
@@ -215,13 +215,13 @@ def test_a_further_look_at_a_loss_comes_after_a_pause_in_which_it_may_pass_by_it
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_further_look_at_what_passes_so_far_needs_no_pause() -> None:
+def test_look_at_a_pass_needs_no_pause() -> None:
     closer(lambda *_: [102.0, 103.0], surroundings(), first=[102.0, 103.0, 104.0] * 3)
     assert time.monotonic() == 0.0
 
 
 @pytest.mark.usefixtures("clock")
-def test_looks_without_a_clear_moment_end_looking_and_the_last_one_says_why() -> None:
+def test_empty_looks_end_the_looking() -> None:
     (first,) = closer(measure, surroundings(clear=[False, False]), choose=True)
     assert first.values == CLOSE
     assert first.seen.disturbance == (NO_CLEAR_MOMENT,)
@@ -229,7 +229,7 @@ def test_looks_without_a_clear_moment_end_looking_and_the_last_one_says_why() ->
 
 
 @pytest.mark.usefixtures("clock")
-def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again() -> None:
+def test_metrics_share_the_look_budget() -> None:
     where = surroundings()
     for _ in range(int(SURE_LOOKS)):  # what is kept for sure losses is spent
         where.looks.take(sure=True)
@@ -267,7 +267,7 @@ def test_noise_leaves_a_sure_loss_its_looks(metrics: int, confirmed: int) -> Non
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("spent", "looks"), [(0, MAX_LOOKS), (3, MAX_LOOKS - 3)])
-def test_one_metric_alone_is_looked_at_to_the_end_and_judged(spent: int, looks: int) -> None:
+def test_single_metric_gets_all_looks(spent: int, looks: int) -> None:
     where = surroundings()
     where.looks.measured()  # the share of this metric comes on top
     for _ in range(spent + 1):

@@ -31,9 +31,7 @@ def test_healthy_node_is_accepted(project: pytest.Pytester, learn: Learn) -> Non
     )
 
 
-def test_slow_node_is_rejected_with_the_component_named(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_slow_node_is_rejected_with_its_component(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     set_speed(project, SLOW)
     result = project.runpytest("--anubis", "-rf")
@@ -133,7 +131,7 @@ def test_a_rejection_fits_the_terminal(
     assert ("baseline" in header) is (width >= 100)
 
 
-def test_pytests_own_line_is_cut_where_the_terminal_ends(
+def test_summary_line_fits_the_terminal(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pytest counts the colours as well, so that the terminal broke it in the middle of a word."""
@@ -149,7 +147,7 @@ def test_pytests_own_line_is_cut_where_the_terminal_ends(
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_a_rejection_in_a_worker_fits_the_terminal_as_well(
+def test_rejection_in_a_worker_fits_the_terminal(
     pytester: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = rejected(pytester, learn, monkeypatch, 80)
@@ -157,9 +155,7 @@ def test_a_rejection_in_a_worker_fits_the_terminal_as_well(
     assert SHORT[80] in shown
 
 
-def test_what_is_required_and_unknown_is_refused_before_anything_runs(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_unknown_requirement_is_refused_early(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     result = project.runpytest("--anubis", "--anubis-require=cpu,any,test_sped,nosuch")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -201,9 +197,7 @@ def test_measure_mode_records_and_judges_nothing(project: pytest.Pytester) -> No
     assert not kinds & {"verdict", "node_verdict"}
 
 
-def test_without_anubis_tests_are_ordinary_and_nothing_is_written(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_without_anubis_nothing_is_written(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     set_speed(project, SLOW)
     before = {path.name for path in project.path.iterdir()}
@@ -355,7 +349,7 @@ def test_each_odd_case_has_a_defined_outcome(
 
 
 @pytest.mark.parametrize(("phase", "code"), [("setup", 4), ("teardown", 1)])
-def test_a_mistake_in_a_fixture_is_one_of_the_benchmark(
+def test_mistake_in_a_fixture_is_a_usage_error(
     project: pytest.Pytester, learn: Learn, phase: str, code: int
 ) -> None:
     """After a body that failed it excuses nothing."""
@@ -387,7 +381,7 @@ def test_a_mistake_in_a_fixture_is_one_of_the_benchmark(
         ("[]", "no value was recorded; record finite numbers, or skip the test"),
     ],
 )
-def test_what_nobody_can_judge_is_told_without_a_baseline_too(
+def test_invalid_values_are_reported_without_baseline(
     project: pytest.Pytester, values: str, words: str
 ) -> None:
     project.makepyfile(
@@ -435,9 +429,7 @@ def test_a_wrong_call_is_shown_where_it_stands(project: pytest.Pytester, call: s
     result.stdout.no_fnmatch_line("*recorder.py*")
 
 
-def test_a_metric_that_is_declared_without_the_fixture_to_record_it_accepts_nothing(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_declared_metric_needs_the_fixture(project: pytest.Pytester, learn: Learn) -> None:
     """The test passed and the node was accepted, although `anubis learn` had ended with 20 for it."""
     learn()
     project.makepyfile(
@@ -511,9 +503,7 @@ def test_new_benchmark_is_listed_and_does_not_block(project: pytest.Pytester, le
     assert project.runpytest("--anubis", "--anubis-require-all").ret == 20
 
 
-def test_skipped_benchmark_blocks_only_with_a_criterion(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_skip_blocks_only_with_a_criterion(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     path = project.path / "test_suite.py"
     path.write_text(
@@ -528,9 +518,7 @@ def test_skipped_benchmark_blocks_only_with_a_criterion(
     assert project.runpytest("--anubis").ret == 20
 
 
-def test_interruption_keeps_pytests_code_and_the_measurements(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_interrupt_keeps_code_and_measurements(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     path = project.path / "test_suite.py"
     path.write_text(path.read_text() + "\ndef test_stop():\n    raise KeyboardInterrupt\n")
@@ -619,7 +607,7 @@ def test_one_reason_of_many_tests_is_told_once(pytester: pytest.Pytester) -> Non
     )
 
 
-def test_what_a_tool_printed_and_nobody_knows_is_told_in_two_lines(
+def test_unreadable_tool_output_takes_two_lines(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makeini("[pytest]\n")

@@ -59,7 +59,7 @@ def run(pytester: pytest.Pytester, change: dict[str, Any]) -> dict[str, Measurem
     return {m.metric.name: m for m in record.measurements}
 
 
-def test_every_counter_that_moves_while_a_test_measures_itself_is_named(
+def test_moving_counters_are_evidence(
     pytester: pytest.Pytester,
 ) -> None:
     found = run(pytester, {"counters": dict.fromkeys(COUNTERS, 7)})
@@ -71,7 +71,7 @@ def test_every_counter_that_moves_while_a_test_measures_itself_is_named(
         assert found[short].evidence == ()
 
 
-def test_heat_while_a_test_measures_itself_is_reported_and_excuses_nothing(
+def test_heat_is_reported_and_excuses_nothing(
     pytester: pytest.Pytester,
 ) -> None:
     found = run(pytester, {"values": {"throttle reasons": HOT, "temperature (°C)": 92.0}})
@@ -88,7 +88,7 @@ def test_heat_while_a_test_measures_itself_is_reported_and_excuses_nothing(
     ("component", "sorts"),
     [("accelerator.power", []), ("accelerator.memory", ["power-brake"])],
 )
-def test_a_brake_that_the_test_itself_provokes_is_its_evidence(
+def test_provoked_power_brake_is_evidence(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, component: str, sorts: list[str]
 ) -> None:
     mark = f"@pytest.mark.anubis(component={component!r}, scope='node')\ndef test_copy("
@@ -115,7 +115,7 @@ def test_sampling_ends_with_the_run() -> None:
     surroundings.close()  # once more is harmless
 
 
-def test_load_on_the_host_is_no_disturbance_where_a_devices_clock_measures(
+def test_host_load_does_not_disturb_a_device_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
@@ -137,9 +137,7 @@ def test_load_on_the_host_is_no_disturbance_where_a_devices_clock_measures(
     assert seen.evidence[-1] == "on the host, which the device's clock does not see: 12 % steal"
 
 
-def test_cores_of_the_node_stay_below_the_quota_of_cpu_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_node_cores_respect_the_cpu_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(name="n", profile="smoke", scratch=tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
     monkeypatch.setenv("PYTEST_ANUBIS_CPU_QUOTA", "4.5")
@@ -148,7 +146,7 @@ def test_cores_of_the_node_stay_below_the_quota_of_cpu_time(
     assert node.cores == 16
 
 
-def test_a_value_recorded_at_once_on_a_busy_machine_rejects_nothing(
+def test_value_recorded_on_busy_host_rejects_nothing(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within the first tenth of a second of a test nobody looked, and the node was rejected."""
@@ -163,7 +161,7 @@ def test_a_value_recorded_at_once_on_a_busy_machine_rejects_nothing(
     result.stdout.fnmatch_lines(["UNDECIDED: *", "*12 % steal*"])
 
 
-def test_runs_inside_tests_see_no_disturbance_of_this_machine(
+def test_nested_runs_see_no_disturbance(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`tests.quiet` saw to recorded values only: what is measured was disturbed by whoever else worked."""
@@ -190,7 +188,7 @@ def test_runs_inside_tests_see_no_disturbance_of_this_machine(
     ("taken", "resources", "disturbed"),
     [(0.6, ("cpu",), True), (0.6, ("disk",), False), (1.2, ("disk",), True)],
 )
-def test_a_disk_needs_one_core_and_others_may_have_the_rest(
+def test_disk_tests_need_one_core_only(
     taken: float, resources: tuple[str, ...], disturbed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})

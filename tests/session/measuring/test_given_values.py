@@ -25,7 +25,7 @@ def test_the_keys_of_a_mapping_are_no_values(value: object) -> None:
 @pytest.mark.parametrize(
     "value", [2**53 + 1, 2**60, [1, 2**64], np.array([2**63], dtype=np.uint64), [1 << 15000]]
 )
-def test_exact_values_that_would_lose_digits_are_refused(value: object) -> None:
+def test_exact_values_beyond_floats_are_refused(value: object) -> None:
     with pytest.raises(MetricUsageError) as raised:
         numbers_of(value, metric("equal"))
     assert "\n" not in str(raised.value)
@@ -34,7 +34,7 @@ def test_exact_values_that_would_lose_digits_are_refused(value: object) -> None:
 @pytest.mark.parametrize(
     "value", [pytest.param(10**400, id="huge"), [1.0, 1 << 15000], Fraction(10**400)]
 )
-def test_what_no_float_holds_is_refused_in_every_direction(value: object) -> None:
+def test_numbers_beyond_floats_are_refused(value: object) -> None:
     with pytest.raises(MetricUsageError):
         numbers_of(value, metric("lower"))
 
@@ -42,7 +42,7 @@ def test_what_no_float_holds_is_refused_in_every_direction(value: object) -> Non
 @pytest.mark.parametrize(
     "right", [2**53 + 1, pytest.param(10**400, id="huge"), np.uint64(2**64 - 1)]
 )
-def test_a_right_value_that_would_lose_digits_is_refused(right: Any) -> None:
+def test_expected_value_beyond_floats_is_refused(right: Any) -> None:
     with pytest.raises(MetricUsageError):
         expecting(metric("equal"), right)
 

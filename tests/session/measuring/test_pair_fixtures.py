@@ -118,7 +118,7 @@ def test_guilty_part_fails_the_test(
 
 
 @pytest.mark.usefixtures("group")
-def test_host_that_others_disturbed_is_accused_and_not_rejected(
+def test_disturbed_host_is_not_rejected(
     pytester: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = "other processes used 1.0 of 2 cores"

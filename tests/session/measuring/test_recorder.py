@@ -82,7 +82,7 @@ def measurements(pytester: pytest.Pytester) -> list[dict[str, Any]]:
     return [event for event in found if event["event"] in ("measurement", "attempt")]
 
 
-def test_values_of_moments_that_were_not_clear_are_kept_and_do_not_count(
+def test_unclear_values_are_kept_but_do_not_count(
     pytester: pytest.Pytester, learn: Learn, disturb: Disturb
 ) -> None:
     pytester.makepyfile(test_suite=SUITE)
@@ -101,7 +101,7 @@ def test_values_of_moments_that_were_not_clear_are_kept_and_do_not_count(
 @pytest.mark.parametrize(
     ("seen", "words"), [("CPU quota of 0.5 cores",) * 2, ("", NO_CLEAR_MOMENT)]
 )
-def test_a_machine_that_stays_disturbed_is_never_rejected_and_never_accepted(
+def test_disturbed_machine_stays_undecided(
     pytester: pytest.Pytester, learn: Learn, disturb: Disturb, seen: str, words: str
 ) -> None:
     pytester.makepyfile(test_suite=SUITE)
@@ -127,9 +127,7 @@ def test_a_disturbed_sample_may_pass_but_says_so(
     assert measurements(pytester)[-1]["disturbance"] == ["12 % steal"]
 
 
-def test_what_was_measured_in_the_same_rounds_shares_their_circumstances(
-    pytester: pytest.Pytester, disturb: Disturb
-) -> None:
+def test_rounds_of_shares_the_conditions(pytester: pytest.Pytester, disturb: Disturb) -> None:
     pytester.makepyfile(
         test_suite="""
         import itertools, pytest
@@ -190,9 +188,7 @@ def test_a_burst_that_passes_does_not_reject(pytester: pytest.Pytester, learn: L
     assert measurements(pytester)[-1]["looks"] > 1
 
 
-def test_a_ten_percent_slowdown_fails_that_metric_and_no_other(
-    pytester: pytest.Pytester, learn: Learn
-) -> None:
+def test_slowdown_fails_only_its_metric(pytester: pytest.Pytester, learn: Learn) -> None:
     other = SUITE.replace("test_speed", "test_other").replace("rounds.json", "other.json")
     pytester.makepyfile(test_suite=SUITE, test_other=other)
     learn()
@@ -216,7 +212,7 @@ def merge(pytester: pytest.Pytester, more: Any) -> None:
     save_baseline(replace(baseline, criteria=baseline.criteria + more.criteria), path.parent)
 
 
-def test_measure_times_a_callable_and_keeps_every_value(pytester: pytest.Pytester) -> None:
+def test_measure_keeps_every_value(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         def test_sum(anubis_metric, anubis_device):
@@ -230,9 +226,7 @@ def test_measure_times_a_callable_and_keeps_every_value(pytester: pytest.Pyteste
     assert len(measurements(pytester)[-1]["values"]) == 7
 
 
-def test_values_in_another_unit_are_not_looked_at_again_since_no_look_can_settle_that(
-    pytester: pytest.Pytester, learn: Learn
-) -> None:
+def test_values_in_another_unit_get_no_looks(pytester: pytest.Pytester, learn: Learn) -> None:
     pytester.makepyfile(test_suite=SUITE)
     learn({"speed": ("TFLOP/s", "higher")})
     set_rounds(pytester, 80.0)
@@ -244,7 +238,7 @@ def test_values_in_another_unit_are_not_looked_at_again_since_no_look_can_settle
 
 
 @pytest.mark.parametrize("value", [100.0, 80.0])
-def test_a_criterion_of_another_version_of_the_benchmark_judges_nothing_and_both_are_named(
+def test_other_benchmark_version_is_not_judged(
     pytester: pytest.Pytester, learn: Learn, value: float
 ) -> None:
     later = SUITE.replace('scope="device"', 'scope="device", version=2')
@@ -262,7 +256,7 @@ def test_a_criterion_of_another_version_of_the_benchmark_judges_nothing_and_both
 
 
 @pytest.mark.parametrize("looks", [1, 16])
-def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
+def test_judging_the_journal_gives_the_same_result(
     pytester: pytest.Pytester, learn: Learn, looks: int
 ) -> None:
     from pytest_anubis.core.verdict import Decision

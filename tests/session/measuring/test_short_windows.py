@@ -90,7 +90,7 @@ def taken(pytester: pytest.Pytester, *arguments: str) -> list[tuple[str, int]]:
         ((0, 96), [("measurement", 60)]),
     ],
 )
-def test_a_window_shortens_the_measurement_and_nothing_is_lost(
+def test_window_shortens_the_measurement(
     pytester: pytest.Pytester,
     hardware_class: tuple[str, Mapping[str, str]],
     window: tuple[int, int] | None,
@@ -100,7 +100,7 @@ def test_a_window_shortens_the_measurement_and_nothing_is_lost(
     assert taken(pytester) == recorded
 
 
-def test_learning_runs_and_single_machines_keep_their_length(
+def test_learning_keeps_the_full_length(
     pytester: pytest.Pytester, hardware_class: tuple[str, Mapping[str, str]]
 ) -> None:
     learn(pytester, hardware_class, nodes=12, window=(0, 32))
@@ -109,7 +109,7 @@ def test_learning_runs_and_single_machines_keep_their_length(
     assert taken(pytester, "--anubis-other-machine") == [("measurement", 60)]
 
 
-def test_what_is_called_once_a_round_is_called_until_changes_can_be_searched_for(
+def test_collect_takes_enough_rounds_for_changes(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile(test_suite=SUITE.replace(", rounds=60", ""))

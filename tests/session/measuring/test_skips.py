@@ -69,7 +69,7 @@ def test_a_skip_after_a_right_result_is_a_skip(
 @pytest.mark.parametrize(
     ("mark", "option"), [("", "--anubis-mode=measure"), ("@pytest.mark.xfail\n", "--anubis")]
 )
-def test_where_nothing_is_judged_or_all_is_waived_a_skip_rejects_nothing(
+def test_skip_rejects_nothing_without_judgement(
     project: pytest.Pytester, learn: Learn, mark: str, option: str, how: str
 ) -> None:
     learn()
@@ -87,9 +87,7 @@ def test_a_loss_before_a_skip_rejects(project: pytest.Pytester, learn: Learn) ->
     assert project.runpytest("--anubis").ret == 1
 
 
-def test_what_was_measured_before_a_skip_is_judged_later(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_values_before_a_skip_are_judged_later(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     write(project, 3, SKIPS["xfail"], in_fixture=False)
     assert project.runpytest("--anubis", "--anubis-mode=measure").ret == 0

@@ -50,7 +50,7 @@ def test_subtest_waives_nothing(
 
 
 @pytest.mark.parametrize("inner", ["pytest.skip('tool missing')", "pytest.xfail('tool missing')"])
-def test_a_check_of_which_a_part_was_left_out_has_not_passed(
+def test_check_with_a_skipped_subtest_does_not_pass(
     project: pytest.Pytester, learn: Learn, inner: str
 ) -> None:
     known = learn()

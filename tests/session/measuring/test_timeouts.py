@@ -99,7 +99,7 @@ def test_hang_with_evidence_rejects(
     assert result.ret == 1
 
 
-def test_failure_that_only_reads_like_a_timeout_rejects(pytester: pytest.Pytester) -> None:
+def test_failure_worded_like_a_timeout_rejects(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest

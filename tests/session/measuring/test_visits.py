@@ -222,7 +222,7 @@ def test_a_loss_of_both_visits_rejects(pytester: pytest.Pytester, learn: Learn, 
 
 
 @pytest.mark.parametrize(("value", "outcome"), [(93.0, "INCONCLUSIVE"), (80.0, "FAIL")])
-def test_loss_no_larger_than_that_of_the_probe_blames_no_part(
+def test_loss_within_the_probes_loss_blames_no_part(
     pytester: pytest.Pytester, learn: Learn, value: float, outcome: str
 ) -> None:
     learn({"rate": ("GB/s", "higher")}, benchmark="test_suite.py::test_second")
@@ -278,18 +278,14 @@ def sure(pytester: pytest.Pytester, learn: Learn, *, ends: bool) -> pytest.RunRe
     return pytester.runpytest_subprocess("--anubis", "test_before.py", "test_suite.py")
 
 
-def test_a_failure_that_no_visit_can_change_is_not_put_off(
-    pytester: pytest.Pytester, learn: Learn
-) -> None:
+def test_final_failure_is_not_put_off(pytester: pytest.Pytester, learn: Learn) -> None:
     result = sure(pytester, learn, ends=False)
     assert (pytester.path / "visits").read_text() == "x"
     assert result.ret == 1
     result.stdout.fnmatch_lines(["REJECTED*"])
 
 
-def test_an_error_in_the_teardown_of_a_visit_is_reported(
-    pytester: pytest.Pytester, learn: Learn
-) -> None:
+def test_teardown_error_of_a_visit_is_reported(pytester: pytest.Pytester, learn: Learn) -> None:
     result = sure(pytester, learn, ends=True)
     assert result.parseoutcomes()["errors"] == 1
     assert result.ret != 0

@@ -85,7 +85,7 @@ def test_junit_holds_every_metric_and_the_right_counts(
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("processes", [["--anubis-in-process"], ["-n2"]])
-def test_the_html_report_has_verdict_plot_and_inventory(
+def test_html_report_has_verdict_and_inventory(
     project: pytest.Pytester, learn: Learn, processes: list[str]
 ) -> None:
     learn()
@@ -134,7 +134,7 @@ def test_a_number_without_end_is_one_line_and_exit_4(project: pytest.Pytester) -
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_options_of_plugins_that_are_switched_off_are_not_missed(project: pytest.Pytester) -> None:
+def test_options_of_disabled_plugins_are_not_needed(project: pytest.Pytester) -> None:
     off = [f"-pno:{name}" for name in ("capture", "setuponly", "setupplan", "debugging")]
     result = project.runpytest_subprocess("--anubis", *off, "--collect-only", "-q", timeout=60)
     assert result.ret == 20  # nothing was to be decided

@@ -74,7 +74,7 @@ def verdicts(pytester: pytest.Pytester) -> list[dict[str, Any]]:
     return [event for event in events if event["event"] == "verdict"]
 
 
-def test_one_slow_gpu_of_eight_is_named_and_the_node_rejected_without_a_baseline(
+def test_slow_gpu_is_rejected_without_baseline(
     eight: pytest.Pytester,
 ) -> None:
     rates(eight, {5: 0.85})
@@ -94,7 +94,7 @@ def test_one_slow_gpu_of_eight_is_named_and_the_node_rejected_without_a_baseline
     assert {v["outcome"] for v in found} == {"FAIL", "PASS"}
 
 
-def test_a_node_whose_devices_agree_is_not_accepted_without_a_baseline(
+def test_agreeing_devices_are_not_accepted(
     eight: pytest.Pytester,
 ) -> None:
     rates(eight, dict.fromkeys(range(8), 0.5))
@@ -105,7 +105,7 @@ def test_a_node_whose_devices_agree_is_not_accepted_without_a_baseline(
     assert {v["outcome"] for v in verdicts(eight) if v.get("reference") == "peers"} == {"PASS"}
 
 
-def test_pooled_values_of_the_node_are_judged_against_the_baseline(
+def test_pooled_values_are_judged_by_the_baseline(
     eight: pytest.Pytester,
 ) -> None:
     rng = np.random.default_rng(1)
@@ -163,7 +163,7 @@ def test_two_earlier_runs_are_no_reference(project: pytest.Pytester) -> None:
     assert not [v for v in verdicts(project) if v.get("reference") == "self"]
 
 
-def test_throttling_from_half_way_makes_a_test_marginal_and_names_the_onset(
+def test_throttling_is_marginal_with_its_onset(
     project: pytest.Pytester, hardware_class: tuple[str, Mapping[str, str]]
 ) -> None:
     key, attributes = hardware_class

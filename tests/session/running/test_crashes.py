@@ -18,7 +18,7 @@ if "PYTEST_XDIST_WORKER" in os.environ and not pathlib.Path("died").exists():
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_a_worker_that_died_before_its_tests_blocks_acceptance(
+def test_worker_dying_before_tests_blocks(
     project: pytest.Pytester, learn: Callable[..., Any]
 ) -> None:
     learn()

@@ -48,7 +48,7 @@ def started(project: pytest.Pytester, *more: str, **environment: str) -> Forked:
 
 
 @pytest.mark.parametrize("how", ["os._exit", "exit of C", "execv"])
-def test_a_process_that_ends_itself_with_0_accepts_nothing(
+def test_process_ending_itself_with_0_accepts_nothing(
     project: pytest.Pytester, learn: Learn, how: str
 ) -> None:
     learn()
@@ -80,7 +80,7 @@ def test_no_plugin_makes_a_rejection_a_0(
 
 
 @pytest.mark.parametrize("status", [6, 7, -3])
-def test_what_a_plugin_makes_of_an_acceptance_is_never_a_0(
+def test_status_changed_by_a_plugin_is_never_0(
     project: pytest.Pytester, learn: Learn, status: int
 ) -> None:
     learn()
@@ -92,9 +92,7 @@ def test_what_a_plugin_makes_of_an_acceptance_is_never_a_0(
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_an_acceptance_is_a_0_and_a_program_may_call_pytest(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_acceptance_is_0_also_for_pytest_main(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     process = started(project)
     said, _ = process.communicate()
@@ -122,7 +120,7 @@ libc.pthread_exit(None)
 
 
 @pytest.mark.parametrize(("said", "code"), [("1\n", 1), ("0\n", 0), ("", 20)])
-def test_a_thread_that_hangs_in_a_driver_keeps_nobody_waiting(said: str, code: int) -> None:
+def test_thread_hanging_in_a_driver_is_left(said: str, code: int) -> None:
     command = [sys.executable, "-c", HANGS]
     environment = {**os.environ, "SAID": said}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
@@ -210,9 +208,7 @@ def test_signals_to_the_started_process_reach_the_run(
     assert decided is None if killed else decided and decided.decision is Decision.UNDECIDED
 
 
-def test_a_launcher_that_ignores_the_end_of_children_gets_a_status(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_launcher_ignoring_sigchld_gets_a_status(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     command = f"trap '' CHLD; exec {sys.executable} -m pytest --anubis -q"
     result = project.run("sh", "-c", command, timeout=60)
@@ -381,7 +377,7 @@ def test_a_run_that_was_broken_off_after_its_last_test_decides_nothing(
 @pytest.mark.parametrize(
     "harm", ["shutil.rmtree('.anubis')", "[os.truncate(path, 99) for path in journals]"]
 )
-def test_a_node_is_not_accepted_by_a_journal_that_a_test_has_destroyed(
+def test_destroyed_journal_accepts_nothing(
     project: pytest.Pytester, learn: Learn, harm: str
 ) -> None:
     learn()

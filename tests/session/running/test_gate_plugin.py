@@ -53,7 +53,7 @@ def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
     return pytester.runpytest(*arguments)
 
 
-def test_a_clean_node_passes_the_gate_and_every_device_is_tested(eight: pytest.Pytester) -> None:
+def test_clean_node_passes_the_gate(eight: pytest.Pytester) -> None:
     result = run(eight)
     result.assert_outcomes(passed=8)
     assert result.ret == 0
@@ -119,7 +119,7 @@ def test_an_unreadable_sensor_is_never_fine(eight: pytest.Pytester) -> None:
     )
 
 
-def test_what_only_needs_a_reset_rejects_nothing_and_says_so(eight: pytest.Pytester) -> None:
+def test_needed_reset_rejects_nothing(eight: pytest.Pytester) -> None:
     change(eight, lambda inventory: inventory["accelerators"][2].update(remap_pending=True))
     result = run(eight)
     result.assert_outcomes(passed=8)
@@ -169,7 +169,7 @@ FAULTS = {
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("fault", list(FAULTS))
 @pytest.mark.parametrize("workers", [["-n0"], ["-nauto"], ["-p", "no:xdist"]])
-def test_a_fault_rejects_in_every_way_to_run_and_stands_in_every_file(
+def test_gate_fault_is_in_every_output(
     eight: pytest.Pytester, fault: str, workers: list[str]
 ) -> None:
     edit, words = FAULTS[fault]
@@ -211,7 +211,7 @@ def test_a_clean_node_runs_in_workers(eight: pytest.Pytester) -> None:
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_a_baseline_of_one_way_of_running_never_judges_the_other(eight: pytest.Pytester) -> None:
+def test_baseline_of_other_lanes_never_judges(eight: pytest.Pytester) -> None:
     arguments = ("--anubis", "--anubis-inventory=node.json", "--collect-only")
     eight.runpytest(*arguments, "-n0").stdout.fnmatch_lines(["anubis: baseline sha256:*"])
     line = (

@@ -74,7 +74,7 @@ class RecordedWatch:
 ECC = Fact(sort="uncorrected-memory-error", name="ECC", text="1 error", part="GPU 1")
 
 
-def test_a_finding_belongs_to_its_card_and_to_the_tests_that_ran_there(tmp_path: Path) -> None:
+def test_finding_belongs_to_its_card_and_tests(tmp_path: Path) -> None:
     watched = RecordedWatch(tmp_path)
     watched.state.apply(TestStarted(test="t[cuda:0]"))
     watched.ended("t[cuda:1]")
@@ -86,7 +86,7 @@ def test_a_finding_belongs_to_its_card_and_to_the_tests_that_ran_there(tmp_path:
     assert event.tests == ()
 
 
-def test_a_late_message_of_the_driver_still_names_the_test(
+def test_late_driver_message_names_its_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = RecordedWatch(tmp_path)
@@ -100,7 +100,7 @@ def test_a_late_message_of_the_driver_still_names_the_test(
     assert watched.record(late)[0].tests == ()
 
 
-def test_a_message_that_overtakes_the_news_of_its_test_waits_for_it(
+def test_early_driver_message_waits_for_its_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = RecordedWatch(tmp_path)
@@ -158,26 +158,26 @@ def test_a_line_of_the_kernel_is_mapped_by_its_address(tmp_path: Path, place: st
     assert event.device == "cuda:1"
 
 
-def test_a_switch_is_no_card_and_is_told_with_its_address(tmp_path: Path) -> None:
+def test_switch_is_reported_by_its_address(tmp_path: Path) -> None:
     (event,) = RecordedWatch(tmp_path).record(
         Fact(sort="switch-fault", name="SXid", text="x", place="0000:05:00.0")
     )
     assert (event.device, event.part) == ("", "0000:05:00.0")
 
 
-def test_a_card_that_the_user_hides_is_none_of_this_runs_business(tmp_path: Path) -> None:
+def test_hidden_card_is_not_watched(tmp_path: Path) -> None:
     watched = RecordedWatch(tmp_path, devices=("cuda:0",))
     hidden = Fact(sort="xid-fault", name="XID 79", text="off the bus", place="0000:5d:00")
     assert watched.record(ECC, hidden) == []
 
 
-def test_a_silent_library_matters_only_where_cards_are_tested(tmp_path: Path) -> None:
+def test_silent_library_matters_only_with_cards(tmp_path: Path) -> None:
     silent = Fact(sort="card-silent", name="error counters", text="no answer")
     assert len(RecordedWatch(tmp_path).record(silent)) == 1
     assert RecordedWatch(tmp_path, devices=("cpu",)).record(silent) == []
 
 
-def test_amds_cards_are_known_by_their_addresses_and_not_by_their_index() -> None:
+def test_amd_cards_are_known_by_address() -> None:
     cards = [
         {"index": 0, "vendor": "amd", "pci": "0000:c3:00.0"},
         {"index": 1, "vendor": "amd", "pci": "0000:0c:00.0"},
@@ -191,7 +191,7 @@ def test_amds_cards_are_known_by_their_addresses_and_not_by_their_index() -> Non
     ]
 
 
-def test_a_container_that_cannot_read_the_kernel_log_says_so(tmp_path: Path) -> None:
+def test_unreadable_kernel_log_is_reported(tmp_path: Path) -> None:
     (line,) = RecordedWatch(tmp_path).watch.pytest_report_header()
     assert "No such file or directory: XIDs are taken from NVML's events" in line
     assert RecordedWatch(tmp_path, devices=("cpu",)).watch.pytest_report_header() == []
@@ -247,7 +247,7 @@ def test_a_healthy_node_of_eight_is_accepted(node: pytest.Pytester) -> None:
         ("gpu3.remapped.pending 1", "a row remapping waits for a reset", 20),
     ],
 )
-def test_a_fault_in_mid_run_decides_although_every_test_passes(
+def test_fault_during_the_run_decides(
     node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, line: str, said: str, code: int
 ) -> None:
     monkeypatch.setenv("FAULT_AT_cuda_3", line)
@@ -268,7 +268,7 @@ def test_a_fault_in_mid_run_decides_although_every_test_passes(
         ((3,), 0x88, "power brake", 1),
     ],
 )
-def test_clocks_that_are_pulled_down_decide_although_every_test_passes(
+def test_clock_slowdown_decides(
     node: pytest.Pytester,
     nvml_node: Node,
     monkeypatch: pytest.MonkeyPatch,
@@ -289,7 +289,7 @@ def test_clocks_that_are_pulled_down_decide_although_every_test_passes(
     result.stdout.fnmatch_lines([f"*GPU * {said}*"] * len(hot))
 
 
-def test_a_driver_that_hangs_in_mid_run_leaves_the_node_undecided(
+def test_driver_hang_leaves_the_node_undecided(
     node: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind in (CardWatch, Telemetry):
@@ -304,7 +304,7 @@ def test_a_driver_that_hangs_in_mid_run_leaves_the_node_undecided(
     result.stdout.fnmatch_lines(["*the driver's library did not answer within 0.3 s*"])
 
 
-def test_what_is_only_measured_says_what_the_hardware_reported(
+def test_measuring_run_prints_hardware_reports(
     node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.ecc.uncorrected.volatile 1")
@@ -313,7 +313,7 @@ def test_what_is_only_measured_says_what_the_hardware_reported(
     result.stdout.fnmatch_lines([f"anubis: the hardware reported: {said}"])
 
 
-def test_what_was_reported_is_told_again_from_the_journal(
+def test_hardware_reports_are_in_the_journal(
     node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.ecc.uncorrected.volatile 1")
@@ -344,7 +344,7 @@ def test_the_gate_runs_again_at_the_end(
         result.stdout.fnmatch_lines([f"*at the end of the run: GPU 3 (0000:61:00.0): {said}"])
 
 
-def test_the_gate_looks_again_while_the_watch_still_keeps_the_driver_loaded(
+def test_gate_checks_again_before_the_watch_ends(
     node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []

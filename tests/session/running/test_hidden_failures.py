@@ -21,7 +21,7 @@ def add_check(project: pytest.Pytester, expression: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["passed", "skipped"])
-def test_a_plugin_that_makes_a_failure_something_else_is_noticed(
+def test_failure_changed_by_a_plugin_is_noticed(
     project: pytest.Pytester, learn: Learn, word: str
 ) -> None:
     learn()
@@ -37,9 +37,7 @@ def test_a_plugin_that_makes_a_failure_something_else_is_noticed(
     result.stdout.fnmatch_lines([f"*test_check failed (*), but a plugin reports it as {word}*"])
 
 
-def test_a_plain_check_that_is_waived_or_skipped_is_named(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_waived_or_skipped_plain_check_is_named(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     add_check(project, "1 == 2")
     project.makeconftest(
@@ -101,9 +99,7 @@ def test_judge_keeps_what_a_hook_has_rejected(project: pytest.Pytester, learn: L
     assert "below the contract's floor" in judged.stdout
 
 
-def test_judge_does_not_choose_between_two_runs_of_one_name(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_judge_refuses_two_runs_of_one_name(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     for folder, speed in (("a", HEALTHY), ("b", [0.5 * value for value in HEALTHY])):
         set_speed(project, speed)

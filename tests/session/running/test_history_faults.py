@@ -87,7 +87,7 @@ def test_a_fault_of_the_history_costs_no_verdict(
 
 
 @pytest.mark.parametrize("good", [True, False], ids=["good", "bad"])
-def test_the_selector_leaves_nothing_out_where_it_cannot_read(
+def test_selector_without_history_leaves_nothing_out(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch, good: bool
 ) -> None:
     def fail(*_: object, **__: object) -> Any:
@@ -109,9 +109,7 @@ def test_the_selector_leaves_nothing_out_where_it_cannot_read(
     assert choice["unreadable"].endswith("malformed")
 
 
-def test_without_the_history_a_model_finds_no_node_safe(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_model_without_history_finds_no_node_safe(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     store = project.path / ".anubis"
     store.mkdir()
@@ -142,7 +140,7 @@ def test_warnings_that_are_errors_touch_no_verdict(project: pytest.Pytester, lea
     result.stdout.fnmatch_lines([f"anubis: this run is not in the history: {words}"])
 
 
-def test_an_impatient_interrupt_ends_the_filing_and_not_the_verdict(
+def test_interrupt_ends_only_the_filing(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> Any:

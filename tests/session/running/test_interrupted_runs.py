@@ -29,7 +29,7 @@ def interrupted(project: pytest.Pytester, number: signal.Signals) -> str:
 
 
 @pytest.mark.parametrize("workers", [False, True])
-def test_an_interrupted_run_names_the_test_and_the_way_on(
+def test_interrupted_run_names_test_and_next_step(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch, workers: bool
 ) -> None:
     learn()
@@ -67,7 +67,7 @@ def test_a_finished_run_names_no_way_on(project: pytest.Pytester, learn: Learn) 
     result.stdout.no_fnmatch_line("*--anubis-resume*")
 
 
-def test_what_comes_after_a_journals_end_is_no_matter_of_the_disk(
+def test_events_after_the_end_are_no_disk_damage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = Journal.create(tmp_path, "r")
@@ -94,7 +94,7 @@ def pytest_unconfigure(config):
 
 
 @pytest.mark.parametrize(("how", "told"), [("raise KeyboardInterrupt", False), ("pass", True)])
-def test_what_comes_late_is_told_unless_the_run_was_broken_off(
+def test_late_events_are_reported(
     project: pytest.Pytester, learn: Learn, how: str, told: bool
 ) -> None:
     learn()

@@ -38,7 +38,7 @@ FAULT = "raise RuntimeError('a plugin of ours')"
         ("", "pytest_unconfigure", "raise SystemExit(0)", (20,)),
     ],
 )
-def test_what_ends_a_run_after_its_verdict_takes_the_acceptance_back_everywhere(
+def test_late_end_takes_the_acceptance_back(
     project: pytest.Pytester,
     learn: Learn,
     order: str,
@@ -85,9 +85,7 @@ def test_what_ends_a_rejected_run_leaves_it_rejected(
     assert verdict.decision is Decision.REJECTED
 
 
-def test_a_run_whose_acceptance_was_taken_back_is_gone_on_with_at_once(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_taken_back_run_can_be_resumed(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     conftest = project.makeconftest(HOOK.format(order="", hook="pytest_unconfigure", how=EXIT))
     process = started(project, "--anubis-in-process", "--anubis-run-id=r")
@@ -99,7 +97,7 @@ def test_a_run_whose_acceptance_was_taken_back_is_gone_on_with_at_once(
     result.stdout.fnmatch_lines(["ACCEPTED: *"])
 
 
-def test_a_second_end_counts_only_if_it_tells_what_broke_the_run_off() -> None:
+def test_second_end_needs_a_cause() -> None:
     state = RunState()
     accepted = NodeVerdict(node="n", decision=Decision.ACCEPTED, headline="accepted")
     state.apply(RunStarted(run="r", node="n", started="2026-01-01T00:00:00+00:00"))
@@ -111,7 +109,7 @@ def test_a_second_end_counts_only_if_it_tells_what_broke_the_run_off() -> None:
         assert state.node_verdict.decision.name == decision
 
 
-def test_a_process_that_ends_itself_with_1_rejects_nothing(
+def test_process_ending_itself_with_1_rejects_nothing(
     project: pytest.Pytester, learn: Learn
 ) -> None:
     learn()

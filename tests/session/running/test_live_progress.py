@@ -102,7 +102,7 @@ def test_line_stands_below_and_leaves_no_trace(before: str, after: str) -> None:
     assert "write_raw" not in vars(writer)
 
 
-def test_line_is_cut_to_the_terminal_and_what_controls_it_is_shown(
+def test_line_is_cut_and_escapes_are_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
@@ -150,7 +150,7 @@ def test_a_log_has_a_line_now_and_then_and_none_with_q(
         assert "of 4 done" not in pytester.runpytest("--anubis", *options).stdout.str()
 
 
-def test_a_line_does_not_stand_behind_the_dots_of_a_quiet_run(
+def test_line_never_follows_dots_of_a_quiet_run(
     request: pytest.FixtureRequest,
 ) -> None:
     file = io.StringIO()
@@ -162,7 +162,7 @@ def test_a_line_does_not_stand_behind_the_dots_of_a_quiet_run(
     assert file.getvalue() == "..\nfirst\nsecond\n"
 
 
-def test_time_left_follows_the_plan_first_and_then_how_it_goes() -> None:
+def test_time_left_follows_plan_then_speed() -> None:
     state = RunState()
     names = "abcd"
     state.apply(TestsPlanned(tests=tuple(PlannedTest(test=name) for name in names)))
@@ -211,7 +211,7 @@ def progress(
     return LiveProgress(config, run, workers=True)
 
 
-def test_with_workers_only_pytests_own_thread_writes_in_a_log(
+def test_only_pytests_thread_writes_in_a_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written: list[str] = []
@@ -224,7 +224,7 @@ def test_with_workers_only_pytests_own_thread_writes_in_a_log(
     assert line.startswith(f"{threading.current_thread().name}: anubis: b, 1 of 2 done")
 
 
-def test_a_text_that_can_be_made_no_more_is_drawn_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_update_stops_the_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     live = progress(monkeypatch, [], terminal=True)
     shown = threading.Event()
     broken = threading.Event()
@@ -251,7 +251,7 @@ def test_a_text_that_can_be_made_no_more_is_drawn_no_more(monkeypatch: pytest.Mo
     live.pytest_sessionfinish()
 
 
-def test_a_look_that_hangs_does_not_hold_the_end_of_the_run(
+def test_hanging_update_does_not_delay_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     live = progress(monkeypatch, [], terminal=True)

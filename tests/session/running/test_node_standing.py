@@ -86,7 +86,7 @@ def test_health_is_the_last_verdict(
     assert sorted(store.joinpath("runs").iterdir()) == runs
 
 
-def test_every_command_leaves_a_node_undecided_whose_defect_was_closed(
+def test_closed_defect_leaves_node_undecided(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learn()
@@ -172,7 +172,7 @@ def test_a_node_is_named_by_a_name(project: pytest.Pytester) -> None:
         result.stderr.fnmatch_lines([f"ERROR: --anubis-{option} is blank*"])
 
 
-def test_of_runs_that_overlap_the_one_that_began_later_counts(tmp_path: Path) -> None:
+def test_later_of_overlapping_runs_counts(tmp_path: Path) -> None:
     def ended(name: str, began: int, outcome: Outcome, decision: Decision) -> None:
         found = MetricVerdict(
             outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
@@ -194,9 +194,7 @@ def test_of_runs_that_overlap_the_one_that_began_later_counts(tmp_path: Path) ->
     assert (kept.judged.run, found.running) == ("short", "")
 
 
-def test_a_clock_that_is_behind_the_baseline_accepts_nothing(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_clock_behind_the_baseline_accepts_nothing(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     (path,) = (project.path / "baselines").glob("*.json")
     save_baseline(replace(load_baseline(path), created="2999-01-01T00:00:00+00:00"), path.parent)
@@ -227,7 +225,7 @@ def judged(
 
 
 @pytest.mark.parametrize(("one", "other"), [("n1", "n1.x.example"), ("n1.x.example", "n1")])
-def test_a_host_has_one_standing_by_its_short_name_and_its_full_one(
+def test_short_and_full_host_name_share_a_standing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], one: str, other: str
 ) -> None:
     judged(tmp_path, "bad", 1e9, Decision.REJECTED, node=one)
@@ -282,7 +280,7 @@ def test_what_a_run_looked_at_is_what_it_can_clear(project: pytest.Pytester, lea
     assert record.after == "b"
 
 
-def test_a_run_that_left_no_verdict_leaves_no_acceptance(
+def test_run_without_verdict_leaves_no_acceptance(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     judged(tmp_path, "good", time.time() - 200, Decision.ACCEPTED)
@@ -295,7 +293,7 @@ def test_a_run_that_left_no_verdict_leaves_no_acceptance(
     assert "ANB:CUT-SHORT" in capsys.readouterr().out
 
 
-def test_what_failed_in_a_run_that_was_killed_stays_open_until_it_passes(
+def test_failure_in_a_killed_run_stays_open(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad, good = (
@@ -343,7 +341,7 @@ def test_what_failed_in_a_run_that_was_killed_stays_open_until_it_passes(
     assert everybody() == {0}
 
 
-def test_a_rejection_that_the_disk_does_not_take_leaves_no_acceptance(
+def test_unstored_rejection_leaves_no_acceptance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, text: str) -> None:
@@ -372,7 +370,7 @@ def test_a_name_that_no_file_can_have_is_one_line(
     assert "\n" not in keep_begun(tmp_path, name, "r", began=1.0)
 
 
-def test_two_machines_of_one_name_accept_and_clear_nothing_for_each_other(
+def test_machines_of_one_name_stay_separate(
     project: pytest.Pytester,
     learn: Learn,
     capsys: pytest.CaptureFixture[str],
@@ -413,7 +411,7 @@ def test_two_machines_of_one_name_accept_and_clear_nothing_for_each_other(
     assert (measured(None, 1), told()) == (0, "0 ANB:ACCEPTED")
 
 
-def test_a_recorded_inventory_of_another_machine_accepts_nothing_and_clears_nothing(
+def test_foreign_inventory_accepts_nothing(
     project: pytest.Pytester,
     learn: Learn,
     capsys: pytest.CaptureFixture[str],

@@ -52,7 +52,7 @@ def add(project: pytest.Pytester, text: str) -> None:
     suite.write_text(head + text + mark + rest)
 
 
-def test_a_failure_that_a_plugin_hid_blocks_the_resumed_run(
+def test_hidden_failure_blocks_the_resumed_run(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learn()
@@ -70,7 +70,7 @@ def test_a_failure_that_a_plugin_hid_blocks_the_resumed_run(
 
 
 @pytest.mark.parametrize(("mended", "code"), [(False, 20), (True, 0)])
-def test_a_file_that_could_not_be_collected_is_not_forgotten(
+def test_uncollected_file_is_not_forgotten(
     project: pytest.Pytester,
     learn: Learn,
     monkeypatch: pytest.MonkeyPatch,
@@ -104,9 +104,7 @@ def test_wrong(anubis_metric, anubis_device):
 """
 
 
-def test_what_a_test_had_measured_when_it_was_cut_short_is_judged(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_values_of_interrupted_test_are_judged(project: pytest.Pytester, learn: Learn) -> None:
     none = Criterion(
         benchmark="test_suite.py::test_wrong",
         metric=Metric(name="wrong", unit="elements", better="equal"),
@@ -135,7 +133,7 @@ def test_a_plain(slow_end):
 """
 
 
-def test_a_failure_whose_teardown_was_killed_stands_in_the_headline(
+def test_failure_with_killed_teardown_is_in_headline(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learn()
@@ -156,7 +154,7 @@ def node(**cards: Any) -> dict[str, Any]:
     return {"accelerators": [{"index": int(n[1:]), **card} for n, card in cards.items()]}
 
 
-def test_a_card_a_disk_or_a_chassis_that_was_exchanged_is_named() -> None:
+def test_exchanged_part_is_named() -> None:
     a, b = {"uuid": "GPU-a", "serial": "1"}, {"uuid": "GPU-b", "serial": "2"}
     assert _exchanged(node(c0=a, c1=b), node(c0=a, c1=b)) == ""
     exchanged = _exchanged(node(c0=a, c1=b), node(c0=a, c1=a))
@@ -192,7 +190,7 @@ def test_a_run_is_not_resumed_on_another_card(
     )
 
 
-def test_what_only_concerns_the_form_of_reports_is_no_difference() -> None:
+def test_report_settings_are_no_difference() -> None:
     then = to_plain(Settings(junit="properties", fail_on="fail"))
     state = RunState()
     state.apply(RunStarted(run="r", node="n", started="", hardware_class="c", settings=then))

@@ -115,9 +115,7 @@ def test_a_death_without_evidence_decides_nothing(
     assert "died" in str(ended(project, result)["blocking"])
 
 
-def test_a_benchmark_written_wrongly_is_a_usage_error_and_no_rejection(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_wrong_benchmark_is_a_usage_error(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     with (project.path / "test_suite.py").open("a") as out:
         out.write('\n    anubis_metric.record("x", [1.0], unit="s", better="sideways")\n')
@@ -126,9 +124,7 @@ def test_a_benchmark_written_wrongly_is_a_usage_error_and_no_rejection(
     result.stdout.fnmatch_lines(["UNDECIDED: *", "benchmark written wrongly: *"])
 
 
-def test_a_benchmark_written_wrongly_stays_so_when_its_teardown_fails_too(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_wrong_benchmark_with_failing_teardown(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     project.makeconftest(
         "import pytest\n@pytest.fixture(autouse=True)\ndef broken():\n    yield\n    raise OSError('x')\n"
@@ -155,7 +151,7 @@ def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, le
     assert (blocker.run, blocker.cause) == (record.run, line["cause"])
 
 
-def test_files_that_cannot_be_collected_for_one_cause_are_one(project: pytest.Pytester) -> None:
+def test_uncollected_files_of_one_cause_are_merged(project: pytest.Pytester) -> None:
     """The headline was the first of twenty sentences of pytest's, of which none names what is missing."""
     project.makepyfile(helper="raise ImportError('no driver\\nin this image')")
     project.makepyfile(**{f"test_{number}": "import helper" for number in range(3)})
@@ -183,9 +179,7 @@ def test_a_file_that_no_python_reads_rejects_no_node(
     assert "test_broken.py cannot be collected: SyntaxError: invalid syntax" in result.stdout.str()
 
 
-def test_a_failure_that_no_test_explains_stands_in_the_way(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_unexplained_failure_blocks(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     project.makeconftest("def pytest_runtest_teardown(item): item.session.testsfailed += 1")
     result = project.runpytest("--anubis")
@@ -193,7 +187,7 @@ def test_a_failure_that_no_test_explains_stands_in_the_way(
     assert "no test of this run failed" in str(ended(project, result)["blocking"])
 
 
-def test_a_fault_in_the_decision_is_one_line_and_loses_nothing(
+def test_error_in_the_decision_loses_nothing(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decide(run: RunRecord, baseline: Baseline | None, **more: Any) -> NodeVerdict:
@@ -253,9 +247,7 @@ def pytest_runtest_protocol(item, nextitem):
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
-def test_the_last_attempt_decides_and_the_failure_before_is_told(
-    project: pytest.Pytester, learn: Learn, workers: list[str]
-) -> None:
+def test_last_attempt_decides(project: pytest.Pytester, learn: Learn, workers: list[str]) -> None:
     learn()
     set_speed(project, SLOW)
     project.makeconftest(f"ATTEMPTS = 3\nNEXT = {json.dumps(HEALTHY)!r}\n" + REPEATING)
@@ -316,7 +308,7 @@ def pytest_runtest_makereport(item, call):
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
 @pytest.mark.parametrize(("then", "code"), [(HEALTHY, 0), (SLOW, 1)])
-def test_an_attempt_within_the_report_of_the_first_one_decides(
+def test_attempt_within_the_first_report_decides(
     project: pytest.Pytester, learn: Learn, workers: list[str], then: list[float], code: int
 ) -> None:
     learn()
@@ -331,7 +323,7 @@ def test_an_attempt_within_the_report_of_the_first_one_decides(
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
-def test_a_failure_that_stays_rejects_however_often_it_is_repeated(
+def test_repeated_failure_rejects(
     project: pytest.Pytester, learn: Learn, workers: list[str]
 ) -> None:
     learn()
@@ -353,9 +345,7 @@ def test_with_all_required_a_repeated_failure_blocks(
     assert "an attempt failed" in str(ended(project, result)["blocking"])
 
 
-def test_the_report_of_a_run_that_was_cut_short_says_so_and_not_that_it_had_no_baseline(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_report_of_interrupted_run_says_so(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     with (project.path / "test_suite.py").open("a") as out:
         out.write("\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
@@ -372,9 +362,7 @@ def test_the_report_of_a_run_that_was_cut_short_says_so_and_not_that_it_had_no_b
         assert "no baseline" not in said, baseline
 
 
-def test_the_report_of_a_run_that_was_cut_short_waives_expected_failures(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_report_of_interrupted_run_waives_xfail(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     set_speed(project, SLOW)
     mark = "@pytest.mark.xfail(reason='known')\n@pytest.mark.anubis("
@@ -386,7 +374,7 @@ def test_the_report_of_a_run_that_was_cut_short_waives_expected_failures(
     assert re.search(r"^UNDECIDED: ", result.stdout, re.M)
 
 
-def test_an_exact_result_that_was_wrong_once_rejects_on_a_machine_that_others_disturb(
+def test_wrong_exact_result_rejects_on_busy_host(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Busy:
@@ -429,7 +417,7 @@ def test_an_exact_result_that_was_wrong_once_rejects_on_a_machine_that_others_di
         'anubis_metric.record("wrong", [0.0], unit="elements", better="equal")\n    assert 3 == 0',
     ],
 )
-def test_what_is_wrong_rejects_whatever_others_do_to_the_machine(
+def test_wrong_result_rejects_despite_disturbance(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
     busy = ("other processes used 2.0 of 2 cores: burn (pid 7) 2.0",)

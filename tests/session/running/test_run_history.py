@@ -77,9 +77,7 @@ def test_a_database_that_cannot_be_reached_is_one_line(suite: pytest.Pytester) -
 
 
 @pytest.mark.parametrize("place", [".anubis", "fleet"])
-def test_a_history_that_was_lost_is_begun_anew_with_a_word(
-    project: pytest.Pytester, learn: Learn, place: str
-) -> None:
+def test_lost_history_is_begun_anew(project: pytest.Pytester, learn: Learn, place: str) -> None:
     learn()
     told = []
     for number in range(4):

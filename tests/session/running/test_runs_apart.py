@@ -116,7 +116,7 @@ def test_a_waiver_that_has_ended_since_covers_nothing(
     assert runs.tell("judge", str(runs.runs / "b"))[0] == 1
 
 
-def test_reports_pages_and_the_history_hide_it_as_little(
+def test_reports_and_history_show_it_too(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs.make(monkeypatch, "b", "slow", "2999-01-01")
@@ -137,9 +137,7 @@ def test_reports_pages_and_the_history_hide_it_as_little(
     assert block("badge", "REJECTED") in (site / "index.html").read_text()
 
 
-def test_an_old_run_rejects_until_a_later_one_passes_what_failed(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_run_rejects_until_a_later_pass(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     assert runs.make(monkeypatch, "before", "slow") == 1
     assert "in run" not in runs.tell("judge", str(runs.runs))[1]  # there is but one
     assert runs.make(monkeypatch, "after", "none") == 0

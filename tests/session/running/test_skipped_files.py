@@ -69,7 +69,7 @@ def test_what_is_required_of_it_is_missing(
 @pytest.mark.parametrize(
     "before", [Path.unlink, lambda path: path.write_text(SKIPS["skip"])], ids=["alone", "all"]
 )
-def test_where_nothing_else_is_there_nothing_is_accepted(
+def test_only_skipped_files_accept_nothing(
     project: pytest.Pytester, learn: Learn, before: Callable[[Path], object]
 ) -> None:
     learn()

@@ -67,7 +67,7 @@ def killed(pytester: pytest.Pytester, cut_short: Path) -> pytest.Pytester:
     return pytester
 
 
-def test_finished_tests_are_not_repeated_and_the_interrupted_one_is_marked(
+def test_resume_repeats_only_unfinished_tests(
     killed: pytest.Pytester,
 ) -> None:
     result = killed.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
@@ -93,7 +93,7 @@ def test_a_finished_run_is_not_resumed(killed: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["*--anubis-resume: run * has finished*"])
 
 
-def test_a_run_that_only_measured_is_not_the_one_to_go_on_with(killed: pytest.Pytester) -> None:
+def test_measuring_run_is_not_resumed(killed: pytest.Pytester) -> None:
     (killed.path / "second-time").unlink()  # another power cut, as in `anubis learn` or `certify`
     measure = ("--anubis", "-p", "no:xdist", "--anubis-mode=measure", "--anubis-run-id=m")
     killed.runpytest_subprocess(*measure)
@@ -140,7 +140,7 @@ def test_x(anubis_metric):
 """
 
 
-def test_a_soak_keeps_all_cycles_in_one_page_and_one_junit_file_and_judges_the_trend(
+def test_soak_writes_one_page_and_judges_the_trend(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makeini("[pytest]\naddopts = --junitxml=out.xml\n")
@@ -196,9 +196,7 @@ def test_check():
 """
 
 
-def test_what_the_first_cycle_found_falls_by_a_run_after_the_soak_only(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_finding_of_first_cycle_outlives_the_soak(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     project.makepyfile(test_suite=FIRST)
     store = project.path / ".anubis"
@@ -231,7 +229,7 @@ def test_x(anubis_metric):
 
 
 @pytest.mark.parametrize("where", ["ini", "environment"])
-def test_a_duration_from_elsewhere_makes_no_soak_in_a_soak(
+def test_duration_in_ini_makes_no_nested_soak(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     options = "--anubis --anubis-duration=0s -p no:xdist"
@@ -262,7 +260,7 @@ def test_y(): pass
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
-def test_one_interrupt_of_the_campaign_alone_ends_it_and_keeps_its_pages(
+def test_interrupt_ends_the_campaign_and_keeps_pages(
     pytester: pytest.Pytester, number: int, workers: list[str]
 ) -> None:
     pytester.makeini("[pytest]\n")
@@ -316,7 +314,7 @@ def test_a_file_of_the_campaign_is_never_half_written(
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_soak_goes_on_where_its_page_cannot_be_written(pytester: pytest.Pytester) -> None:
+def test_soak_survives_an_unwritable_page(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(SHORT)
     (pytester.path / "r.html").mkdir()
@@ -344,7 +342,7 @@ def test_the_worst_cycle_decides_and_decay_may(codes: list[int], decayed: bool, 
     assert worst_code(codes, decayed=decayed) == worst
 
 
-def test_a_cycle_that_left_no_junit_file_is_an_error_in_it(tmp_path: Path) -> None:
+def test_cycle_without_junit_file_is_an_error(tmp_path: Path) -> None:
     files = CycleFiles(junit=tmp_path / "out.xml")
     (tmp_path / "out.xml").write_text("<testsuites><testsuite name='old'/></testsuites>")
     files.write_junit(1)

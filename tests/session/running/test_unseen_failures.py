@@ -257,7 +257,7 @@ def test_switching_pytests_ears_off_accepts_nothing(project: pytest.Pytester, le
     assert project.runpytest("--anubis", "-p", "no:threadexception").ret == 20
 
 
-def test_a_check_in_a_thread_of_a_workers_first_test_fails_it(
+def test_failed_check_in_a_workers_thread_fails(
     in_workers: None, project: pytest.Pytester, learn: Learn
 ) -> None:
     learn()
@@ -338,7 +338,7 @@ def accepts_nothing_for_its_thread(project: pytest.Pytester, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", LATE_KINDS)
-def test_a_thread_that_outlives_its_test_accepts_nothing_and_blames_no_other(
+def test_surviving_thread_accepts_nothing(
     project: pytest.Pytester, learn: Learn, kind: str
 ) -> None:
     learn()
@@ -348,16 +348,14 @@ def test_a_thread_that_outlives_its_test_accepts_nothing_and_blames_no_other(
 @pytest.mark.parametrize(
     "kind", ["fails at the end", "still runs", "fails in another test", "records again"]
 )
-def test_a_thread_that_outlives_its_test_in_a_worker_accepts_nothing(
+def test_surviving_thread_in_a_worker_accepts_nothing(
     in_workers: None, project: pytest.Pytester, learn: Learn, kind: str
 ) -> None:
     learn()
     accepts_nothing_for_its_thread(project, kind)
 
 
-def test_threads_that_end_and_those_of_libraries_are_accepted(
-    project: pytest.Pytester, learn: Learn
-) -> None:
+def test_ending_and_library_threads_are_accepted(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     project.makepyfile(
         test_zz="import multiprocessing, threading, time\n"
@@ -408,7 +406,7 @@ def test_later(): pass
     ],
     ids=["raises", "exits pytest", "returns", "in a fixture"],
 )
-def test_a_forked_child_that_goes_on_as_the_test_ends_at_once_and_accepts_nothing(
+def test_forked_child_in_the_test_accepts_nothing(
     pytester: pytest.Pytester, where: str, fixture: bool, child: str
 ) -> None:
     pytester.makeini("[pytest]")
@@ -429,7 +427,7 @@ def test_a_forked_child_that_exits_keeps_its_status(pytester: pytest.Pytester, c
     assert "a child process that a test forked" not in result.stdout.str()
 
 
-def test_a_run_hears_nothing_of_the_children_of_another_that_the_same_process_forked() -> None:
+def test_runs_see_only_their_own_children() -> None:
     own_process.mistake_of_child()
     if (run := os.fork()) == 0:
         own_process.begin_run()

@@ -63,7 +63,7 @@ def again(
     return str(node["decision"]), code
 
 
-def test_a_waived_failure_is_accepted_and_told_wherever_the_run_is_told(
+def test_waived_failure_is_shown_everywhere(
     slow: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--junit-xml=out.xml", "--html=out.html", "--self-contained-html")
@@ -106,7 +106,7 @@ def test_a_waived_failure_is_accepted_and_told_wherever_the_run_is_told(
     assert (population.metric.name, population.problems[0].kind) == ("speed", "waived")
 
 
-def test_the_waivers_of_today_may_be_given_to_what_is_judged_again(
+def test_judge_takes_todays_waivers(
     slow: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(slow).ret == 1
@@ -134,7 +134,7 @@ def test_a_clock_behind_the_baseline_dates_no_waivers(
     assert "unknown which waivers have expired" in capsys.readouterr().err
 
 
-def test_what_was_waived_rejects_when_the_waiver_has_ended_or_was_withdrawn(
+def test_ended_waiver_rejects_again(
     slow: pytest.Pytester, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = slow.path / ".anubis"

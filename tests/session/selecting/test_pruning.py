@@ -73,7 +73,7 @@ def ran(result: pytest.RunResult) -> set[str]:
     return set(re.findall(r"^(suites/\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE))
 
 
-def test_the_cheapest_set_within_the_accepted_risk_runs_and_the_node_is_accepted_at_it(
+def test_cheapest_set_within_the_risk_accepts(
     story: pytest.Pytester,
 ) -> None:
     result = run(story, *RISK, "-v", "--html=report.html", "--self-contained-html")
@@ -105,7 +105,7 @@ def test_the_cheapest_set_within_the_accepted_risk_runs_and_the_node_is_accepted
     assert all(v.outcome == "NOT_TESTED" and v.component for v in pruned)
 
 
-def test_after_an_incident_of_the_network_the_choice_moves_there(story: pytest.Pytester) -> None:
+def test_choice_follows_a_network_incident(story: pytest.Pytester) -> None:
     budget = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
     before = ran(run(story, *budget, "--collect-only", "-q"))
     with History(story.path / ".anubis") as history:
@@ -116,7 +116,7 @@ def test_after_an_incident_of_the_network_the_choice_moves_there(story: pytest.P
     assert len(after & network) > len(after - network)
 
 
-def test_by_risk_too_the_choice_moves_there_and_says_what_remains(story: pytest.Pytester) -> None:
+def test_choice_by_risk_follows_an_incident(story: pytest.Pytester) -> None:
     by_risk = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.15")
     network = {*names("network.loopback"), *names("network.collective")}
     shares = []
@@ -162,7 +162,7 @@ def test_workers_run_what_one_process_runs(story: pytest.Pytester) -> None:
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("extra", [("--anubis-in-process",), ("-n1",)])
-def test_nothing_runs_where_the_risk_is_accepted_already(
+def test_nothing_runs_within_the_accepted_risk(
     story: pytest.Pytester, extra: tuple[str, ...]
 ) -> None:
     result = run(story, "--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", *extra)
@@ -175,7 +175,7 @@ def test_nothing_runs_where_the_risk_is_accepted_already(
     )
 
 
-def test_without_a_baseline_nothing_is_accepted_however_small_the_risk(
+def test_selection_without_baseline_accepts_nothing(
     story: pytest.Pytester,
 ) -> None:
     for path in (story.path / "baselines").iterdir():
@@ -184,7 +184,7 @@ def test_without_a_baseline_nothing_is_accepted_however_small_the_risk(
     assert result.ret == 20
 
 
-def test_what_was_not_measured_after_all_counts_in_the_risk(story: pytest.Pytester) -> None:
+def test_unmeasured_benchmarks_count_in_the_risk(story: pytest.Pytester) -> None:
     path = story.path / "suites" / "test_network_loopback.py"
     path.write_text(path.read_text().replace("    anubis_metric", "    pytest.skip('no cable')\n#"))
     result = run(story, *RISK)
@@ -251,9 +251,7 @@ def test_a_budget_is_kept_without_a_history(
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("where", ["--anubis-in-process", "-n1"])
-def test_what_has_not_begun_when_the_budget_is_over_is_left_out(
-    pytester: pytest.Pytester, where: str
-) -> None:
+def test_budget_end_leaves_the_rest_out(pytester: pytest.Pytester, where: str) -> None:
     pytester.makeini("[pytest]\n")
     write_suite(pytester.path)
     path = pytester.path / "suites" / "test_storage_disk.py"
@@ -278,9 +276,7 @@ def test_what_has_not_begun_when_the_budget_is_over_is_left_out(
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("where", ["--anubis-in-process", "-n1"])
-def test_a_budget_that_is_too_small_for_anything_is_told(
-    story: pytest.Pytester, where: str
-) -> None:
+def test_budget_too_small_is_reported(story: pytest.Pytester, where: str) -> None:
     budget = ("--anubis-select=budget", "--anubis-budget=100ms", "--anubis-explore=0", where)
     result = run(story, *budget)
     assert result.ret == 20
@@ -321,7 +317,7 @@ def test_a_named_test_is_never_left_out(story: pytest.Pytester, named: str) -> N
     assert ran(result) == {"suites/test_storage_disk.py::test_b3"}
 
 
-def test_a_dry_run_whose_choice_leaves_nothing_ends_as_every_dry_run(
+def test_dry_run_with_empty_choice_ends_normally(
     story: pytest.Pytester,
 ) -> None:
     low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explain")
@@ -332,7 +328,7 @@ def test_a_dry_run_whose_choice_leaves_nothing_ends_as_every_dry_run(
     assert run(story, "-k", "no_such_test", *low, "--collect-only", "-q").ret == 5
 
 
-def test_a_test_that_is_named_through_a_link_is_never_left_out(story: pytest.Pytester) -> None:
+def test_test_named_through_a_link_always_runs(story: pytest.Pytester) -> None:
     (story.path / "linked").symlink_to("suites", target_is_directory=True)
     low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
     named = "linked/test_storage_disk.py::test_b3"
@@ -348,15 +344,13 @@ def test_plain_tests_always_run(story: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize("option", ["--lf", "--ff", "--nf", "--sw"])
-def test_the_selector_gives_way_to_pytests_own_selections(
-    story: pytest.Pytester, option: str
-) -> None:
+def test_selector_gives_way_to_pytests_options(story: pytest.Pytester, option: str) -> None:
     result = story.runpytest("--anubis", "suites", *RISK, option, "--collect-only")
     result.stdout.fnmatch_lines([f"*the Selector gives way to {option}: nothing is left out*"])
     assert len(re.findall(r"<Function", result.stdout.str())) == 30
 
 
-def test_the_order_is_kept_and_what_is_dropped_is_told_once(story: pytest.Pytester) -> None:
+def test_order_is_kept_and_drops_reported_once(story: pytest.Pytester) -> None:
     story.makeconftest(
         "def pytest_deselected(items):\n"
         "    print('DROPPED', len(items))\n"
@@ -389,7 +383,7 @@ def test_a_seed_repeats_the_choice_and_is_recorded(story: pytest.Pytester) -> No
     assert not drawn
 
 
-def test_a_benchmark_that_exposed_an_open_defect_of_this_node_is_never_left_out(
+def test_exposing_benchmark_always_runs(
     story: pytest.Pytester,
 ) -> None:
     (name,) = names("storage.disk")[-1:]

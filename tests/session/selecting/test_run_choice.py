@@ -72,7 +72,7 @@ def test_options(story: pytest.Pytester, arguments: list[str], words: str) -> No
     assert words in refused(story, "--anubis", *arguments)
 
 
-def test_selecting_without_anubis_is_not_silently_nothing(story: pytest.Pytester) -> None:
+def test_selecting_without_anubis_is_refused(story: pytest.Pytester) -> None:
     assert "belongs to --anubis; add that" in refused(story, "--anubis-select=risk")
 
 
