@@ -1,4 +1,4 @@
-"""Whoever stops reading a run's output (``| head``) changes neither the run nor what it writes."""
+"""A closed reader of the output (``| head``) changes neither the run nor its files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.session.conftest import Learn
 
 
 def unread(folder: Path, *more: str, both: bool = False) -> tuple[int, str]:
-    """Run with output that nobody reads; return the exit code and what standard error says."""
+    """Run with closed output; return the exit code and standard error."""
     reading, writing = os.pipe()
     os.close(reading)
     process = subprocess.Popen(

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.command_line import anubis
 from tests.session.conftest import Learn
 
-# A test's parameters and body -> what the reader must be told.
+# A test's parameters and body -> text of the message.
 MISTAKES = {
     "fixture": ("anubis_metric, anubis_devise", "pass", "fixture 'anubis_devise' not found"),
     "name": ("anubis_metric", "lenght = 3; length", "NameError: name 'length' is not defined"),
@@ -24,7 +24,7 @@ MEANT = {"fixture": "anubis_device", "name": "lenght", "attribute": "record"}
 
 
 def write_test(project: pytest.Pytester, parameters: str, body: str) -> None:
-    """Write a test beside the healthy one."""
+    """Write a test next to the healthy one."""
     project.makepyfile(beside_it="def broken(:\n    pass\n")
     with (project.path / "test_suite.py").open("a") as out:
         out.write(
@@ -61,8 +61,8 @@ def test_code_mistake_suggests_a_fix(
     assert file in blocking
     assert case not in MEANT or f"did you mean {MEANT[case]}?" in blocking
     result.stdout.fnmatch_lines([f"*test_odd* - *{words}{hint}"])
-    told = anubis("fleet", "status", "--history", history)
-    assert "quarantine" not in told.stdout
+    status = anubis("fleet", "status", "--history", history)
+    assert "quarantine" not in status.stdout
 
 
 @pytest.mark.usefixtures("in_workers")

@@ -199,7 +199,7 @@ def test_gemm(anubis_metric, anubis_device):
 """
 
 
-def told(project: pytest.Pytester) -> list[dict[str, Any]]:
+def events_of(project: pytest.Pytester) -> list[dict[str, Any]]:
     lines = (project.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
@@ -236,9 +236,9 @@ def test_only_the_hardware_rejects(
     project.makepyfile(test_suite=BODY.format(body=body))
     result = project.runpytest("--anubis", "--anubis-run-id=r")
     assert result.ret == code
-    verdicts = [one for one in told(project) if one["event"] == "verdict"]
+    verdicts = [one for one in events_of(project) if one["event"] == "verdict"]
     assert (outcome, words) in [(one["outcome"], one["text"]) for one in verdicts]
-    (ended,) = [one for one in told(project) if one["event"] == "node_verdict"]
+    (ended,) = [one for one in events_of(project) if one["event"] == "node_verdict"]
     assert words in ended["headline"]
 
 
@@ -280,7 +280,7 @@ def test_a_second_error_excuses_nothing(
     project.makepyfile(test_suite=TWICE.format(body=body, teardown=teardown))
     result = project.runpytest("--anubis", "--anubis-run-id=r", "-k", test)
     assert result.ret == {"FAIL": 1, "INCONCLUSIVE": 20}[outcome]
-    verdicts = [one for one in told(project) if one["event"] == "verdict"]
+    verdicts = [one for one in events_of(project) if one["event"] == "verdict"]
     assert outcome in [one["outcome"] for one in verdicts if not one.get("metric")]
 
 

@@ -123,7 +123,7 @@ def test_worker_dying_once_at_start_costs_no_test(pytester: pytest.Pytester, wor
 
 @pytest.fixture
 def small_memory() -> Iterator[Path]:
-    """A control group with little memory, for whoever writes its process id there."""
+    """A control group with little memory, for processes that join it."""
     group = _GROUPS / f"anubis-test-{os.getpid()}"
     try:
         group.mkdir()

@@ -173,7 +173,7 @@ def test_every_way_to_die_is_contained(pytester: pytest.Pytester, gpus: str, wor
             "*in test_bad",
         ]
     )
-    for way, cause in CAUSES.items():  # at once, beside xdist's own words, which name none of it
+    for way, cause in CAUSES.items():  # at once; xdist's own message does not have it
         line = f"anubis: worker gw* ended while it ran *test_bad[[]{way}]: {cause}; what it had *"
         result.stdout.fnmatch_lines_random([line])
 
@@ -322,8 +322,8 @@ def test_only_certified_benchmarks_overlap(pytester: pytest.Pytester) -> None:
     pair = [f"test_it.py::test_{name}" for name in names]
     certificate = Certificate(first=pair[0], second=pair[1], granted=True)
     save_certificates(pytester.path / "baselines", apart.hardware_class, [certificate])
-    run(pytester, "-n2", "--anubis-run-id=beside")
-    assert overlaps(read_journal(pytester.path / ".anubis/runs/beside")) == {tuple(pair)}
+    run(pytester, "-n2", "--anubis-run-id=overlap")
+    assert overlaps(read_journal(pytester.path / ".anubis/runs/overlap")) == {tuple(pair)}
     path = certificate_path(pytester.path / "baselines", apart.hardware_class)
     path.write_text("{}")
     result = run(pytester, "-n2")

@@ -137,10 +137,10 @@ def test_leftovers_are_named_and_put_right(
 
 
 def test_what_cannot_be_put_right_blocks(pytester: pytest.Pytester) -> None:
-    heard: list[Event] = []
+    events: list[Event] = []
     config = pytester.parseconfig()
     item = pytester.getitem("def test_func(): pass")
-    leftovers = Leftovers(config, heard.append)
+    leftovers = Leftovers(config, events.append)
     hook = leftovers.pytest_runtest_protocol(item)
     next(hook)
     state = leftovers._state
@@ -154,7 +154,7 @@ def test_what_cannot_be_put_right_blocks(pytester: pytest.Pytester) -> None:
         del os.environ["OMP_NUM_THREADS"]
         leftovers.pytest_unconfigure()
     phrase = "variable OMP_NUM_THREADS 77 (was none)"
-    assert heard == [
+    assert events == [
         LeftBehind(test=item.nodeid, what=(phrase,), repaired=False),
         BlockerFound(text=f"{item.nodeid} left behind: {phrase}; not put right: {phrase}"),
     ]

@@ -311,7 +311,7 @@ def test_evidence_counts_for_the_card_it_speaks_of(tmp_path: Path) -> None:
     for device, expected in (("cuda:0", 1), ("cuda:1", 0)):
         evidence = HardwareEvidence(places, log=kernel(tmp_path, line), bus=bus)
         assert len(evidence.against(device)) == expected
-        assert evidence.against(device) == ()  # told once
+        assert evidence.against(device) == ()  # reported once
         evidence.close()
     evidence = HardwareEvidence(places, log=kernel(tmp_path), bus=bus)
     assert evidence.against("cuda:2") == ()  # it was never there: a container may not show it

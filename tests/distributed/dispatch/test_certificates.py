@@ -50,16 +50,18 @@ def run(
 
 
 ALONE = run({"disk": [10.0, 10.1, 9.9], "gemm": [5.0, 5.0, 5.1], "net": [3.0, 3.0, 3.0]})
-BESIDE = {"disk": (0.0, 2.0), "gemm": (1.0, 3.0), "net": (2.0, 4.0)}
+OVERLAPPING = {"disk": (0.0, 2.0), "gemm": (1.0, 3.0), "net": (2.0, 4.0)}
 
 
 def test_pairs_that_overlapped_are_found() -> None:
-    record = run({"disk": [1.0], "gemm": [1.0], "net": [1.0]}, BESIDE)
+    record = run({"disk": [1.0], "gemm": [1.0], "net": [1.0]}, OVERLAPPING)
     assert overlaps(record) == {("disk", "gemm"), ("gemm", "net")}  # disk ends as net starts
 
 
 def test_pair_is_certified_when_neither_is_worse() -> None:
-    both = run({"disk": [9.9, 10.0, 10.0], "gemm": [6.0, 6.0, 6.0], "net": [2.0, 2.0, 2.0]}, BESIDE)
+    both = run(
+        {"disk": [9.9, 10.0, 10.0], "gemm": [6.0, 6.0, 6.0], "net": [2.0, 2.0, 2.0]}, OVERLAPPING
+    )
     found = {(c.first, c.second): c for c in certify([ALONE], [both] * 3)}
     assert set(found) == {("disk", "gemm"), ("gemm", "net")}
     assert found["disk", "gemm"].granted
@@ -80,28 +82,28 @@ def test_one_lucky_meeting_certifies_nothing() -> None:
         (found,) = certify([ALONE], runs)
         return found
 
-    seldom = of(run(good, BESIDE), run(good, BESIDE), run(good, apart))
+    seldom = of(run(good, OVERLAPPING), run(good, OVERLAPPING), run(good, apart))
     assert (seldom.granted, seldom.open, seldom.met) == (False, True, 2)
     assert seldom.reason == "fine so far, but met only 2 times, 3 times are needed: more rounds"
-    often = of(*[run(good, BESIDE)] * 3)
+    often = of(*[run(good, OVERLAPPING)] * 3)
     assert (often.granted, often.open, often.met) == (True, False, 3)
     # All together it is .95 alike and more; without the first run, which was lucky, it is less.
     lucky = {"disk": [10.0] * 3, "gemm": [5.0] * 3}
     worse = {"disk": [10.0] * 3, "gemm": [4.72] * 3}
-    refused = of(run(lucky, BESIDE), run(worse, BESIDE), run(worse, BESIDE))
+    refused = of(run(lucky, OVERLAPPING), run(worse, OVERLAPPING), run(worse, OVERLAPPING))
     assert (refused.granted, refused.open) == (False, False)
     assert refused.similarity == pytest.approx(4.72 / (sum([5.0, 5.0, 5.1]) / 3))
-    once = of(run(harmed, BESIDE))
+    once = of(run(harmed, OVERLAPPING))
     assert (once.granted, once.open) == (False, False)
 
 
 def test_pair_stays_open_until_it_has_enough_values() -> None:
-    one = run({"disk": [10.0], "gemm": [5.0]}, BESIDE)
+    one = run({"disk": [10.0], "gemm": [5.0]}, OVERLAPPING)
     for count, expected in ((1, (False, True)), (2, (False, True)), (3, (True, False))):
         (found,) = certify([ALONE], [one] * count)
         assert (found.granted, found.open) == expected
     assert certify([ALONE], [one])[0].reason == "too few values of rate on node"
-    (harmed,) = certify([ALONE], [run({"disk": [10.0], "gemm": [4.0] * 3}, BESIDE)])
+    (harmed,) = certify([ALONE], [run({"disk": [10.0], "gemm": [4.0] * 3}, OVERLAPPING)])
     assert (harmed.granted, harmed.open) == (False, False)
 
 
@@ -125,15 +127,15 @@ def test_a_touch_is_no_meeting() -> None:
 
 
 def test_too_few_values_certify_nothing() -> None:
-    both = run({"disk": [10.0, 10.0], "gemm": [5.0] * 3}, BESIDE)
+    both = run({"disk": [10.0, 10.0], "gemm": [5.0] * 3}, OVERLAPPING)
     (found,) = certify([ALONE], [both])
     assert (found.granted, found.reason) == (False, "too few values of rate on node")
-    (found,) = certify([], [run({"disk": [10.0] * 3, "gemm": [5.0] * 3}, BESIDE)])
+    (found,) = certify([], [run({"disk": [10.0] * 3, "gemm": [5.0] * 3}, OVERLAPPING)])
     assert not found.granted
 
 
 def test_benchmark_without_values_is_not_certified() -> None:
-    silent = run({"disk": [10.0] * 3}, BESIDE)
+    silent = run({"disk": [10.0] * 3}, OVERLAPPING)
     planned = (*silent.planned, PlannedTest(test="gemm", benchmark="gemm"))
     record = RunRecord(
         run="r",
@@ -189,9 +191,9 @@ def test_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
 def test_pairs_that_overlap_anyway_need_no_certificate() -> None:
     spans = {"disk": (0.0, 1.0), "gemm": (2.0, 4.0), "net": (3.0, 5.0)}
     values = {"disk": [10.0] * 3, "gemm": [5.0] * 3, "net": [3.0] * 3}
-    assert [(c.first, c.second) for c in certify([run(values, spans)], [run(values, BESIDE)])] == [
-        ("disk", "gemm")
-    ]
+    assert [
+        (c.first, c.second) for c in certify([run(values, spans)], [run(values, OVERLAPPING)])
+    ] == [("disk", "gemm")]
 
 
 def test_new_certificate_replaces_the_old_one() -> None:

@@ -324,7 +324,7 @@ TASKS = st.lists(
 
 
 class First:
-    """Stands in for Hypothesis' data when there is nothing to choose."""
+    """Stand-in for Hypothesis' data when there is nothing to choose."""
 
     def __init__(self, choices: list[str]) -> None:
         self.choices = choices
@@ -356,7 +356,7 @@ class Workers(RuleBasedStateMachine):
         self.lane: dict[str, str] = {}  # live worker -> lane
         self.has: dict[str, list[int]] = {}  # worker -> tests it was given, head may be running
         self.busy: set[str] = set()
-        self.told: set[str] = set()
+        self.closing: set[str] = set()
         self.ended: set[str] = set()  # lanes finished in order
         self.done: list[int] = []
         self.crashed: list[int] = []
@@ -371,7 +371,7 @@ class Workers(RuleBasedStateMachine):
         for instruction in instructions:
             worker = instruction.worker
             assert worker in self.lane
-            assert worker not in self.told
+            assert worker not in self.closing
             if isinstance(instruction, Send):
                 assert not self.stopped
                 self.has[worker] += instruction.tests
@@ -379,7 +379,7 @@ class Workers(RuleBasedStateMachine):
                 if len(self.has[worker]) == 2:
                     self.start(worker)
             else:
-                self.told.add(worker)
+                self.closing.add(worker)
                 held = self.has[worker][int(worker in self.busy) :]
                 if self.stopped:
                     for index in held:
@@ -429,10 +429,10 @@ class Workers(RuleBasedStateMachine):
         self.done.append(index)
         self.obey(self.dispatcher.test_complete(worker, index))
 
-    @precondition(lambda self: any(not self.has[w] for w in self.told & set(self.lane)))
+    @precondition(lambda self: any(not self.has[w] for w in self.closing & set(self.lane)))
     @rule(data=st.data())
     def finishes(self, data: st.DataObject) -> None:
-        idle = sorted(w for w in self.told & set(self.lane) if not self.has[w])
+        idle = sorted(w for w in self.closing & set(self.lane) if not self.has[w])
         worker = data.draw(st.sampled_from(idle))
         self.ended.add(self.lane.pop(worker))
         self.obey(self.dispatcher.worker_finished(worker))
@@ -486,7 +486,7 @@ class Workers(RuleBasedStateMachine):
             elif self.busy:
                 self.step("completes", sorted(self.busy))
             elif self.lane:
-                self.step("finishes", sorted(w for w in self.lane if w in self.told))
+                self.step("finishes", sorted(w for w in self.lane if w in self.closing))
         assert not self.lane
         assert self.dispatcher.finished
         self.something_can_always_happen_until_all_is_done()
@@ -499,7 +499,7 @@ class Workers(RuleBasedStateMachine):
     def something_can_always_happen_until_all_is_done(self) -> None:
         if not hasattr(self, "dispatcher") or not self.dispatcher.assigned:
             return
-        if self.booting or self.busy or any(not self.has[w] for w in self.told & set(self.lane)):
+        if self.booting or self.busy or any(not self.has[w] for w in self.closing & set(self.lane)):
             return
         assert self.dispatcher.finished
         assert not self.lane
@@ -522,5 +522,5 @@ def test_plan_waits_before_exclusive_tests() -> None:
         *(("t0", 0.0), ("t1", 0.0), ("alone0", 1.5), ("alone1", 2.5)),
     ]
     assert found.wall == 3.5
-    assert plan(tasks[2:], lanes, barrier=0.5).wall == 2.0  # nobody to wait for
+    assert plan(tasks[2:], lanes, barrier=0.5).wall == 2.0  # no other worker
     assert plan(tasks, layout(["cuda:0", "cuda:1"], 1), barrier=0.5).wall == 4.0  # one worker

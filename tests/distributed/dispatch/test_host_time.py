@@ -1,4 +1,4 @@
-"""Tests of accelerators that the host times never run beside each other; where lanes share cores, alone."""
+"""Tests of accelerators timed by the host never overlap; lanes that share cores run them alone."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def overlaps(slots: list[ScheduledTest]) -> int:
 
 def test_two_tests_that_the_host_times_never_overlap() -> None:
     first, second = tasks_of("host", devices=EIGHT[:2])
-    beside = tasks_of("device", devices=EIGHT[1:2])[0]
+    second = tasks_of("device", devices=EIGHT[1:2])[0]
     assert not may_overlap(first, second, frozenset())
-    assert may_overlap(first, beside, frozenset())
+    assert may_overlap(first, second, frozenset())
     predicted = plan([*tasks_of("device"), *tasks_of("host")], layout(EIGHT, 9))
     host = [slot for slot in predicted.slots if slot.test.startswith("host")]
     device = [slot for slot in predicted.slots if slot.test.startswith("device")]

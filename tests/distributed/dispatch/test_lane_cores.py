@@ -73,8 +73,8 @@ def test_unknown_numa_nodes_share_all_cores(
     places = place_lanes(lanes, cores_of(two_numa_nodes(tmp_path), allowed), homes)
     assert kept_apart(places)
     assert len({len(place.cpus) for place in places[:8]}) == 1
-    told = lane_texts(as_events(places, lanes))
-    assert told[4].endswith("NUMA node 1 (not kept to its CPUs)")
+    lines = lane_texts(as_events(places, lanes))
+    assert lines[4].endswith("NUMA node 1 (not kept to its CPUs)")
 
 
 def test_fewer_cores_than_lanes_share_all() -> None:

@@ -1,4 +1,4 @@
-"""The adapter between xdist and the dispatcher, with workers that only remember what they were told."""
+"""The adapter between xdist and the dispatcher, with workers that record their instructions."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ IDS = [task.test for task in TASKS]
 
 
 class Node:
-    """Stands in for xdist's WorkerController."""
+    """Stand-in for xdist's WorkerController."""
 
     def __init__(self, name: str, lane: str, tasks: tuple[Task, ...] | None = TASKS) -> None:
         self.gateway = SimpleNamespace(id=name)
         self.lane = lane
         self.tasks = tasks
-        self.told: list[Any] = []
+        self.received: list[Any] = []
         self.torn_down = False
         self.broken_pipe = False
 
     def send_runtest_some(self, indices: list[int]) -> None:
         if self.broken_pipe:
             raise OSError("cannot send")
-        self.told.append(indices)
+        self.received.append(indices)
 
     def ensure_teardown(self) -> None:
         self.torn_down = True
 
 
 class ControllerCallbacks:
-    """Stands in for the controller."""
+    """Stand-in for the controller."""
 
     def __init__(self) -> None:
         self.plans: list[Plan] = []
@@ -57,7 +57,7 @@ class ControllerCallbacks:
         return node.tasks
 
     def release(self, node: Node, last: int | None) -> None:
-        node.told.append(("end after", last))
+        node.received.append(("end after", last))
 
     def stopping(self) -> bool:
         return self.end
@@ -106,15 +106,15 @@ def stage() -> Stage:
 def test_ordinary_run(stage: Stage) -> None:
     stage.collect()
     first, second, node = stage.nodes
-    assert (first.told, second.told) == ([[1], ("end after", 1)], [[2], ("end after", 2)])
-    assert node.told == [[0]]
+    assert (first.received, second.received) == ([[1], ("end after", 1)], [[2], ("end after", 2)])
+    assert node.received == [[0]]
     assert stage.scheduler.has_pending
     finished = [stage.scheduler.tests_finished]
     for one, index in ((first, 1), (second, 2)):
         stage.scheduler.mark_test_complete(one, index)
         stage.finish(one)
         assert one.torn_down
-    assert node.told == [[0], ("end after", 0)]
+    assert node.received == [[0], ("end after", 0)]
     assert stage.callbacks.waited == 1
     stage.scheduler.mark_test_complete(node, 0)
     finished.append(stage.scheduler.tests_finished)
@@ -133,7 +133,7 @@ def test_crashed_test_is_named_and_its_worker_replaced(stage: Stage) -> None:
     stage.scheduler.mark_test_pending("gemm[0]")
     stage.scheduler.add_node_collection(again, list(IDS))
     stage.scheduler.schedule()
-    assert again.told == [[1], ("end after", 1)]
+    assert again.received == [[1], ("end after", 1)]
     assert len(stage.callbacks.plans) == 1
     assert not stage.reports
 
@@ -149,8 +149,8 @@ def test_worker_that_never_started_counts(stage: Stage) -> None:
         stage.scheduler.add_node(node)
         stage.scheduler.add_node_collection(node, list(IDS))
     stage.scheduler.schedule()
-    assert placeholder.told == [("end after", None)]
-    assert stage.nodes[0].told == [[1], ("end after", 1)]
+    assert placeholder.received == [("end after", None)]
+    assert stage.nodes[0].received == [[1], ("end after", 1)]
 
 
 def test_other_collection_is_shown_and_ends_the_run(stage: Stage) -> None:
@@ -165,7 +165,7 @@ def test_other_collection_is_shown_and_ends_the_run(stage: Stage) -> None:
     assert "-gemm[1]\n+gemm[9]" in text
     assert stage.scheduler.tests_finished
     stage.scheduler.schedule()
-    assert not any(node.told for node in stage.nodes)
+    assert not any(node.received for node in stage.nodes)
 
 
 def test_same_tests_described_differently_are_refused(stage: Stage) -> None:
@@ -201,7 +201,7 @@ def test_end_ordered_by_xdist_stops_the_dispatcher(stage: Stage) -> None:
     stage.finish(stage.nodes[0])
     stage.scheduler.mark_test_complete(stage.nodes[1], 2)
     stage.finish(stage.nodes[1])
-    assert stage.nodes[2].told == [[0], ("end after", None)]
+    assert stage.nodes[2].received == [[0], ("end after", None)]
     assert stage.callbacks.waited == 0
 
 

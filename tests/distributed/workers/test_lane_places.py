@@ -44,14 +44,14 @@ def home() -> Iterator[set[int]]:
 
 
 def placed(
-    root: Path, workers: int, told: list[Event] | None = None, quota: float = 0
+    root: Path, workers: int, events: list[Event] | None = None, quota: float = 0
 ) -> LanePlaces:
     context = RunContext(settings=Settings(active=True), devices=EIGHT)
     return LanePlaces(
         context,
         layout(EIGHT, workers),
         dict(zip(EIGHT, CARDS, strict=True)),
-        sink=(told if told is not None else []).append,
+        sink=(events if events is not None else []).append,
         files=two_numa_nodes(root),
         allowed=CPUS,
         quota=quota,
@@ -97,11 +97,11 @@ def test_one_lane_binds_no_process_but_every_test(tmp_path: Path) -> None:
 
 
 def test_header_and_journal_tell_the_lanes(tmp_path: Path) -> None:
-    told: list[Event] = []
-    places = placed(tmp_path, 9, told)
+    events: list[Event] = []
+    places = placed(tmp_path, 9, events)
     option = SimpleNamespace(collectonly=False)
     places.pytest_sessionstart(SimpleNamespace(config=SimpleNamespace(option=option)))  # type: ignore[arg-type]
-    (event,) = told
+    (event,) = events
     assert isinstance(event, LanesPlaced)
     assert [(one.lane, one.cpus, one.numa_node) for one in event.lanes[:5:4]] == [
         ("cuda:0", "0-1,16-17", 0),

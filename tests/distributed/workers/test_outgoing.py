@@ -14,7 +14,7 @@ BAD = b"a\xff".decode("utf-8", "surrogateescape")
 
 
 class Channel:
-    """Takes what execnet takes, and nothing of a kind that it has been told not to take."""
+    """Takes what execnet takes, and refuses given kinds."""
 
     def __init__(self, refuse: str = "nothing") -> None:
         self.sent: list[Any] = []

@@ -137,5 +137,5 @@ def test_costs_without_a_worker_are_told(pytester: pytest.Pytester) -> None:
         alone.stdout.fnmatch_lines(
             ["anubis: 3 of 3 tests declare costs, but in this process no deadline*"]
         )
-    beside = pytester.runpytest("--anubis")
-    beside.stdout.no_fnmatch_line("*no deadline*")
+    in_worker = pytester.runpytest("--anubis")
+    in_worker.stdout.no_fnmatch_line("*no deadline*")

@@ -34,15 +34,15 @@ MEASUREMENT = Measurement(
 
 
 class Watchdog:
-    """Remembers what it was told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, Deadline | None, str]] = []
+        self.calls: list[tuple[str, str, Deadline | None, str]] = []
 
     def doing(
         self, worker: str, what: str, deadline: Deadline | None = None, test: str = ""
     ) -> None:
-        self.told.append((worker, what, deadline, test))
+        self.calls.append((worker, what, deadline, test))
 
 
 class Ear:
@@ -62,7 +62,7 @@ class Ear:
     def receive(self, kind: str, content: Any, worker: str = "gw0") -> None:
         self.listener.receive(worker, "node", (kind, content))
 
-    def told(self, event: Event, worker: str = "gw0") -> None:
+    def send(self, event: Event, worker: str = "gw0") -> None:
         """Hear of an event as a worker sends it."""
         self.receive("event", event_to_plain(event), worker)
 
@@ -88,8 +88,8 @@ def ear() -> Ear:
 def test_plan_is_in_the_journal_once(ear: Ear) -> None:
     plan = TestsPlanned(tests=(PlannedTest(test="t", metrics=("rate",), cost=20.0),))
     for worker in ("gw0", "gw1", "gw2"):
-        ear.told(plan, worker)
-    ear.told(TestsPlanned(tests=()), "idle")
+        ear.send(plan, worker)
+    ear.send(TestsPlanned(tests=()), "idle")
     assert ear.journal == [plan]
 
 
@@ -113,19 +113,19 @@ def test_host_timed_tests_share_a_resource(apart: bool) -> None:
 
 
 def test_start_of_a_test_names_worker_and_lane(ear: Ear) -> None:
-    ear.told(TestStarted(test="t"), "gw3")
+    ear.send(TestStarted(test="t"), "gw3")
     assert ear.journal == [TestStarted(test="t", worker="gw3", lane="node")]
 
 
 def test_crash_report_has_only_this_attempts_values(ear: Ear) -> None:
     for _ in range(2):
-        ear.told(TestStarted(test="t"))
-        ear.told(Attempted(measurement=MEASUREMENT))
-        ear.told(Measured(measurement=MEASUREMENT))
+        ear.send(TestStarted(test="t"))
+        ear.send(Attempted(measurement=MEASUREMENT))
+        ear.send(Measured(measurement=MEASUREMENT))
     assert ear.journal.count(Measured(measurement=MEASUREMENT)) == 2
     assert ear.journal.count(Attempted(measurement=MEASUREMENT)) == 2
     assert ear.state.measured("t") == ear.state.attempts("t") == [MEASUREMENT]
-    ear.told(TestStarted(test="t"))
+    ear.send(TestStarted(test="t"))
     assert ear.state.measured("t") == ear.state.attempts("t") == []
 
 
@@ -134,7 +134,7 @@ def test_watchdog_learns_what_is_done_and_until_when(ear: Ear) -> None:
     ear.receive("doing", ["test", "t"])
     ear.receive("doing", ["waiting", ""])
     ear.receive("doing", ["end", ""])
-    deadlines = [deadline.seconds if deadline else None for _, _, deadline, _ in ear.watchdog.told]
+    deadlines = [deadline.seconds if deadline else None for _, _, deadline, _ in ear.watchdog.calls]
     assert deadlines == [200.0, None, END_SECONDS]
     (ran,) = [event for event in ear.journal if isinstance(event, TestRan)]
     assert (ran.test, ran.worker) == ("t", "gw0")

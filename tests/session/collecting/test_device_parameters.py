@@ -129,7 +129,7 @@ def test_redaction_keeps_the_binding_of_workers(
         ({"pci_domain_id": 0, "pci_bus_id": 0x5D, "pci_device_id": 0}, False),
         ({"pci_domain_id": 0, "pci_bus_id": 0x3A, "pci_device_id": 0}, True),
         ({"pci_domain_id": 1, "pci_bus_id": 0x5D, "pci_device_id": 0}, True),
-        ({"pci_bus_id": 0x3A}, False),  # an older torch tells half of it, or nothing
+        ({"pci_bus_id": 0x3A}, False),  # an older torch has half of it, or nothing
         ({}, False),
     ],
 )
@@ -264,7 +264,7 @@ def test_cost_is_that_of_the_kind_of_device(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=BY_KIND)
     items, _ = pytester.inline_genitems("--anubis", f"--anubis-inventory={RECORDED}")
     costs = [benchmark_mark(item).cost for item in items]
-    assert costs == [10.0] * 8 + [3.0, 10.0]  # on eight cards, on the host beside them, on the node
+    assert costs == [10.0] * 8 + [3.0, 10.0]  # on eight cards, on the host, on the node
     pytester.makepyfile(test_it=BY_KIND.replace('"accelerator"', '"cuda"'))
     refused = pytester.runpytest("--collect-only")
     refused.stderr.fnmatch_lines(["*mark anubis cost: *must name cpu and accelerator*"])

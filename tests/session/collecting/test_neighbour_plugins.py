@@ -1,4 +1,4 @@
-"""Plugins that users have beside this one: what they would spoil is refused in one line, the rest works.
+"""Other plugins of users: what would spoil a benchmark is refused in one line, the rest works.
 
 The plugins themselves were tried once (docs/neighbours.md); here stands in for each
 what of it matters.
@@ -38,7 +38,7 @@ def pytest_generate_tests(metafunc):
 def test_copies_of_a_benchmark_are_refused_at_start(pytester: pytest.Pytester, name: str) -> None:
     pytester.makeconftest(REPEATER.replace("NAME", name))
     pytester.makepyfile(SUITE)
-    pytester.runpytest().assert_outcomes(passed=4)  # without --anubis it is nobody's business
+    pytester.runpytest().assert_outcomes(passed=4)  # without --anubis anything is allowed
     result = pytester.runpytest("--anubis", "--anubis-in-process")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.stderr.lines if "test_rate" in line]
@@ -47,7 +47,7 @@ def test_copies_of_a_benchmark_are_refused_at_start(pytester: pytest.Pytester, n
 
 
 @pytest.mark.parametrize(
-    ("plugin", "option", "words", "told"),
+    ("plugin", "option", "words", "message"),
     [
         ("repeat", '"--count", type=int, default=1', "--count=2", "pytest-repeat"),
         (
@@ -59,7 +59,7 @@ def test_copies_of_a_benchmark_are_refused_at_start(pytester: pytest.Pytester, n
     ],
 )
 def test_copying_option_is_refused_before_the_run(
-    pytester: pytest.Pytester, plugin: str, option: str, words: str, told: str
+    pytester: pytest.Pytester, plugin: str, option: str, words: str, message: str
 ) -> None:
     added = f"def pytest_addoption(parser):\n    parser.addoption({option})\n"
     pytester.makepyfile(test_it=SUITE, **{plugin: added})
@@ -68,7 +68,7 @@ def test_copying_option_is_refused_before_the_run(
     result = pytester.runpytest(*plain, words)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = result.stderr.lines[:-1]
-    assert told in line
+    assert message in line
     assert "no baseline knows them" in line
     assert not pytester.path.joinpath(".anubis").exists()  # nothing that judge could find
     assert pytester.runpytest(*plain).ret == Decision.UNDECIDED.exit_code
@@ -118,7 +118,7 @@ def with_freezegun(pytester: pytest.Pytester, text: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("body", [MEASURES, RECORDS])
 @pytest.mark.parametrize(
-    ("head", "fixtures", "told"),
+    ("head", "fixtures", "holder"),
     [
         ("", "anubis_metric, freezer", "pytest-freezer (the fixture freezer)"),
         ("@pytest.mark.freeze_time('2020')", "anubis_metric", "pytest-freezer (the mark freeze_time)"),
@@ -127,7 +127,7 @@ def with_freezegun(pytester: pytest.Pytester, text: str) -> tuple[str, ...]:
     ],
 )  # fmt: skip
 def test_known_frozen_time_is_refused_at_start(
-    pytester: pytest.Pytester, head: str, fixtures: str, told: str, body: str
+    pytester: pytest.Pytester, head: str, fixtures: str, holder: str, body: str
 ) -> None:
     text = f"{head}\n{' ' * head.startswith('class')}def test_frozen({fixtures}):\n  {body}\n"
     plugin = with_freezegun(
@@ -136,12 +136,12 @@ def test_known_frozen_time_is_refused_at_start(
     result = pytester.runpytest("--anubis", "--anubis-in-process", "--junitxml=j.xml", *plugin)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.stderr.lines if "test_frozen" in line]
-    assert f"{told} holds the clock of this benchmark" in line
+    assert f"{holder} holds the clock of this benchmark" in line
     assert not pytester.path.joinpath("ran").exists()
     # In this one line: there is no run that anybody could judge, and nothing is said of one.
     assert "UNDECIDED" not in result.stdout.str()
     assert not list(pytester.path.glob(".anubis/runs/*"))
-    # Whoever reads nothing but the JUnit file sees no green.
+    # The JUnit file shows no success either.
     assert 'failures="1"' in pytester.path.joinpath("j.xml").read_text()
 
 
@@ -232,7 +232,7 @@ def test_record(anubis_metric, monkeypatch):
 """
 
 
-# The second is C's own and stands still, as time-machine's does.
+# The second is C's own and is stopped, as time-machine's does.
 @pytest.mark.parametrize("clock", ["lambda: 1.0", "(1.0).__abs__"])
 def test_stopped_clock_is_refused(pytester: pytest.Pytester, clock: str) -> None:
     pytester.makepyfile(FROZEN.replace("CLOCK", clock))
@@ -244,9 +244,9 @@ def test_stopped_clock_is_refused(pytester: pytest.Pytester, clock: str) -> None
     )
 
 
-@pytest.mark.parametrize(("options", "told"), [((), "load"), (("--anubis-in-process",), "no")])
+@pytest.mark.parametrize(("options", "dist"), [((), "load"), (("--anubis-in-process",), "no")])
 def test_early_plugins_see_that_workers_run(
-    pytester: pytest.Pytester, in_workers: None, options: tuple[str, ...], told: str
+    pytester: pytest.Pytester, in_workers: None, options: tuple[str, ...], dist: str
 ) -> None:
     """As pytest-cov, which then chooses how it measures."""
     said = []
@@ -259,7 +259,7 @@ def test_early_plugins_see_that_workers_run(
     module = cast(ModuleType, Early())
     pytester.makepyfile(SUITE)
     pytester.inline_run("--anubis", "--version", "--version", *options, plugins=[module])
-    assert said == [told]
+    assert said == [dist]
 
 
 RERUNS = """
@@ -293,7 +293,7 @@ def test_death_repeated_by_a_plugin_is_no_evidence(
 
 
 def test_status_added_by_a_plugin_is_replaced(pytester: pytest.Pytester) -> None:
-    """As syrupy, which sets pytest's 1 beside whatever stands there."""
+    """As syrupy, which adds pytest's 1 to the status."""
     pytester.makeconftest(
         "import pytest\n@pytest.hookimpl(trylast=True)\n"
         "def pytest_sessionfinish(session):\n    session.exitstatus |= 1\n"

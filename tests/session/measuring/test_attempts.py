@@ -141,7 +141,7 @@ def test_only_clear_values_count(seen: tuple[str, ...]) -> None:
     assert len(found.values) == MIN_CLEAR
     assert found.clear == found.values
     assert found.unclear == [1.0, 3.0, 5.0, 7.0, 9.0]
-    assert not found.seen.disturbance  # whoever disturbed the others did not disturb these
+    assert not found.seen.disturbance  # only the unclear ones were disturbed
 
 
 @pytest.mark.parametrize("seen", [(), ("12 % steal",)])

@@ -343,8 +343,8 @@ def test_each_odd_case_has_a_defined_outcome(
     result = project.runpytest("--anubis", "-ra")
     assert result.ret == code
     # Not anywhere: pytest also shows the line of the test that made the call.
-    told = "benchmark written wrongly: " if code == 4 else "SKIPPED "
-    assert [line for line in result.outlines if line.startswith(told) and words in line]
+    prefix = "benchmark written wrongly: " if code == 4 else "SKIPPED "
+    assert [line for line in result.outlines if line.startswith(prefix) and words in line]
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
@@ -389,9 +389,9 @@ def test_invalid_values_are_reported_without_baseline(
     )
     result = project.runpytest("--anubis", "-rs")
     assert result.ret == 20
-    told = f"x cannot be judged: {words}"
+    line = f"x cannot be judged: {words}"
     result.stdout.fnmatch_lines(
-        [f"*INCONCLUSIVE *::test_it x node: {told}", "SKIPPED [[]2[]] *: measured, not judged *"]
+        [f"*INCONCLUSIVE *::test_it x node: {line}", "SKIPPED [[]2[]] *: measured, not judged *"]
     )
 
 
@@ -453,8 +453,8 @@ def test_declared_metric_needs_the_fixture(project: pytest.Pytester, learn: Lear
     result = project.runpytest("--anubis", "-rs")
     result.assert_outcomes(passed=2, skipped=2)  # of warmth there is no criterion
     assert result.ret == 20
-    told = "heat is declared by the test's mark, and the test never asks for anubis_metric: record it, or *"
-    result.stdout.fnmatch_lines(["UNDECIDED: *", f"*test_declares heat*{told}"])
+    line = "heat is declared by the test's mark, and the test never asks for anubis_metric: record it, or *"
+    result.stdout.fnmatch_lines(["UNDECIDED: *", f"*test_declares heat*{line}"])
 
 
 def test_declared_but_unset_metric_fails(project: pytest.Pytester, learn: Learn) -> None:

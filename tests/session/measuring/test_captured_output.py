@@ -1,4 +1,4 @@
-"""What tests print is bounded, and nobody takes another's stdout away."""
+"""The output of tests is bounded, and no test takes stdout from another."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_wrap():
     sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding="latin-1")
 
 def test_innocent():
-    print("still heard")
+    print("still printed")
     sys.stderr.write("too")
     assert 0
 """
@@ -78,7 +78,7 @@ def test_who_closes_stdout_closes_it_for_nobody(pytester: pytest.Pytester, captu
     pytester.makepyfile(test_it=RUDE)
     result = pytester.runpytest("--anubis", f"--capture={capture}")
     result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(["still heard", "too"])
+    result.stdout.fnmatch_lines(["still printed", "too"])
     result.stdout.fnmatch_lines(
         ["*test_close?0? left behind: sys.stderr closed; sys.stdout closed"]
     )
@@ -109,4 +109,4 @@ def test_file_without_a_name_is_cut_and_goes_on(pytester: pytest.Pytester) -> No
     assert (text[0], text[-5:]) == ("é", "émore")
     closed = io.StringIO()
     closed.close()
-    output._cut(closed)  # whatever stands in the place of stdout
+    output._cut(closed)  # any object in place of stdout

@@ -1,4 +1,4 @@
-"""What the sensors of a node say stands beside what a test recorded by itself."""
+"""The sensors of a node, around what a test records by itself."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_node_cores_respect_the_cpu_quota(tmp_path: Path, monkeypatch: pytest.Mo
 def test_value_recorded_on_busy_host_rejects_nothing(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within the first tenth of a second of a test nobody looked, and the node was rejected."""
+    """The sensors are not read within the first tenth of a second of a test."""
     learn()
     set_speed(project, [0.8 * value for value in HEALTHY])
     monkeypatch.setattr(
@@ -164,7 +164,7 @@ def test_value_recorded_on_busy_host_rejects_nothing(
 def test_nested_runs_see_no_disturbance(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`tests.quiet` saw to recorded values only: what is measured was disturbed by whoever else worked."""
+    """`tests.quiet` switches off all disturbances, of measured values too."""
     for place in ("disturbance", "ambient_load"):
         monkeypatch.setattr(
             f"pytest_anubis.hardware.load.{place}.disturbances", lambda *_: ("12 % steal",)

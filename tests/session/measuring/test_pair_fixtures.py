@@ -75,9 +75,9 @@ class FakeGroup:
         rates[2] = 50e9
         np.fill_diagonal(rates, np.nan)
         wrong = np.full((4, 4), self.wrong)
-        told = tuple(tuple(row) for row in rates.tolist())
+        table = tuple(tuple(row) for row in rates.tolist())
         rows = tuple(tuple(row) for row in wrong.tolist())
-        return PairRates(names=self.names, rates=(told,) * 42, wrong=rows), attribute(rates)
+        return PairRates(names=self.names, rates=(table,) * 42, wrong=rows), attribute(rates)
 
 
 @pytest.fixture
@@ -152,17 +152,17 @@ def test_slow_way_whose_other_end_is_to_blame_is_told(
     def receiving(self: FakeGroup, rounds: object, **_: object) -> tuple[PairRates, object]:
         rates, _found = slow(self, rounds)
         turned = np.asarray(rates.rates[0]).T
-        told = tuple(tuple(row) for row in turned.tolist())
-        return PairRates(names=rates.names, rates=(told,) * 42, wrong=rates.wrong), attribute(
+        table = tuple(tuple(row) for row in turned.tolist())
+        return PairRates(names=rates.names, rates=(table,) * 42, wrong=rates.wrong), attribute(
             turned
         )
 
     monkeypatch.setattr(group, "find_guilty", receiving)
     run(pytester, learn).assert_outcomes(passed=1)
     record = record_of(pytester)
-    (told,) = [v for v in record.verdicts if v.outcome is Outcome.MARGINAL]
-    assert (told.device, told.reason) == ("n0 -> n2", Reason.UNUSUAL)
-    assert "not this node's: receiving of n2: 50 % slower" in told.text
+    (verdict,) = [v for v in record.verdicts if v.outcome is Outcome.MARGINAL]
+    assert (verdict.device, verdict.reason) == ("n0 -> n2", Reason.UNUSUAL)
+    assert "not this node's: receiving of n2: 50 % slower" in verdict.text
 
 
 def test_changed_bytes_and_hosts_that_do_not_come(

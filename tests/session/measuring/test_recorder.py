@@ -35,7 +35,7 @@ def set_rounds(pytester: pytest.Pytester, *values: float) -> None:
 
 
 class Idle:
-    """The kernel's account of a host on which nobody else is."""
+    """The kernel's account of an idle host."""
 
     def renew(self) -> None:
         """Look for other processes."""
@@ -59,7 +59,7 @@ class Disturb(Protocol):
 
 @pytest.fixture
 def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
-    """Replace the host by one that is disturbed as told."""
+    """Replace the host by one with given disturbances."""
     short = {name: replace(plan, budget_seconds=0.05) for name, plan in PLANS.items()}
 
     def do(*seen: str, first: int | None = None) -> None:

@@ -35,8 +35,8 @@ clear_moments.Account, clear_moments.Probe = Account, Probe
 clear_moments.others_may_hide = lambda *_: True
 if EARLIER:
     from pytest_anubis.store import best_probe
-    beside = {"test_suite.py::test_second rate": [EARLIER]}
-    best_probe.known_best = lambda *_: best_probe.BestReadings(seconds=EARLIER, during=beside)
+    during = {"test_suite.py::test_second rate": [EARLIER]}
+    best_probe.known_best = lambda *_: best_probe.BestReadings(seconds=EARLIER, during=during)
 from pytest_anubis.session.measuring import visits
 visits.GAP = 0.0
 
@@ -70,7 +70,7 @@ def test_second(anubis_metric, anubis_device):
     host(SLOW if visit < LAST else 0.001)
     rate = lambda: time.sleep(0.001) or (VALUES)
     kept = anubis_metric.collect("rate", rate, unit="GB/s", better="higher", rounds=12)
-    anubis_metric.record("beside", [10 * one for one in kept], unit="1", better="higher", rounds_of="rate")
+    anubis_metric.record("paired", [10 * one for one in kept], unit="1", better="higher", rounds_of="rate")
     host(0.001)
 """
 
@@ -89,12 +89,12 @@ def run(
     """Run the suite.
 
     Args:
-        slow: Seconds that the probe takes beside the second test until its last visit.
+        slow: Seconds that the probe takes during the second test until its last visit.
         last: The first visit of the second test that meets a quick host.
         values: What the second test measures.
         mode: Of ``--anubis-mode``.
         shared: Others may hide on this host.
-        earlier: Seconds that the probe took beside the second test in earlier runs; 0 where there are none.
+        earlier: Seconds that the probe took during the second test in earlier runs; 0 where there are none.
         end: The last line of the second test.
     """
     pytester.makeconftest(
@@ -128,9 +128,9 @@ def test_clear_moment_at_the_end_of_the_run(pytester: pytest.Pytester) -> None:
         "test_suite.py::test_first",
         "test_suite.py::test_second[cpu]",
     ]
-    rate, beside = last_measured(events, "rate"), last_measured(events, "beside")
+    rate, paired = last_measured(events, "rate"), last_measured(events, "paired")
     assert set(rate["values"]) == {7.0}
-    assert set(beside["values"]) == {70.0}
+    assert set(paired["values"]) == {70.0}
     assert "disturbance" not in rate
 
 
@@ -161,7 +161,7 @@ def test_no_clear_moment_in_the_whole_run(pytester: pytest.Pytester) -> None:
     )  # half of the tests have no clear value: others have the host
     rate = last_measured(events, "rate")
     assert rate["disturbance"] == [HOST_SLOWER]
-    assert "disturbance" in last_measured(events, "beside")
+    assert "disturbance" in last_measured(events, "paired")
 
 
 @pytest.mark.parametrize("clear", [4, 1])
@@ -191,7 +191,7 @@ def turn(visit):
     # The last one of them still stood between two readings that were good.
     assert rate["values"][:clear] == [6.0] * clear
     assert set(rate["values"][clear:]) == {7.0}
-    assert last_measured(events, "beside")["values"] == [10 * one for one in rate["values"]]
+    assert last_measured(events, "paired")["values"] == [10 * one for one in rate["values"]]
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,11 @@ def junit(pytester: pytest.Pytester) -> tuple[str, int, list[str]]:
     root = ET.parse(pytester.path / "out.xml").getroot()  # noqa: S314  # pytest wrote it just now
     (suite,) = root.iter("testsuite")
     (properties,) = suite.findall("properties")
-    told = {one.get("name"): one.get("value") for one in properties}
+    values = {one.get("name"): one.get("value") for one in properties}
     failed = [
         case.get("name", "") for case in suite.iter("testcase") if case.find("failure") is not None
     ]
-    return str(told["anubis.decision"]), int(suite.get("failures", "-1")), failed
+    return str(values["anubis.decision"]), int(suite.get("failures", "-1")), failed
 
 
 def verdicts(pytester: pytest.Pytester) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A worker that died is told and stands in the way of acceptance, even if every test then passed."""
+"""A dead worker is reported and prevents acceptance, even if every test then passed."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_thread_hanging_in_a_driver_is_left(said: str, code: int) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "sent"),
     [
-        (1131998112, -1941886656, []),  # what Python told once after a stop by Ctrl-Z
+        (1131998112, -1941886656, []),  # as Python returned once after a stop by Ctrl-Z
         (int(signal.SIGINT), -1941886656, []),
         (int(signal.SIGTERM), 0, [signal.SIGTERM]),
         (int(signal.SIGTERM), 0x80, []),  # from the kernel, as of a terminal
@@ -144,9 +144,9 @@ def test_thread_hanging_in_a_driver_is_left(said: str, code: int) -> None:
 def test_only_what_a_process_has_sent_is_passed_on(
     number: int, code: int, sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = SimpleNamespace(si_signo=number, si_code=code)
+    info = SimpleNamespace(si_signo=number, si_code=code)
     found: list[int] = []
-    monkeypatch.setattr(signal, "sigtimedwait", lambda *_: told)
+    monkeypatch.setattr(signal, "sigtimedwait", lambda *_: info)
     monkeypatch.setattr(os, "kill", lambda _, given: found.append(given))
     monkeypatch.setattr(os, "waitpid", lambda *_: (1, 0))
     monkeypatch.setattr(exit_guard, "_end", lambda *_: sys.exit(0))

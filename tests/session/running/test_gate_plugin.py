@@ -221,11 +221,11 @@ def test_baseline_of_other_lanes_never_judges(eight: pytest.Pytester) -> None:
     eight.runpytest(*arguments, "-n2").stdout.fnmatch_lines(["anubis: baseline sha256:*"])
     (path,) = eight.path.glob("baselines/*.json")
     old = load_baseline(path)
-    beside = old.hardware_class.replace("_smoke", "_side-by-side_smoke")
+    side_by_side = old.hardware_class.replace("_smoke", "_side-by-side_smoke")
     attributes = {**old.attributes, "lanes": "side by side"}
     path.unlink()
     save_baseline(
-        dataclasses.replace(old, hardware_class=beside, attributes=attributes), path.parent
+        dataclasses.replace(old, hardware_class=side_by_side, attributes=attributes), path.parent
     )
     eight.runpytest(*arguments, "-nauto").stdout.fnmatch_lines(
         ["anubis: * accelerators side by side"]

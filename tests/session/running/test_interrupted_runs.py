@@ -1,4 +1,4 @@
-"""What an interrupted run tells: where it was interrupted, and how to go on with it."""
+"""An interrupted run says where it was interrupted, and how to resume it."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def test_the_report_of_a_killed_run_names_the_way_on(
     learn()
     interrupted(project, signal.SIGKILL)
     (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    told = anubis("report", str(path.parent)).stdout
+    report = anubis("report", str(path.parent)).stdout
     assert (
         "it did not come to its end; to go on with this run, give the same command again with "
-        in told
+        in report
     )
-    assert f"--anubis-resume={path.parent.name}" in told
+    assert f"--anubis-resume={path.parent.name}" in report
 
 
 def test_a_finished_run_names_no_way_on(project: pytest.Pytester, learn: Learn) -> None:
@@ -93,13 +93,13 @@ def pytest_unconfigure(config):
 """
 
 
-@pytest.mark.parametrize(("how", "told"), [("raise KeyboardInterrupt", False), ("pass", True)])
+@pytest.mark.parametrize(("how", "reported"), [("raise KeyboardInterrupt", False), ("pass", True)])
 def test_late_events_are_reported(
-    project: pytest.Pytester, learn: Learn, how: str, told: bool
+    project: pytest.Pytester, learn: Learn, how: str, reported: bool
 ) -> None:
     learn()
     project.makeconftest(LATE.format(how=how))
     process = started(project)
     said, _ = process.communicate(timeout=60)
-    assert ("came after the run's end" in said) is told, said
+    assert ("came after the run's end" in said) is reported, said
     assert "closed already" not in said

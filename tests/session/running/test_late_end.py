@@ -59,9 +59,9 @@ def test_late_end_takes_the_acceptance_back(
     assert record.node_verdict.decision is Decision.UNDECIDED
     numbers = anubis("report", str(path.parent), "--prometheus", "-").stdout
     assert 'decision="ACCEPTED"} 0' in numbers
-    told = anubis("report", str(path.parent)).stdout
-    assert "ACCEPTED:" not in told
-    assert "--anubis-resume" in told
+    report = anubis("report", str(path.parent)).stdout
+    assert "ACCEPTED:" not in report
+    assert "--anubis-resume" in report
     judged = anubis("judge", ".anubis/runs", "--baseline", "baselines")
     assert judged.returncode == 20
     assert "0 REJECTED, 1 UNDECIDED, 0 ACCEPTED" in judged.stdout

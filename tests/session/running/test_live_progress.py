@@ -1,4 +1,4 @@
-"""A run tells how far it is, and what pytest itself prints stays as it would be without that."""
+"""The progress of a run, and pytest's own output, which must stay as it is."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_time_left_follows_plan_then_speed() -> None:
 def progress(
     monkeypatch: pytest.MonkeyPatch, written: list[str], *, terminal: bool
 ) -> LiveProgress:
-    """Return what tells of a run with workers, one of two tests done; `written` gets a log's lines."""
+    """Return the progress of a run with workers, one of two tests done; `written` gets a log's lines."""
     state = RunState()
     state.apply(TestsPlanned(tests=(PlannedTest(test="a"), PlannedTest(test="b"))))
     state.apply(TestFinished(result=TestResult(test="a", benchmark="", outcome="passed")))

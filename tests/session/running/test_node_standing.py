@@ -204,7 +204,7 @@ def test_clock_behind_the_baseline_accepts_nothing(project: pytest.Pytester, lea
     assert result.ret == Decision.UNDECIDED.exit_code
     result.stdout.fnmatch_lines(["*the clock of this machine is * behind its baseline*"])
     set_speed(project, [value / 2 for value in HEALTHY])
-    # Nobody knows which of the two clocks is right, so neither does anybody whether the waiver holds.
+    # It is unknown which clock is right, and so whether the waiver is valid.
     result = project.runpytest("--anubis", "--anubis-waivers=waivers.toml")
     assert result.ret == Decision.UNDECIDED.exit_code
 
@@ -251,7 +251,7 @@ def test_a_lock_that_is_never_let_go_holds_no_run(
     judged(tmp_path, "a", 1e9, Decision.ACCEPTED)
     monkeypatch.setattr(node_standing, "_LOCKED", 0.1)
     with standing_file(tmp_path, "n1").with_suffix(".lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)  # whoever may read it
+        fcntl.flock(lock, fcntl.LOCK_SH)  # by any reader of it
         judged(tmp_path, "b", 2e9, Decision.REJECTED)
     found = read_standing(tmp_path, "n1")
     assert found is not None
@@ -259,7 +259,7 @@ def test_a_lock_that_is_never_let_go_holds_no_run(
 
 
 def test_what_a_run_looked_at_is_what_it_can_clear(project: pytest.Pytester, learn: Learn) -> None:
-    """An inventory that nobody compared is not right, and an error that nobody listened for may be there."""
+    """Unchecked inventories and unread errors accept nothing."""
     learn()
     (path,) = (project.path / "baselines").glob("*.json")
     store = project.path / ".anubis" / "runs"
@@ -386,29 +386,29 @@ def test_machines_of_one_name_stay_separate(
         set_speed(project, [value * speed for value in HEALTHY])
         return int(project.runpytest("--anubis", "--anubis-node=rack3-n17").ret)
 
-    def told() -> str:
+    def health_text() -> str:
         code, text = health(store, capsys)
         return f"{code} {text.split()[0]}"
 
-    assert (measured("AAAA-0001", 1), told()) == (0, "0 ANB:ACCEPTED")
-    assert (measured("BBBB-0002", 1), told()) == (0, "20 ANB:TWO-MACHINES")
-    assert (measured("AAAA-0001", 0.5), told()) == (1, "1 ANB:SPEED")
-    assert (measured("BBBB-0002", 1), told()) == (0, "1 ANB:SPEED")
-    assert (measured("AAAA-0001", 1), told()) == (0, "20 ANB:TWO-MACHINES")
+    assert (measured("AAAA-0001", 1), health_text()) == (0, "0 ANB:ACCEPTED")
+    assert (measured("BBBB-0002", 1), health_text()) == (0, "20 ANB:TWO-MACHINES")
+    assert (measured("AAAA-0001", 0.5), health_text()) == (1, "1 ANB:SPEED")
+    assert (measured("BBBB-0002", 1), health_text()) == (0, "1 ANB:SPEED")
+    assert (measured("AAAA-0001", 1), health_text()) == (0, "20 ANB:TWO-MACHINES")
     (path,) = (store / "nodes").glob("*.json")
     path.unlink()  # it is made anew out of the journals
-    assert (measured("AAAA-0001", 1), told()) == (0, "20 ANB:TWO-MACHINES")
+    assert (measured("AAAA-0001", 1), health_text()) == (0, "20 ANB:TWO-MACHINES")
     # One node after all, whose mainboard was exchanged.
     with History(store) as history:
         (other,) = (one.name for one in history.nodes() if "~" in one.name)
     assert main(["history", "nodes", "join", other, "--history", str(store)]) == 0
-    assert (measured("BBBB-0002", 1), told()) == (0, "0 ANB:ACCEPTED")
-    assert (measured("AAAA-0001", 1), told()) == (0, "20 ANB:TWO-MACHINES")
+    assert (measured("BBBB-0002", 1), health_text()) == (0, "0 ANB:ACCEPTED")
+    assert (measured("AAAA-0001", 1), health_text()) == (0, "20 ANB:TWO-MACHINES")
     # Or the other one has a name of its own now.
     state = ["history", "state", "--node=rack3-n17", "--as=in-service", "--history", str(store)]
     assert main(state) == 0
-    assert (measured("AAAA-0001", 1), told()) == (0, "0 ANB:ACCEPTED")
-    assert (measured(None, 1), told()) == (0, "0 ANB:ACCEPTED")
+    assert (measured("AAAA-0001", 1), health_text()) == (0, "0 ANB:ACCEPTED")
+    assert (measured(None, 1), health_text()) == (0, "0 ANB:ACCEPTED")
 
 
 def test_foreign_inventory_accepts_nothing(
@@ -438,11 +438,11 @@ def test_foreign_inventory_accepts_nothing(
 
     def replayed(name: str) -> int:
         result = project.runpytest("--anubis", node, f"--anubis-inventory={name}.json")
-        told = "*not known to be of the machine that measures*"
+        line = "*not known to be of the machine that measures*"
         if name == "own":
-            result.stdout.no_fnmatch_line(told)
+            result.stdout.no_fnmatch_line(line)
         else:
-            result.stdout.fnmatch_lines([told])
+            result.stdout.fnmatch_lines([line])
         return int(result.ret)
 
     def verdict() -> int:

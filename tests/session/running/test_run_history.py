@@ -79,14 +79,14 @@ def test_a_database_that_cannot_be_reached_is_one_line(suite: pytest.Pytester) -
 @pytest.mark.parametrize("place", [".anubis", "fleet"])
 def test_lost_history_is_begun_anew(project: pytest.Pytester, learn: Learn, place: str) -> None:
     learn()
-    told = []
+    seen = []
     for number in range(4):
         if number == 2:
             (project.path / place / "history.sqlite").unlink()
         result = project.runpytest("--anubis", f"--anubis-history={place}")
         assert result.ret == 0
-        told.append(f"{place} is new: 2 runs" in result.stdout.str())
-    assert told == [False, False, True, False]
+        seen.append(f"{place} is new: 2 runs" in result.stdout.str())
+    assert seen == [False, False, True, False]
 
 
 @pytest.mark.usefixtures("in_workers")
@@ -94,13 +94,13 @@ def test_workers_are_not_told_the_password(suite: pytest.Pytester) -> None:
     suite.makeconftest(
         "def pytest_configure(config):\n"
         "    if hasattr(config, 'workerinput'):\n"
-        "        open('told', 'w').write(repr(config.workerinput))\n"
+        "        open('inputs', 'w').write(repr(config.workerinput))\n"
     )
     url = "postgresql+psycopg://me:secret@127.0.0.1:1/x"
     suite.runpytest("--anubis", "suites/test_training_step.py", f"--anubis-history={url}")
-    told = (suite.path / "told").read_text()
-    assert "me:***@127.0.0.1:1/x" in told
-    assert "secret" not in told
+    inputs = (suite.path / "inputs").read_text()
+    assert "me:***@127.0.0.1:1/x" in inputs
+    assert "secret" not in inputs
 
 
 @pytest.mark.parametrize(

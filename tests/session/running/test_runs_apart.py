@@ -124,10 +124,10 @@ def test_reports_and_history_show_it_too(
     _, said = runs.tell("judge", str(runs.runs), "--json=-")
     node = json.loads(said)["nodes"][0]["node"]
     _, said = runs.tell("report", str(runs.runs), "--node", node, "--json=-")
-    told = json.loads(said)
-    assert told["node_verdict"]["decision"] == "REJECTED"
-    assert [v["run"] for v in told["waived"]] == ["b"]
-    assert sorted(v["run"] for v in told["verdicts"] if v["outcome"] == "FAIL") == ["a"]
+    page = json.loads(said)
+    assert page["node_verdict"]["decision"] == "REJECTED"
+    assert [v["run"] for v in page["waived"]] == ["b"]
+    assert sorted(v["run"] for v in page["verdicts"] if v["outcome"] == "FAIL") == ["a"]
     history = str(runs.path / "all")
     assert main(["push", str(runs.runs), "--history", history]) == 0
     code, said = runs.tell("judge", "--history", history, "--json=-")

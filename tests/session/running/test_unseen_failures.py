@@ -42,11 +42,11 @@ RESULTS = (
     "    with multiprocessing.Pool(2) as pool:\n"
 )
 KINDS = {
-    "future that nobody reads": (
+    "future that no test reads": (
         1,
         POOL + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.submit(check, 1)\n",
     ),
-    "map that nobody reads": (
+    "map that no test reads": (
         1,
         POOL + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.map(check, range(3))\n",
     ),
@@ -76,11 +76,11 @@ KINDS = {
         20,
         CHILD + "def test_it(): run(lambda: os.kill(os.getpid(), signal.SIGKILL))\n",
     ),
-    "result of a pool that nobody reads": (
+    "result of a pool that no test reads": (
         1,
         RESULTS + "        pool.apply_async(check, (1,)).wait()\n",
     ),
-    "results of a pool that nobody reads": (
+    "results of a pool that no test reads": (
         1,
         RESULTS + "        pool.map_async(check, range(3)).wait()\n",
     ),
@@ -141,7 +141,7 @@ KINDS = {
         "import warnings\ndef test_it():\n    warnings.resetwarnings()\n"
         "    warnings.filterwarnings('ignore')\n    return 1 == 2\n",
     ),
-    "task that nobody awaits": (
+    "task that no code awaits": (
         1,
         "import asyncio\nasync def check(): assert 1 == 2\n"
         "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
@@ -153,7 +153,7 @@ KINDS = {
         "async def main():\n    asyncio.get_running_loop().call_soon(check)\n"
         "    await asyncio.sleep(.01)\ndef test_it(): asyncio.run(main())\n",
     ),
-    "error in a task that nobody awaits": (
+    "error in a task that no code awaits": (
         20,
         "import asyncio\nasync def check(): {}['x']\n"
         "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
@@ -173,12 +173,12 @@ KINDS = {
     "hook of finalisers exchanged": (
         20,
         "import sys\nclass It:\n    def __del__(self): assert 1 == 2\n"
-        "def test_it():\n    sys.unraisablehook = lambda told: None\n    It()\n",
+        "def test_it():\n    sys.unraisablehook = lambda args: None\n    It()\n",
     ),
     "hook of threads exchanged": (
         20,
         THREAD + "def check(): assert 1 == 2\n"
-        "def test_it():\n    threading.excepthook = lambda told: None\n    run(check)\n",
+        "def test_it():\n    threading.excepthook = lambda args: None\n    run(check)\n",
     ),
 }
 
@@ -235,10 +235,10 @@ READ = {
     "results of a pool": RESULTS + "        with pytest.raises(AssertionError):\n"
     "            pool.apply_async(check, (1,)).get()\n"
     "        with pytest.raises(AssertionError): pool.map(check, range(3))\n"
-    "        one, told = pool.apply_async(check, (1,)), []\n        one.wait()\n"
+    "        one, errors = pool.apply_async(check, (1,)), []\n        one.wait()\n"
     "        assert not one.successful()\n"
-    "        pool.apply_async(check, (1,), error_callback=told.append).wait()\n"
-    "        assert told\n",
+    "        pool.apply_async(check, (1,), error_callback=errors.append).wait()\n"
+    "        assert errors\n",
     "a pool": CHILD
     + "def test_it():\n    with multiprocessing.get_context('fork').Pool(2) as pool:\n"
     "        assert pool.map(abs, [-1, 2]) == [1, 2]\n",
