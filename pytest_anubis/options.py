@@ -276,32 +276,16 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("anubis", "hardware acceptance")
     for option in OPTIONS:
         text = option.help + (f" (default: {option.default})" if option.default else "")
+        details: dict[str, Any] = {"metavar": option.metavar}
         if option.switch:
-            group.addoption(option.flag, dest=option.dest, action="store_true", help=text)
+            details = {"action": "store_true"}
         elif option.choices:
-            group.addoption(
-                option.flag, dest=option.dest, choices=option.choices, default=None, help=text
-            )
+            details = {"choices": option.choices}
         elif option.optional:
-            group.addoption(
-                option.flag,
-                dest=option.dest,
-                metavar=option.metavar,
-                nargs="?",
-                const=option.optional,
-                default=None,
-                help=text,
-            )
-        else:
-            several = (option.metavar or "").endswith(",...")
-            group.addoption(
-                option.flag,
-                dest=option.dest,
-                metavar=option.metavar,
-                default=None,
-                help=text,
-                action=_JoinLists if several else "store",
-            )
+            details |= {"nargs": "?", "const": option.optional}
+        elif (option.metavar or "").endswith(",..."):
+            details |= {"action": _JoinLists}
+        group.addoption(option.flag, dest=option.dest, help=text, **details)
         if option.ini:
             kind: Literal["bool", "string"] = "bool" if option.switch else "string"
             default = False if option.switch else ""

@@ -77,15 +77,7 @@ def crash_text(
     *,
     attempts: Sequence[Measurement] = (),
 ) -> str:
-    """Return the report's text, whose first line is a summary.
-
-    Args:
-        crash: The crash.
-        kept: Measurements of the test before it.
-        evidence: Evidence against the hardware.
-        blind: Why evidence may have been missed; empty if it was not.
-        attempts: Values that the test had set aside.
-    """
+    """Return the report's text, whose first line is a summary."""
     lines = [crash.cause]
     lines += [f"evidence: {phrase}" for phrase in evidence]
     if not evidence:

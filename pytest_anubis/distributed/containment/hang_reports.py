@@ -21,17 +21,10 @@ HANG = "hang"
 
 
 class HangReports:
-    """Plugin that turns the reports of tests beyond their deadlines into reports of hangs.
+    """Plugin that turns the reports of tests beyond their deadlines (`overran`) into reports of hangs.
 
     Such a test was broken off by pytest-timeout, or ended by itself after its deadline, perhaps because the
     watchdog's signal for a stack dump had interrupted a system call.
-
-    Args:
-        node: Name of the node.
-        state: State of the run.
-        sink: Takes every event at once.
-        evidence: Evidence against the hardware.
-        overran: Returns the missed deadline of a test that has ended, None if it has kept it.
 
     Attributes:
         count: Number of such tests.

@@ -32,12 +32,7 @@ class Leftovers:
     """Plugin that compares the process before and after every test.
 
     Changes by fixtures of a class, module, package or session are no leftovers, because they outlive a test
-    on purpose; the end of such a fixture may undo them.
-
-    Args:
-        config: This process's configuration.
-        sink: Takes every event at once.
-        rearm: Restores the handler of our stack signal; None if the process has none.
+    on purpose; the end of such a fixture may undo them. `rearm` restores the handler of our stack signal.
     """
 
     def __init__(

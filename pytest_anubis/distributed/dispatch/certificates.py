@@ -140,12 +140,6 @@ def save_certificates(
 ) -> Path:
     """Write the certificates of a hardware class, and return their file.
 
-    Args:
-        baselines: Folder of baselines, or one baseline file.
-        hardware_class: Key of the class.
-        certificates: All of them; the file is replaced.
-        origin: Origin (node, date, rounds, alpha, ...), for reviewers of the file.
-
     Raises:
         OSError: The disk refuses; an older file is unchanged.
     """

@@ -52,12 +52,6 @@ def place_lanes(
     - With fewer cores than lanes every lane gets all cores, and `LanePlacement.own` is false.
     - Lanes with cards share a quota of CPU time equally. With less than one CPU each, `own` is false. The
       quota limits no CPUs, because another container with a quota might choose the same ones.
-
-    Args:
-        lanes: The lanes of the run.
-        cores: The physical cores that the run may use.
-        homes: Card -> its NUMA node; None if unknown.
-        quota: CPU time of the control group, in CPUs; None without a limit.
     """
     everything = tuple(sorted(cpu for core in cores for cpu in core.cpus))
     cards = {lane.name: [one for one in lane.devices if one != CPU] for lane in lanes}

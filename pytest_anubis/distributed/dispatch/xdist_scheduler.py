@@ -58,15 +58,7 @@ class ControllerCallbacks(Protocol):
 
 
 class AnubisScheduling:
-    """Implementation of ``xdist.scheduler.Scheduling`` by the dispatcher.
-
-    Args:
-        config: The controller's configuration.
-        lanes: The lanes of the run.
-        callbacks: The controller.
-        certificates: Pairs of benchmarks that may overlap.
-        costs: Measured seconds by benchmark id, for the plan.
-    """
+    """Implementation of ``xdist.scheduler.Scheduling`` by the dispatcher."""
 
     def __init__(
         self,

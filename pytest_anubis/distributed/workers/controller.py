@@ -61,19 +61,7 @@ from pytest_anubis.store.scratch_folders import ScratchFolder
 
 
 class Controller:
-    """Plugin that sets workers up, receives their messages, and handles their deaths.
-
-    Args:
-        config: The controller's configuration.
-        context: The facts of the run.
-        state: State of the run.
-        sink: Takes every event at once, from any thread.
-        lanes: One per worker, in the order of xdist's specs.
-        places: The lanes' CPUs.
-        certificates: Pairs of benchmarks that may overlap.
-        costs: Measured seconds by benchmark id.
-        selection: Chooses benchmarks for all workers; None runs all that they collect.
-    """
+    """Plugin that sets workers up, receives their messages, and handles their deaths."""
 
     def __init__(
         self,

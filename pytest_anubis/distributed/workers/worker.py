@@ -85,12 +85,7 @@ def asking(config: pytest.Config) -> Callable[[list[dict[str, Any]]], dict[str, 
 
 
 class Worker:
-    """Plugin that sends the plan and all events, and refuses tests that the controller did not release.
-
-    Args:
-        channel: Our channel to the controller.
-        interactor: xdist's plugin in this worker; None if it is not recognised.
-    """
+    """Plugin that sends the plan and all events, and refuses tests that the controller did not release."""
 
     def __init__(self, channel: Any, interactor: Any = None) -> None:
         self._interactor = interactor

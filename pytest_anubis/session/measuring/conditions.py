@@ -228,9 +228,6 @@ class ConditionsWatch:
         """Return what takes the rounds of a measurement on the host and marks the clear ones.
 
         None if ``--anubis-quiet-limit`` lets others have all cores, so that all values count.
-
-        Args:
-            name: Benchmark and metric.
         """
         limit = self._context.settings.quiet_limits.get("others", 0.0)
         if limit >= 1:

@@ -22,14 +22,7 @@ MIN_VALUES = MIN_SEARCHED
 
 
 def plan_of(settings: Settings, device: Device | Pair, rounds: int | None) -> RoundPlan:
-    """Return the plan of a measurement; the shortest one without ``--anubis``, to check assertions only.
-
-    Args:
-        settings: Settings of the run.
-        device: The device under test.
-        rounds: Rounds that the test asks for; None for those of the profile, and at least as many as the
-            search for changes needs.
-    """
+    """Return the plan of a measurement; the shortest one without ``--anubis``, to check assertions only."""
     from pytest_anubis.hardware.round_plans import PLANS
 
     plan = PLANS[settings.profile]

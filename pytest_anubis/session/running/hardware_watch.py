@@ -31,15 +31,7 @@ EARLY = 1.0
 
 
 class HardwareWatch:
-    """Plugin of the controller that reads the cards' error counters between tests and at the end.
-
-    Args:
-        context: The facts of the run.
-        state: What is known of the run.
-        sink: Takes every event at once, from any thread.
-        log: The kernel's log; default this machine's.
-        watch: The watch over the cards; default a new one.
-    """
+    """Plugin of the controller that reads the cards' error counters between tests and at the end."""
 
     def __init__(
         self,

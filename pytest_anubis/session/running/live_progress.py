@@ -35,11 +35,6 @@ class LiveProgress:
     With workers, a thread of the controller draws the line on a terminal. With tests in this process nothing
     is drawn during a test, because it would be measured too. In a log, pytest's own thread writes the line
     after a test's report, because pytest's reporter is not thread-safe.
-
-    Args:
-        config: pytest's configuration.
-        run: The run.
-        workers: The tests run in worker processes.
     """
 
     def __init__(self, config: pytest.Config, run: Run, *, workers: bool) -> None:
@@ -134,11 +129,7 @@ class LiveProgress:
             pause = max(self._pause, MIN_PAUSE_FACTOR * (time.monotonic() - begin))
 
     def _update(self, beginning: str = "") -> None:
-        """Show the progress, once tests are known.
-
-        Args:
-            beginning: Test that begins now, if no event has reported it yet.
-        """
+        """Show the progress, once tests are known."""
         if not self._state.planned:
             return
         self._updated = time.monotonic()
@@ -171,10 +162,6 @@ class TimeLeft:
         """Return the remaining seconds; None before anything runs.
 
         The weight shifts from the plan at the beginning to the actual speed at the end.
-
-        Args:
-            now: Seconds of a monotonic clock.
-            beginning: Test that begins now, if no event has reported it yet.
         """
         state = self._state
         running = (*state.running, *([beginning] if beginning else ()))

@@ -53,13 +53,7 @@ TAIL_BYTES = 1 << 14
 
 
 class Soak:
-    """A campaign of cycles.
-
-    Args:
-        config: The configuration, whose command line is passed to the cycles.
-        settings: The resolved settings.
-        duration: Seconds; the cycle that runs at their end is completed.
-    """
+    """A campaign of cycles."""
 
     def __init__(self, config: pytest.Config, settings: Settings, duration: float) -> None:
         self._config = config

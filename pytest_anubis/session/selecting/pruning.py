@@ -46,11 +46,7 @@ def conflicting_option(config: pytest.Config) -> str:
 
 
 class Pruning:
-    """Plugin that deselects what the Selector leaves out.
-
-    Args:
-        ask: Returns the choice.
-    """
+    """Plugin that deselects what the Selector leaves out."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask

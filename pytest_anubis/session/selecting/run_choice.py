@@ -126,14 +126,14 @@ class Selection:
         if request.mode == "budget" and request.budget is not None:
             self._ends = time.monotonic() + request.budget
 
-    def lines(self, *, explain: bool, width: int | None = None) -> list[str]:
+    def lines(self, *, explain: bool) -> list[str]:
         """Return the choice for the terminal; no lines before it is made."""
         if self.record is None:
             return []
         lines = [f"anubis: {line}" for line in choice_lines(self.record)]
         if self._damaged:
             lines.append("anubis: the earlier choice in the journal is damaged: chosen anew")
-        return lines + (explain_lines(self.record, width=width) if explain else [])
+        return lines + (explain_lines(self.record) if explain else [])
 
     def header(self) -> str:
         """Return the line that says what the choice is based on."""
