@@ -67,6 +67,20 @@ def set_speed(pytester: pytest.Pytester, values: Sequence[float]) -> None:
     (pytester.path / "speed.json").write_text(json.dumps(list(values)))
 
 
+def edit_suite(pytester: pytest.Pytester, old: str, new: str) -> None:
+    """Replace text in the suite."""
+    path = pytester.path / "test_suite.py"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def append_to_suite(pytester: pytest.Pytester, text: str) -> None:
+    """Add lines to the end of the suite."""
+    with (pytester.path / "test_suite.py").open("a") as out:
+        out.write(text)
+
+
 @pytest.fixture(scope="session")
 def hardware_class() -> tuple[str, Mapping[str, str]]:
     return class_of(read_inventory(), "smoke")

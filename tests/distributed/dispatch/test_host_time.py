@@ -33,9 +33,9 @@ def overlaps(slots: list[ScheduledTest]) -> int:
 
 def test_two_tests_that_the_host_times_never_overlap() -> None:
     first, second = tasks_of("host", devices=EIGHT[:2])
-    second = tasks_of("device", devices=EIGHT[1:2])[0]
+    on_device = tasks_of("device", devices=EIGHT[1:2])[0]
     assert not may_overlap(first, second, frozenset())
-    assert may_overlap(first, second, frozenset())
+    assert may_overlap(first, on_device, frozenset())
     predicted = plan([*tasks_of("device"), *tasks_of("host")], layout(EIGHT, 9))
     host = [slot for slot in predicted.slots if slot.test.startswith("host")]
     device = [slot for slot in predicted.slots if slot.test.startswith("device")]

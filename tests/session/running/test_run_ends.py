@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator.deciding import run_decision
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.cli.command_line import anubis
-from tests.session.conftest import HEALTHY, Learn, set_speed
+from tests.session.conftest import HEALTHY, Learn, append_to_suite, edit_suite, set_speed
 
 CODES = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}
 SLOW = [0.8 * value for value in HEALTHY]
@@ -36,13 +37,6 @@ def ended(pytester: pytest.Pytester, result: pytest.RunResult) -> dict[str, Any]
     return verdict
 
 
-def edit(pytester: pytest.Pytester, old: str, new: str) -> None:
-    path = pytester.path / "test_suite.py"
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
 TEARDOWN = """
 @pytest.fixture
 def card():
@@ -52,14 +46,23 @@ def card():
 @pytest.mark.anubis("""
 
 
+def fail_in_teardown(project: pytest.Pytester) -> None:
+    edit_suite(project, "@pytest.mark.anubis(", TEARDOWN)
+    edit_suite(project, "(anubis_metric, anubis_device)", "(card, anubis_metric, anubis_device)")
+
+
+def mark_strict_xfail(project: pytest.Pytester) -> None:
+    mark = "@pytest.mark.xfail(strict=True)\n@pytest.mark.anubis("
+    edit_suite(project, "@pytest.mark.anubis(", mark)
+
+
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"], ["-n2"]])
 def test_an_error_in_teardown_after_a_pass_rejects(
     project: pytest.Pytester, learn: Learn, workers: list[str]
 ) -> None:
     learn()
-    edit(project, "@pytest.mark.anubis(", TEARDOWN)
-    edit(project, "(anubis_metric, anubis_device)", "(card, anubis_metric, anubis_device)")
+    fail_in_teardown(project)
     result = project.runpytest("--anubis", *workers)
     result.assert_outcomes(passed=1, errors=1)
     assert result.ret == 1
@@ -68,31 +71,25 @@ def test_an_error_in_teardown_after_a_pass_rejects(
 
 def test_a_strict_xfail_that_passes_rejects(project: pytest.Pytester, learn: Learn) -> None:
     learn()
-    edit(project, "@pytest.mark.anubis(", "@pytest.mark.xfail(strict=True)\n@pytest.mark.anubis(")
+    mark_strict_xfail(project)
     result = project.runpytest("--anubis")
     assert result.ret == 1
     assert "XPASS(strict)" in ended(project, result)["headline"]
 
 
-@pytest.mark.parametrize("how", ["error", "strict"])
+@pytest.mark.parametrize("spoil", [fail_in_teardown, mark_strict_xfail])
 def test_a_resumed_run_does_not_forget_how_tests_ended(
-    project: pytest.Pytester, learn: Learn, how: str
+    project: pytest.Pytester, learn: Learn, spoil: Callable[[pytest.Pytester], None]
 ) -> None:
     learn()
-    if how == "error":
-        edit(project, "@pytest.mark.anubis(", TEARDOWN)
-        edit(project, "(anubis_metric, anubis_device)", "(card, anubis_metric, anubis_device)")
-    else:
-        edit(
-            project, "@pytest.mark.anubis(", "@pytest.mark.xfail(strict=True)\n@pytest.mark.anubis("
-        )
-    with (project.path / "test_suite.py").open("a") as out:
-        out.write(
-            "\ndef test_power_cut():\n"
-            "    if not pathlib.Path('cut').exists():\n"
-            "        pathlib.Path('cut').touch()\n"
-            "        os.kill(os.getpid(), 9)\n"
-        )
+    spoil(project)
+    append_to_suite(
+        project,
+        "\ndef test_power_cut():\n"
+        "    if not pathlib.Path('cut').exists():\n"
+        "        pathlib.Path('cut').touch()\n"
+        "        os.kill(os.getpid(), 9)\n",
+    )
     cut = project.runpytest_subprocess("--anubis", "-p", "no:xdist")
     assert cut.ret not in (0, 1)
     result = project.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
@@ -108,29 +105,23 @@ def test_a_death_without_evidence_decides_nothing(
     project: pytest.Pytester, learn: Learn, workers: str, more: list[str]
 ) -> None:
     learn()
-    with (project.path / "test_suite.py").open("a") as out:
-        out.write("\ndef test_dies():\n    os._exit(3)\n")
+    append_to_suite(project, "\ndef test_dies():\n    os._exit(3)\n")
     result = project.runpytest("--anubis", workers, *more)
     assert result.ret == 20
     assert "died" in str(ended(project, result)["blocking"])
 
 
-def test_wrong_benchmark_is_a_usage_error(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    with (project.path / "test_suite.py").open("a") as out:
-        out.write('\n    anubis_metric.record("x", [1.0], unit="s", better="sideways")\n')
-    result = project.runpytest("--anubis")
-    assert result.ret == 4
-    result.stdout.fnmatch_lines(["UNDECIDED: *", "benchmark written wrongly: *"])
-
-
-def test_wrong_benchmark_with_failing_teardown(project: pytest.Pytester, learn: Learn) -> None:
+@pytest.mark.parametrize("teardown", ["pass", "raise OSError('x')"])
+def test_wrong_benchmark_is_a_usage_error(
+    project: pytest.Pytester, learn: Learn, teardown: str
+) -> None:
     learn()
     project.makeconftest(
-        "import pytest\n@pytest.fixture(autouse=True)\ndef broken():\n    yield\n    raise OSError('x')\n"
+        f"import pytest\n@pytest.fixture(autouse=True)\ndef ending():\n    yield\n    {teardown}\n"
     )
-    with (project.path / "test_suite.py").open("a") as out:
-        out.write('\n    anubis_metric.record("x", [1.0], unit="s", better="sideways")\n')
+    append_to_suite(
+        project, '\n    anubis_metric.record("x", [1.0], unit="s", better="sideways")\n'
+    )
     result = project.runpytest("--anubis")
     assert result.ret == 4
     result.stdout.fnmatch_lines(["UNDECIDED: *", "benchmark written wrongly: *"])
@@ -366,7 +357,7 @@ def test_report_of_interrupted_run_waives_xfail(project: pytest.Pytester, learn:
     learn()
     set_speed(project, SLOW)
     mark = "@pytest.mark.xfail(reason='known')\n@pytest.mark.anubis("
-    edit(project, "@pytest.mark.anubis(", mark)
+    edit_suite(project, "@pytest.mark.anubis(", mark)
     with (project.path / "test_suite.py").open("a") as out:
         out.write("\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
     project.runpytest_subprocess("--anubis", "-p", "no:xdist")
