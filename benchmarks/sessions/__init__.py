@@ -1,1 +1,1 @@
-"""A run as a user has it: what it costs, what it disturbs, what it notices, who stands beside it."""
+"""A run as a user has it: its cost, and what it notices on idle and on busy hosts."""

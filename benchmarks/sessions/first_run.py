@@ -1,23 +1,23 @@
-"""How does README's first command end? It is played many times, on hosts with and without neighbours.
+"""Measures how README's first command ends, by many repetitions on hosts with and without neighbours.
 
-A *time* is a fresh folder in which ``anubis learn suites/`` is run alone, and then ``pytest --anubis
-suites/`` once on each host that was asked for:
+Each repetition (a *time*) uses a fresh folder. It runs ``anubis learn suites/`` alone, and then ``pytest
+--anubis suites/`` once on each requested host:
 
-alone      nobody but us uses the machine
-neighbour  another process takes one core for random seconds: 2 s on, 2 s off on average
-busy       as many processes as cores take them throughout
-later      nobody, with the baseline of an earlier time that was learned an hour ago at the least
+alone      an idle machine
+neighbour  another process uses one core at random: 2 s on, 2 s off on average
+busy       as many processes as cores use all cores
+later      an idle machine, with the baseline of an earlier time, at least an hour old
 
-With ``--slow SHARE ...`` each component in turn loses this share of its rate for good, beside `alone` and
-`neighbour`; with ``--spells SHARE ...`` it does so for a third of the time (100 ms of 300). Of an injected
-loss counts whether the node is REJECTED with that component blamed, apart for runs whose baseline states that
-the component's most powerful metric finds it: of spells, a loss of a third of the share.
+With ``--slow SHARE ...`` each component in turn loses this share of its rate, on `alone` and `neighbour`. With
+``--spells SHARE ...`` it does so for a third of the time (100 ms of 300). An injected loss counts as found if
+the node is REJECTED and that component blamed. Runs whose baseline states that the component's most powerful
+metric finds such a loss (for spells, a third of the share) are counted separately.
 
 Run: ``python benchmarks/sessions/first_run.py --times 20 [--host alone neighbour busy later] [--slow 10% 20%]
-[--spells 40%] [--component NAME ...] [--state FILE] [--for 9m] [--pytest-args ARGS]``. With ``--state`` what
-was run is kept (baselines and journals in FILE.d), and ``--for`` ends in order: no run begins that would take
-longer; exit status 75 says that there is more to do, and the same command goes on. ``--for 0s`` prints what
-the file says so far. It prints figures and decides nothing: exit status 0.
+[--spells 40%] [--component NAME ...] [--state FILE] [--for 9m] [--pytest-args ARGS]``. ``--state`` keeps all
+runs (baselines and journals in FILE.d). ``--for`` starts no run that would take longer than that; exit status
+75 means that runs are left, and the same command continues. ``--for 0s`` prints the figures so far. Apart from
+that the exit status is 0, because the script prints figures and decides nothing.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ COMPONENTS = (
     "compute.dispatch",
     "storage.disk",
 )
-BESIDE = ("alone", "neighbour")
+SLOWED_HOSTS = ("alone", "neighbour")
 """Hosts on which a component is made slower."""
 
 OLD = 3600.0
-"""Seconds since a baseline was learned from which on judging with it is `later`."""
+"""Age in seconds from which a baseline counts as `later`."""
 
 LEFT, BROKEN_OFF = 75, 130
-"""Exit statuses where runs are left ("try again later" of sysexits.h), and after Ctrl-C."""
+"""Exit statuses if runs are left ("try again later" of sysexits.h), and after Ctrl-C."""
 
 EXPECTED = {LEARN: 260.0}
-"""Seconds that a run takes where none of its kind tells, and `ELSE` of all others."""
+"""Expected seconds of a run before any of its kind; `ELSE` for all other kinds."""
 
 ELSE = 60.0
 
@@ -321,11 +321,11 @@ def plan(
     times: int, hosts: Sequence[str], losses: Sequence[Loss]
 ) -> Iterator[tuple[int, str, Loss | None]]:
     """Yield the runs in their order: time, host (`LEARN` first), and the loss that is put in."""
-    beside = [host for host in BESIDE if host in hosts] or [BESIDE[0]]
+    slowed = [host for host in SLOWED_HOSTS if host in hosts] or [SLOWED_HOSTS[0]]
     for time_ in range(1, times + 1):
         yield time_, LEARN, None
         yield from ((time_, host, None) for host in HOSTS if host in hosts)
-        yield from ((time_, host, loss) for loss in losses for host in beside)
+        yield from ((time_, host, loss) for loss in losses for host in slowed)
 
 
 def played(

@@ -11,12 +11,12 @@ from typing import Any, Self
 from benchmarks.sessions.slow_component import PERIOD, SPELL
 
 LEARN = "learn"
-"""Stands for the host of learning."""
+"""Name in place of a host for runs that learn."""
 
 HOSTS = ("alone", "neighbour", "busy", "later")
 DECISIONS = ("ACCEPTED", "REJECTED", "UNDECIDED")
 SHOWN = (0.1, 0.25, 0.5)
-"""Losses of which it is told how many metrics show them."""
+"""Losses for which the report counts the metrics that show them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class Run:
 
     Attributes:
         time: Which time of the command it belongs to, from 1.
-        host: What was beside it, or `LEARN`.
-        loss: What was put in.
+        host: The kind of host, or `LEARN`.
+        loss: The injected loss.
         exit: Exit status.
         seconds: How long it took.
         ended: When it ended, seconds of the epoch.

@@ -47,7 +47,7 @@ PROGRAM = ["-c", "import pytest; raise SystemExit(pytest.main())"]
 def seconds(command: list[str], folder: Path) -> tuple[float, float]:
     """Return the wall and CPU seconds of one command; its exit status must be 0 or 20."""
     begin, before = time.perf_counter(), os.times()
-    # Compiled modules are kept between runs, as everywhere where nobody forbids it.
+    # Compiled modules are kept between runs, as by default.
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         command, cwd=folder, env=environ, capture_output=True, text=True, check=False

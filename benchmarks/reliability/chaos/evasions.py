@@ -1,6 +1,6 @@
-"""What may hide a fault without meaning to: options, variables, marks, and plugins in a conftest.
+"""Options, variables, marks and plugins that may hide a fault by accident.
 
-``FAULTY`` stands for the name of the test with the fault.
+``FAULTY`` is replaced by the name of the test with the fault.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _wrong(ran: Ran, folder: Path, way: str, first: int, events: int) -> list[st
         wrong.append("exit status 0")
     if "Traceback" in ran.said + report:
         wrong.append("traceback")
-    if way == "sync":  # all is there, but nobody knows for how long
+    if way == "sync":  # all is written, but perhaps not permanently
         said = "may not have kept" in ran.said
         return wrong if said else [*wrong, "the error of the disk is not said"]
     if not whole and ("ACCEPTED" in report.replace("UNACCEPTED", "") or judged == 0):

@@ -1,7 +1,7 @@
-"""What can be wrong with a node, or with the test that looks at it: texts of test bodies.
+"""Faults of a node, or of its tests, as texts of test bodies.
 
-``NAME`` stands for the test's own name. A fault of a benchmark must never be accepted; one of a plain check
-only where its user has left the check out, or expects it to fail.
+``NAME`` is replaced by the test's own name. A fault of a benchmark must never be accepted; a fault of a plain
+check only if its user has left the check out, or expects it to fail.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Fault:
 _BAD_SETUP = "@pytest.fixture\ndef odd():\n    raise RuntimeError('cannot be set up')\n"
 _BAD_TEARDOWN = "@pytest.fixture\ndef odd():\n    yield\n    raise RuntimeError('left broken')\n"
 
-# Never the campaign itself, where nothing stands between.
+# Never the campaign itself, if it is the direct parent.
 _TO_PARENT = (
     "if os.environ.get('CHAOS') != str(os.getppid()):\n"
     "    os.kill(os.getppid(), signal.{})\ntime.sleep(0.2)"

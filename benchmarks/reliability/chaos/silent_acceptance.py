@@ -38,7 +38,7 @@ _BY_DRIVER = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True)
 class Scenario:
-    """One bad run, and how it is told apart.
+    """One bad run, and what distinguishes it.
 
     Attributes:
         kind: Kind of node.
@@ -85,7 +85,7 @@ def scenarios(count: int, seed: int) -> Iterator[Scenario]:
             single.append(Scenario(kind, target, test, fault, (name,)))
     single += [Scenario("eight", "device", draw.choice("gh"), name, ()) for name in DEVICE]
     draw.shuffle(single)
-    # Half of the campaign are pairs, which nobody thought of.
+    # Half of the campaign are random pairs.
     yield from single[: max(count // 2, count - count // 2)]
     for _ in range(count - min(len(single), max(count // 2, count - count // 2))):
         yield _pair(draw)

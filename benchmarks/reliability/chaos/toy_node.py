@@ -190,7 +190,7 @@ def kind_options(kind: str) -> list[str]:
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a run: this one, without what belongs to pytest, and `more`."""
-    # Compiled modules are kept between runs, as everywhere where nobody forbids it.
+    # Compiled modules are kept between runs, as by default.
     ours = ("PYTEST", "COV", "PYTHONDONTWRITEBYTECODE")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     path = os.pathsep.join(filter(None, (str(ROOT), kept.get("PYTHONPATH", ""))))
