@@ -8,16 +8,16 @@ neighbour  another process uses one core at random: 2 s on, 2 s off on average
 busy       as many processes as cores use all cores
 later      an idle machine, with the baseline of an earlier time, at least an hour old
 
-With ``--slow SHARE ...`` each component in turn loses this share of its rate, on `alone` and `neighbour`. With
-``--spells SHARE ...`` it does so for a third of the time (100 ms of 300). An injected loss counts as found if
-the node is REJECTED and that component blamed. Runs whose baseline states that the component's most powerful
-metric finds such a loss (for spells, a third of the share) are counted separately.
+With ``--slow SHARE ...`` each component in turn loses this share of its rate, on `alone` and `neighbour`.
+With ``--spells SHARE ...`` it does so for a third of the time (100 ms of 300). An injected loss counts as
+found if the node is REJECTED and that component blamed. Runs whose baseline states that the component's most
+powerful metric finds such a loss (for spells, a third of the share) are counted separately.
 
 Run: ``python benchmarks/sessions/first_run.py --times 20 [--host alone neighbour busy later] [--slow 10% 20%]
 [--spells 40%] [--component NAME ...] [--state FILE] [--for 9m] [--pytest-args ARGS]``. ``--state`` keeps all
 runs (baselines and journals in FILE.d). ``--for`` starts no run that would take longer than that; exit status
-75 means that runs are left, and the same command continues. ``--for 0s`` prints the figures so far. Apart from
-that the exit status is 0, because the script prints figures and decides nothing.
+75 means that runs are left, and the same command continues. ``--for 0s`` prints the figures so far. Otherwise
+the exit status is 0, because the script prints figures and decides nothing.
 """
 
 from __future__ import annotations

@@ -338,8 +338,7 @@ def test_with_all_required_a_repeated_failure_blocks(
 
 def test_report_of_interrupted_run_says_so(project: pytest.Pytester, learn: Learn) -> None:
     learn()
-    with (project.path / "test_suite.py").open("a") as out:
-        out.write("\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
+    append_to_suite(project, "\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
     project.runpytest_subprocess("--anubis", "-p", "no:xdist")
     for baseline in ("there", "gone", "another"):
         if baseline != "there":
@@ -358,8 +357,7 @@ def test_report_of_interrupted_run_waives_xfail(project: pytest.Pytester, learn:
     set_speed(project, SLOW)
     mark = "@pytest.mark.xfail(reason='known')\n@pytest.mark.anubis("
     edit_suite(project, "@pytest.mark.anubis(", mark)
-    with (project.path / "test_suite.py").open("a") as out:
-        out.write("\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
+    append_to_suite(project, "\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
     project.runpytest_subprocess("--anubis", "-p", "no:xdist")
     result = anubis("report")
     assert re.search(r"^UNDECIDED: ", result.stdout, re.M)
