@@ -225,14 +225,14 @@ def claims_kept(
     """
     from scipy.stats import binomtest
 
-    told: dict[str, int] = {}
+    result: dict[str, int] = {}
     true = 0
     for rates, claim, _ in group:
-        told[claim] = told.get(claim, 0) + 1
+        result[claim] = result.get(claim, 0) + 1
         seen = binomtest(round(rates["ours"][0] * held), held).proportion_ci(method="exact")
         silent = claim == "none" or "(!)" in claim
         true += silent or seen.low <= float(claim.rstrip("%")) / 100 <= seen.high
-    return ", ".join(f"{claim} x{count}" for claim, count in told.items()) + f" ({true})"
+    return ", ".join(f"{claim} x{count}" for claim, count in result.items()) + f" ({true})"
 
 
 def wide(nodes: int, metrics: int, sick: float, seed: int = 0) -> None:
@@ -322,9 +322,9 @@ def real(folder: Path, nodes: int = 300) -> None:
                 _worsen(worse, names, code, slice(None), loss)
                 judged = judge_columns(real_population(worse, code, names), criterion)
                 seen.append(float((judged.outcome == FAIL).mean()))
-        told = ", ".join(f"{loss:.0%} in {np.mean(seen):.0%}" for loss, seen in found.items())
+        line = ", ".join(f"{loss:.0%} in {np.mean(seen):.0%}" for loss, seen in found.items())
         stated = [c.detectable for c in baseline.criteria if c.detectable is not None]
-        print(f"  {share:4.0%} sick: {len(found[0.05])} criteria, losses found: {told}; the median criterion "
+        print(f"  {share:4.0%} sick: {len(found[0.05])} criteria, losses found: {line}; the median criterion "
               f"states {np.median(stated):.0%}; sound held-out machines rejected: {sound}; "
               f"claimed: {claimed(baseline)}")  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The Validator: is this node normal? Criteria learned from a fleet, verdicts with a stated error rate.
+"""The Validator: learns criteria from a fleet, and judges nodes by them at a stated error rate.
 
 Pure: deterministic, numpy and scipy only; usable without pytest. Names are loaded when first used.
 
@@ -11,11 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_anubis.validator.changes.segments import Change, Segments, segments, with_segments
+    from pytest_anubis.validator.changes.segments import segments, with_segments
     from pytest_anubis.validator.changes.steady_state import shortest_window
     from pytest_anubis.validator.changes.trend import find_trends
     from pytest_anubis.validator.deciding.node_decision import judge_node
-    from pytest_anubis.validator.judging.backtest import Backtest, VerdictChange, backtest
+    from pytest_anubis.validator.judging.backtest import backtest
     from pytest_anubis.validator.judging.change_screening import find_changes
     from pytest_anubis.validator.judging.column_judging import (
         JudgedColumns,
@@ -29,18 +29,12 @@ if TYPE_CHECKING:
     from pytest_anubis.validator.judging.sequential_test import closer_look
     from pytest_anubis.validator.learning.baseline_learning import learn_baseline
     from pytest_anubis.validator.learning.criterion_learning import learn_criterion
-    from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
-    from pytest_anubis.validator.similarity.distance import SampleError, one_sided, similarity
+    from pytest_anubis.validator.learning.learned_criterion import LearnError
+    from pytest_anubis.validator.similarity.distance import one_sided
 
 _HOME = {
-    "Backtest": "judging.backtest",
-    "Change": "changes.segments",
     "JudgedColumns": "judging.column_judging",
     "LearnError": "learning.learned_criterion",
-    "LearnedCriterion": "learning.learned_criterion",
-    "SampleError": "similarity.distance",
-    "Segments": "changes.segments",
-    "VerdictChange": "judging.backtest",
     "backtest": "judging.backtest",
     "closer_look": "judging.sequential_test",
     "find_changes": "judging.change_screening",
@@ -57,19 +51,12 @@ _HOME = {
     "segments": "changes.segments",
     "settle_shift": "judging.population_shift",
     "shortest_window": "changes.steady_state",
-    "similarity": "similarity.distance",
     "with_segments": "changes.segments",
 }
 
 __all__ = [
-    "Backtest",
-    "Change",
     "JudgedColumns",
     "LearnError",
-    "LearnedCriterion",
-    "SampleError",
-    "Segments",
-    "VerdictChange",
     "backtest",
     "closer_look",
     "find_changes",
@@ -86,7 +73,6 @@ __all__ = [
     "segments",
     "settle_shift",
     "shortest_window",
-    "similarity",
     "with_segments",
 ]
 

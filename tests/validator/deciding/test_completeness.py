@@ -93,8 +93,8 @@ def test_a_death_without_words_is_told_by_no_line_that_names_its_test() -> None:
     )
     lines = [*map(str, decide_run(record, None).node_verdict.blocking)]
     assert any("the process died during the test" in line for line in lines)
-    told = replace(record, events=(*record.events, WorkerDied(test="t.py::test_a")))
-    lines = [*map(str, decide_run(told, None).node_verdict.blocking)]
+    answer = replace(record, events=(*record.events, WorkerDied(test="t.py::test_a")))
+    lines = [*map(str, decide_run(answer, None).node_verdict.blocking)]
     assert not any("the process died during the test" in line for line in lines)
     assert sum(line.startswith("t.py::test_a: its process died -> ") for line in lines) == 1
 

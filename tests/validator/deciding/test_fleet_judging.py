@@ -47,7 +47,7 @@ def test_of_collected_runs_those_in_noise_are_to_be_measured_again() -> None:
     noisy = RunEvidence(noisy={"r1": "--anubis-quiet-limit=steal=30%"})
     judged = judge_fleet([table(3, 2)], {"": learned}, evidence={("", "n29"): noisy})
     (detail,) = [d for v, d in zip(judged.nodes, judged.details, strict=True) if v.node == "n29"]
-    told = {v.run: v.triage for v in detail.verdicts if v.trouble is not Trouble.NONE}
-    assert told == {"r1": Triage.RETEST, "r2": Triage.REJECT}
+    result = {v.run: v.triage for v in detail.verdicts if v.trouble is not Trouble.NONE}
+    assert result == {"r1": Triage.RETEST, "r2": Triage.REJECT}
     (node,) = [v for v in judged.nodes if v.node == "n29"]
     assert node.triage is Triage.REJECT  # one of them was quiet

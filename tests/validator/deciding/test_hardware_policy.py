@@ -186,14 +186,14 @@ def test_repeats_are_one_verdict_with_a_count_and_all_tests() -> None:
 
 
 def test_what_two_sources_tell_of_is_counted_once() -> None:
-    def told(source: str, text: str) -> HardwareFound:
+    def answer(source: str, text: str) -> HardwareFound:
         return replace(found("xid-fault", name="XID 79"), source=source, text=text)
 
-    line, event = told("kernel log", "XID 79: lost"), told("NVML event", "XID 79: lost")
+    line, event = answer("kernel log", "XID 79: lost"), answer("NVML event", "XID 79: lost")
     (verdict,) = verdicts_of_hardware(state(line, event).record())
     assert " times" not in verdict.text
     assert verdict.text.endswith("(kernel log and NVML event)")
-    several = told("kernel log", "XID 79: lost, 3 times")
+    several = answer("kernel log", "XID 79: lost, 3 times")
     (verdict,) = verdicts_of_hardware(state(several, line, event).record())
     assert ": XID 79: lost, 4 times, while" in verdict.text
 
@@ -217,8 +217,8 @@ def test_where_all_cards_are_hot_the_room_is_blamed_and_no_card() -> None:
     assert verdict.decision is Decision.UNDECIDED
     assert "all 8 cards were slowed by heat" in verdict.headline
     assert "not of the card" in verdict.headline
-    told = [v for v in made.record().effective_verdicts if v.device == "cuda:2"]
-    assert [(v.outcome, v.reason) for v in told] == [(Outcome.INCONCLUSIVE, Reason.DISTURBED)]
+    answer = [v for v in made.record().effective_verdicts if v.device == "cuda:2"]
+    assert [(v.outcome, v.reason) for v in answer] == [(Outcome.INCONCLUSIVE, Reason.DISTURBED)]
     # Seven of eight: the eighth had the same air.
     assert decided(state(*hot[:7], slow=(2,))).decision is Decision.REJECTED
 

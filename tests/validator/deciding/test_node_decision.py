@@ -381,11 +381,11 @@ def test_a_headline_names_all_cards_that_fail_alike_and_the_worst_of_them() -> N
     slow = verdict(Outcome.FAIL, Reason.BEYOND, similarity=0.5)
     cards = [replace(slow, device=f"cuda:{n}", similarity=0.6 - n / 100) for n in range(4)]
     pooled = replace(slow, device="node", scope="node", similarity=0.57)
-    told = judge_node([*cards, pooled], baseline=baseline("m"))
-    assert "rejected: memory. all 4 cards, the worst cuda:3: m says why." in f"{told.headline}."
+    result = judge_node([*cards, pooled], baseline=baseline("m"))
+    assert "rejected: memory. all 4 cards, the worst cuda:3: m says why." in f"{result.headline}."
     six = RunEvidence(devices=tuple(f"cuda:{n}" for n in range(6)))
-    told = judge_node([*cards, pooled], baseline=baseline("m"), evidence=six)
-    assert "cuda:0, cuda:1 and 2 more, the worst cuda:3: m says why" in told.headline
-    assert "also" not in told.headline
+    result = judge_node([*cards, pooled], baseline=baseline("m"), evidence=six)
+    assert "cuda:0, cuda:1 and 2 more, the worst cuda:3: m says why" in result.headline
+    assert "also" not in result.headline
     one = judge_node([*cards[:1], PASS], baseline=baseline("m"), evidence=six)
     assert "memory. cuda:0: m says why" in one.headline

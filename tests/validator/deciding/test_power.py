@@ -49,8 +49,8 @@ CRITERIA = (
 
 
 def decided(baseline: Baseline, *names: str) -> tuple[Decision, str, tuple[Blocker, ...]]:
-    told = judge_node([verdict(name) for name in names], baseline=baseline)
-    return told.decision, told.headline, told.blocking
+    result = judge_node([verdict(name) for name in names], baseline=baseline)
+    return result.decision, result.headline, result.blocking
 
 
 def learned(**more: object) -> Baseline:
@@ -151,8 +151,8 @@ def test_a_component_whose_rates_are_coarse_is_accepted_by_whoever_names_it_alon
     )
     assert "--anubis-require NAME ('anubis judge': --require NAME)" in blocker.act
     for names in (("storage.disk",), ("read",), ("any",), ("part.quiet",)):
-        told = judge_node(run, baseline=baseline, evidence=RunEvidence(required=names))
-        assert told.decision is Decision.ACCEPTED, names
+        result = judge_node(run, baseline=baseline, evidence=RunEvidence(required=names))
+        assert result.decision is Decision.ACCEPTED, names
     slow = replace(run[-2], outcome=Outcome.FAIL, reason=Reason.BEYOND)
     assert judge_node([*run, slow], baseline=baseline).decision is Decision.REJECTED
     fine = replace(criterion("seek", 0.3), component="storage.disk")
@@ -193,12 +193,12 @@ def test_a_baseline_that_does_not_hold_its_rate_says_so_in_every_decision() -> N
     check = SelfCheck(nodes=40, rejected=24, sick=24, rate=0.1, upper=0.3, holds=False)
     baseline = learned(nodes=("n0", "n1"), self_check=check)
     _, headline, _ = decided(baseline, "quiet", "usual", "noisy")
-    told = "stated error rate does not hold: 60 % of its own nodes are rejected"
-    assert f"learned from 2 nodes, whose {told})" in headline
+    result = "stated error rate does not hold: 60 % of its own nodes are rejected"
+    assert f"learned from 2 nodes, whose {result})" in headline
     slow = replace(verdict("usual"), outcome=Outcome.FAIL, reason=Reason.BEYOND)
     rejected = judge_node([verdict("quiet"), slow], baseline=baseline)
-    assert f" The baseline's {told}." in rejected.headline
+    assert f" The baseline's {result}." in rejected.headline
     left = judge_node([verdict("quiet")], baseline=baseline)  # the others were not measured
-    assert f"; the baseline's {told}" in left.headline
+    assert f"; the baseline's {result}" in left.headline
     dead = replace(slow, reason=Reason.TEST_FAILED, reference=Reference.NONE)  # no matter of a rate
-    assert told not in judge_node([dead], baseline=baseline).headline
+    assert result not in judge_node([dead], baseline=baseline).headline

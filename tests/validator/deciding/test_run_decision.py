@@ -26,18 +26,18 @@ RUN = RunRecord(
 )
 
 
-def told(run: RunRecord, *unmeasured: str) -> list[tuple[str, str]]:
+def result(run: RunRecord, *unmeasured: str) -> list[tuple[str, str]]:
     """Return outcome and reason of what the run says about tests without a sample."""
     return [(v.outcome.value, v.reason.value) for v in evidence_of(run, unmeasured).verdicts]
 
 
 def test_a_test_that_failed_without_a_sample_rejects() -> None:
-    assert told(RUN, TEST) == [("FAIL", "test-failed")]
-    assert told(RUN) == []  # other runs know its metrics: it has a row there
+    assert result(RUN, TEST) == [("FAIL", "test-failed")]
+    assert result(RUN) == []  # other runs know its metrics: it has a row there
 
 
 def test_a_test_that_failed_rejects_though_the_plan_was_lost() -> None:
-    assert told(replace(RUN, planned=()), TEST) == [("FAIL", "test-failed")]
+    assert result(replace(RUN, planned=()), TEST) == [("FAIL", "test-failed")]
 
 
 def test_what_the_run_itself_said_about_a_test_is_not_said_twice() -> None:
@@ -49,7 +49,7 @@ def test_what_the_run_itself_said_about_a_test_is_not_said_twice() -> None:
         metric="",
         device="cuda:0",
     )
-    assert told(replace(RUN, verdicts=(said,)), TEST) == [("INCONCLUSIVE", "not-reported")]
+    assert result(replace(RUN, verdicts=(said,)), TEST) == [("INCONCLUSIVE", "not-reported")]
 
 
 def test_a_plain_test_that_failed_is_said_once() -> None:
@@ -64,8 +64,8 @@ def test_a_plain_test_that_failed_is_said_once() -> None:
         device="node",
     )
     run = replace(RUN, planned=(plan,), results=(failed,))
-    assert told(run, plan.test) == [("FAIL", "test-failed")]
-    assert told(replace(run, verdicts=(said,)), plan.test) == [("FAIL", "test-failed")]
+    assert result(run, plan.test) == [("FAIL", "test-failed")]
+    assert result(replace(run, verdicts=(said,)), plan.test) == [("FAIL", "test-failed")]
 
 
 def test_a_run_says_which_tests_it_had() -> None:

@@ -152,9 +152,9 @@ def test_a_misspelt_waiver_is_told_with_the_names_that_there_are(
 ) -> None:
     bad = replace(FAIL, benchmark="s/a.py::test_speed", metric="rate")
     plain = replace(PASS, benchmark="plain", metric="", device="node", component="")
-    told: dict[str, Any] = {"owner": "j.doe", "reason": "-", "expires": "2026-12-01", **words}
+    result: dict[str, Any] = {"owner": "j.doe", "reason": "-", "expires": "2026-12-01", **words}
     evidence = RunEvidence(
-        waivers=(Waiver(**told),),
+        waivers=(Waiver(**result),),
         planned=frozenset({("s/a.py::test_speed", "cpu"), ("plain", "node")}),
     )
     found = judge_node([bad, plain], node="n1", evidence=evidence)

@@ -34,14 +34,14 @@ def judged(values: FloatArray) -> tuple[Outcome, Outcome, str]:
     """Return the verdict on the whole run, and the one with the current segment beside it."""
     found = segments(values, "higher", least_change=0.05)
     whole = with_segments(judge_sample(values, CRITERION), found)
-    beside = judge_current(whole, values, CRITERION, SOAK, found)
-    assert (beside.outcome is Outcome.FAIL) == (beside.triage in (Triage.REJECT, Triage.RETEST))
-    return whole.outcome, beside.outcome, f"{beside.text} {beside.evidence}"
+    current = judge_current(whole, values, CRITERION, SOAK, found)
+    assert (current.outcome is Outcome.FAIL) == (current.triage in (Triage.REJECT, Triage.RETEST))
+    return whole.outcome, current.outcome, f"{current.text} {current.evidence}"
 
 
 def test_a_part_that_fails_since_an_hour_fails_though_the_weekend_passes() -> None:
-    whole, beside, text = judged(run(520, 0.8))
-    assert (whole, beside) == (Outcome.MARGINAL, Outcome.FAIL)
+    whole, current, text = judged(run(520, 0.8))
+    assert (whole, current) == (Outcome.MARGINAL, Outcome.FAIL)
     assert "passes as a whole, but its current segment, value 521 to 600, fails" in text
     assert "20 % slower" in text
 
@@ -50,8 +50,8 @@ def test_a_segment_within_the_limit_is_evidence_only() -> None:
     # From better than normal to a little worse: a change, and nothing that would fail anew.
     values = run(400, 0.945)
     values = values * 1.02
-    whole, beside, text = judged(values)
-    assert whole is beside is Outcome.MARGINAL
+    whole, current, text = judged(values)
+    assert whole is current is Outcome.MARGINAL
     assert "its current segment, value 401 to 600, alone is PASS" in text
 
 

@@ -109,8 +109,8 @@ def test_what_was_unclear_is_answered_by_a_later_failure_which_counts_alone() ->
 
 
 def test_an_answered_failure_is_told_as_such_and_rejects_nothing() -> None:
-    node, told = decided(0.8, 1.0, 1.0)
-    (answered,) = [v for v in told if v.reason is Reason.ANSWERED]
+    node, result = decided(0.8, 1.0, 1.0)
+    (answered,) = [v for v in result if v.reason is Reason.ANSWERED]
     assert (answered.outcome, answered.run) == (Outcome.PASS, "r0")
     assert "r2" in answered.text
     assert len(node.noted) == 1

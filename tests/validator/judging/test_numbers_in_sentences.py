@@ -13,8 +13,10 @@ from pytest_anubis.validator import judge_sample
 def test_a_sentence_writes_a_value_as_tables_do(value: float) -> None:
     rate = Metric(name="rate", unit="op/s", better="higher")
     normal = Criterion(benchmark="b", metric=rate, component="c", centre=(2 * value,) * 9)
-    told = judge_sample([value] * 9, normal).text
-    assert f"rate is {value_text(value, 'op/s')}, expected {value_text(2 * value, 'op/s')}" in told
+    result = judge_sample([value] * 9, normal).text
+    assert (
+        f"rate is {value_text(value, 'op/s')}, expected {value_text(2 * value, 'op/s')}" in result
+    )
 
 
 def test_what_fails_by_its_distribution_is_not_called_no_worse() -> None:

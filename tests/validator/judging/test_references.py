@@ -34,13 +34,13 @@ def node(samples: list[FloatArray], problems: dict[int, SampleProblem] | None = 
     )
 
 
-def beside(population: Population) -> list[MetricVerdict]:
+def by_peers(population: Population) -> list[MetricVerdict]:
     (judged,) = judge_by_peers([population])
     return list(judged.verdicts())
 
 
 def test_one_slow_device_is_found_among_its_peers_without_a_baseline() -> None:
-    verdicts = beside(node(devices(8, {3: 0.85})))
+    verdicts = by_peers(node(devices(8, {3: 0.85})))
     assert [v.outcome for v in verdicts].count(Outcome.FAIL) == 1
     assert verdicts[3].outcome is Outcome.FAIL
     assert all(v.reference is Reference.PEERS for v in verdicts)
@@ -49,21 +49,21 @@ def test_one_slow_device_is_found_among_its_peers_without_a_baseline() -> None:
 
 
 def test_peers_are_blind_to_a_uniformly_slow_node_and_never_accept() -> None:
-    verdicts = beside(node(devices(8, dict.fromkeys(range(8), 0.5))))
+    verdicts = by_peers(node(devices(8, dict.fromkeys(range(8), 0.5))))
     assert {v.outcome for v in verdicts} == {Outcome.PASS}
     assert judge_node(verdicts).decision is Decision.UNDECIDED
 
 
 def test_noisy_devices_do_not_reject_each_other() -> None:
-    verdicts = beside(node(devices(8, {}, spread=0.05)))
+    verdicts = by_peers(node(devices(8, {}, spread=0.05)))
     assert Outcome.FAIL not in {v.outcome for v in verdicts}
 
 
 def test_too_few_peers_say_so_and_failures_stay_failures() -> None:
-    two = beside(node(devices(2, {})))
+    two = by_peers(node(devices(2, {})))
     assert {v.outcome for v in two} == {Outcome.INCONCLUSIVE}
     assert "3 needed" in two[0].text
-    broken = beside(node(devices(8, {}), {1: SampleProblem(kind="failed", text="code 3")}))
+    broken = by_peers(node(devices(8, {}), {1: SampleProblem(kind="failed", text="code 3")}))
     assert (broken[1].outcome, broken[1].reason) == (Outcome.FAIL, Reason.TEST_FAILED)
     assert broken[0].population == "6 other devices of this node"
 

@@ -301,10 +301,10 @@ def test_the_loss_stated_of_recorded_values_is_found_although_nobody_looks_again
 def test_what_a_promise_costs_a_machine_is_told() -> None:
     baseline = learn(*runs(3, 1, 5, between=0.04), promises={"": 0.05})
     [tight] = baseline.criteria
-    [told] = [f.text for f in baseline.findings if f.kind == "promise"]
+    [result] = [f.text for f in baseline.findings if f.kind == "promise"]
     assert tight.learned is not None
     assert tight.learned > 0.95
-    cost = re.search(r"rejects up to ([\d.]+) % of its healthy runs", told)
+    cost = re.search(r"rejects up to ([\d.]+) % of its healthy runs", result)
     assert cost is not None
     assert 10 < float(cost[1]) <= 50
 

@@ -80,10 +80,10 @@ def test_healthy_and_slow_fleets_have_nothing_doubtful(
 
 
 def exact(values: Sequence[float], **metric: object) -> Population:
-    told = {"name": "m", "unit": "1", "better": "equal"} | metric
+    result = {"name": "m", "unit": "1", "better": "equal"} | metric
     return population_of(
         [[value] for value in values],
-        metric=Metric(**told),  # type: ignore[arg-type]
+        metric=Metric(**result),  # type: ignore[arg-type]
         benchmark="b",
         nodes=[f"n{n:02}" for n in range(len(values))],
     )

@@ -34,8 +34,8 @@ spreads = st.builds(
 
 def test_noisy_metrics_do_not_widen_the_quiet_ones() -> None:
     alone = machine_thresholds(QUIET)
-    beside = machine_thresholds(QUIET + NOISY)[: len(QUIET)]
-    for mine, theirs in zip(alone, beside, strict=True):
+    by_peers = machine_thresholds(QUIET + NOISY)[: len(QUIET)]
+    for mine, theirs in zip(alone, by_peers, strict=True):
         # A little: the error rate is shared with more metrics.
         assert 1 - theirs.confirmed < 1.2 * (1 - mine.confirmed)
     assert all(

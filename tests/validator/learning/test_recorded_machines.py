@@ -86,19 +86,19 @@ def verdicts(machine: str, run: str, looks: int, slower: float = 1.0) -> Iterato
 @pytest.mark.parametrize("looks", [1, CONFIRMING_LOOKS])
 @pytest.mark.parametrize(("machine", "run"), RUNS)
 def test_healthy_machine_is_rejected_for_nothing(machine: str, run: str, looks: int) -> None:
-    told = list(verdicts(machine, run, looks))
+    result = list(verdicts(machine, run, looks))
     failed = [
-        f"{one.benchmark} {one.metric}: {one.text}" for one in told if one.outcome is Outcome.FAIL
+        f"{one.benchmark} {one.metric}: {one.text}" for one in result if one.outcome is Outcome.FAIL
     ]
-    assert told
+    assert result
     assert not failed, "\n".join(failed)
 
 
 @pytest.mark.parametrize("run", [run for machine, run in RUNS if machine == NOISY])
 def test_noisy_machine_that_is_ten_times_as_slow_is_rejected_for_all(run: str) -> None:
-    told = [one for one in verdicts(NOISY, run, CONFIRMING_LOOKS, 10.0) if one.better != "equal"]
-    passed = [f"{one.benchmark} {one.metric}" for one in told if one.outcome is not Outcome.FAIL]
-    assert len(told) > 15
+    result = [one for one in verdicts(NOISY, run, CONFIRMING_LOOKS, 10.0) if one.better != "equal"]
+    passed = [f"{one.benchmark} {one.metric}" for one in result if one.outcome is not Outcome.FAIL]
+    assert len(result) > 15
     assert not passed, "\n".join(passed)
 
 
@@ -107,11 +107,11 @@ def test_card_that_is_an_eighth_slower_is_rejected_for_all_that_its_host_does_no
     run: str,
 ) -> None:
     timed_by_the_host = {"dispatch_time", "round_trip", "both_ways_rate"}
-    told = [
+    result = [
         one
         for one in verdicts(H200, run, CONFIRMING_LOOKS, 1.125)
         if one.better != "equal" and one.metric not in timed_by_the_host
     ]
-    passed = [f"{one.benchmark} {one.metric}" for one in told if one.outcome is not Outcome.FAIL]
-    assert len(told) > 5
+    passed = [f"{one.benchmark} {one.metric}" for one in result if one.outcome is not Outcome.FAIL]
+    assert len(result) > 5
     assert not passed, "\n".join(passed)

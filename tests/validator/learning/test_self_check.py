@@ -90,12 +90,12 @@ def test_metrics_that_move_together_or_never_differ_are_told() -> None:
     others = [rates(10 + m, 40) for m in range(3)]
     still = np.full((40, 4, 5), 7.0)
     named = [metric(f"m{m}", values) for m, values in enumerate([*copies, *others, still])]
-    told = {f.kind: f.text for f in learn(*named).findings}
-    assert told["move-together"] == (
+    result = {f.kind: f.text for f in learn(*named).findings}
+    assert result["move-together"] == (
         "3 of 7 metrics move together with others from node to node (b m0 with b m1 and 1 more): all 7 tell "
         "as much as 4 would"
     )
-    assert told["never-differs"] == "the same on all nodes, so never informative so far: b m6"
+    assert result["never-differs"] == "the same on all nodes, so never informative so far: b m6"
 
 
 def test_a_fifth_of_sick_nodes_is_counted_and_hides_nobody() -> None:
@@ -140,8 +140,8 @@ def test_a_promise_is_kept_and_its_cost_is_told() -> None:
     # What fails from 10 % on is not said to show no such loss.
     assert "not-repeatable" in {f.kind for f in plain.findings}
     assert "not-repeatable" not in {f.kind for f in strict.findings}
-    [told] = [f for f in strict.findings if f.kind == "promise"]
-    assert "of the healthy nodes" in told.text
+    [result] = [f for f in strict.findings if f.kind == "promise"]
+    assert "of the healthy nodes" in result.text
     assert learn(*populations, promises={"part.noisy": 0.1}).find("b", "noisy") == kept
     assert learn(*populations, promises={"part.quiet": 0.1}).find("b", "noisy") == noisy
 
@@ -172,11 +172,11 @@ def test_a_group_that_nobody_has_decided_about_is_named_by_what_it_is() -> None:
     driver[:18] *= 0.8
     attributes = {f"n{i:03d}": {"driver": "535" if i < 18 else "550"} for i in range(40)}
     found = learn(metric("slot", slot), metric("driver", driver), node_attributes=attributes)
-    told = {f.metric: f.text for f in found.findings if f.kind == "undecided-population"}
-    assert told["slot"].startswith("slot: 40 of 160 devices have 79.9")
-    assert told["slot"].endswith("device separates them: d3 against d0, d1, d2")
-    assert told["driver"].startswith("driver: 18 of 40 nodes have 79.9")
-    assert told["driver"].endswith("driver separates them: 535 against 550")
+    result = {f.metric: f.text for f in found.findings if f.kind == "undecided-population"}
+    assert result["slot"].startswith("slot: 40 of 160 devices have 79.9")
+    assert result["slot"].endswith("device separates them: d3 against d0, d1, d2")
+    assert result["driver"].startswith("driver: 18 of 40 nodes have 79.9")
+    assert result["driver"].endswith("driver separates them: 535 against 550")
     criterion = found.find("b", "driver")
     assert criterion is not None
     assert criterion.second is not None
@@ -193,8 +193,8 @@ def test_a_noisy_device_of_a_faster_node_is_none_of_the_slower_group() -> None:
     )  # one device in twenty lies beyond alpha
     values[:30] *= 0.88
     found = learn(metric("m", values))
-    told = [f.text for f in found.findings if f.kind == "undecided-population"]
-    assert [text.partition(" have")[0] for text in told] == ["m: 30 of 60 nodes"]
+    result = [f.text for f in found.findings if f.kind == "undecided-population"]
+    assert [text.partition(" have")[0] for text in result] == ["m: 30 of 60 nodes"]
     assert {(c.second.members, c.second.whole) for c in found.criteria if c.second} == {(30, 60)}
 
 
@@ -384,23 +384,23 @@ def test_the_worst_metric_is_told_first_with_the_promise_that_mends_it() -> None
     populations = [
         metric(f"m{m}", rates(m, 60, spread)) for m, spread in enumerate((0.024, 0.031, 0.027))
     ]
-    told = [f for f in learn(*populations).findings if f.kind == "not-repeatable"]
-    assert list(dict.fromkeys(f.metric for f in told)) == ["m1", "m2", "m0"]
-    remedy, price = told[0].text.split("; ")[-1].split(", and ")
+    result = [f for f in learn(*populations).findings if f.kind == "not-repeatable"]
+    assert list(dict.fromkeys(f.metric for f in result)) == ["m1", "m2", "m0"]
+    remedy, price = result[0].text.split("; ")[-1].split(", and ")
     assert remedy == "--promise m1=10% makes a loss of 10 % fail all the same"
     # The price is what the promise says once it is given.
     kept = learn(*populations, promises={"m1": 0.1}).findings
     assert any(f.kind == "promise" and f.text.endswith(f"; that {price}") for f in kept)
     assert re.fullmatch(r"rejects [\d.]+ % of the healthy nodes", price)
-    assert all("--promise" not in f.text for f in told[1:])
+    assert all("--promise" not in f.text for f in result[1:])
 
 
 def test_a_promise_that_rejects_many_healthy_nodes_is_not_proposed() -> None:
     """It was, at any price: for 100 % of the healthy nodes too."""
-    told = [
+    result = [
         f for f in learn(metric("m", rates(1, 60, 0.12))).findings if f.kind == "not-repeatable"
     ]
-    remedy = told[0].text.split("; ", 2)[-1]
+    remedy = result[0].text.split("; ", 2)[-1]
     assert re.fullmatch(
         r"no --promise mends it: one of 10 % would reject [\d.]+ % of the healthy nodes; measure it longer, "
         r"or leave it out: --without m",
@@ -415,9 +415,9 @@ def test_nodes_of_a_second_population_are_counted_by_most_of_their_devices(slowe
     values[60 - slower :] *= 0.9
     values[:4, 0] *= 0.9  # four other nodes have one slow device
     baseline = learn(metric("m", values))
-    told = [f.text for f in baseline.findings if "population" in f.kind]
-    assert len(told) == 1
-    assert told[0].startswith(f"m: {slower} of 60 nodes ")
+    result = [f.text for f in baseline.findings if "population" in f.kind]
+    assert len(result) == 1
+    assert result[0].startswith(f"m: {slower} of 60 nodes ")
     seconds = [c.second for c in baseline.criteria if c.second is not None]
     assert {(one.members, one.whole) for one in seconds} <= {(slower, 60)}
     assert bool(seconds) is (slower == 30)
@@ -446,9 +446,9 @@ def test_a_group_that_nobody_has_decided_about_is_told_wherever_it_is_judged_by(
     population = metric("m", values)
     baseline = learn(population)
     judged = judge_fleet([replace(population, hardware_class="c")], {"c": baseline})
-    told = "nobody has decided about slower groups in m"
-    assert f"hardware class c: {told}: anubis baseline populations FILE" in judged.notes
-    assert all(told in node.headline for node in judged.nodes)
+    result = "nobody has decided about slower groups in m"
+    assert f"hardware class c: {result}: anubis baseline populations FILE" in judged.notes
+    assert all(result in node.headline for node in judged.nodes)
     assert "slower groups undecided in 1 metric" in baseline_line(baseline)
     criterion = baseline.find("b", "m")
     assert criterion is not None
@@ -460,9 +460,9 @@ def test_a_group_that_nobody_has_decided_about_is_told_wherever_it_is_judged_by(
 def test_the_cost_of_a_promise_is_a_chance_and_says_for_which_form() -> None:
     population = metric("m", rates(1, 60, 0.03, 8))
     strict = learn(population, promises={"": 0.06})
-    told = [f.text for f in strict.findings if f.kind == "promise"]
-    assert [text.partition(":")[0] for text in told] == ["m", "m [node]"]
-    stated = float(re.findall(r"rejects ([\d.]+) %", told[0])[0]) / 100
+    result = [f.text for f in strict.findings if f.kind == "promise"]
+    assert [text.partition(":")[0] for text in result] == ["m", "m [node]"]
+    stated = float(re.findall(r"rejects ([\d.]+) %", result[0])[0]) / 100
     criterion = strict.find("b", "m")
     assert criterion is not None
     failed = (judge_columns(population, criterion).outcome == FAIL).reshape(60, -1).any(axis=1)

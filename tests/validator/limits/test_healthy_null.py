@@ -20,10 +20,10 @@ def test_a_smear_of_sick_units_widens_nothing(share: float) -> None:
     dirty = clean.copy()
     sick = int(share * 400)
     dirty[:sick] += rng.uniform(0.05, 0.6, sick)
-    alone, beside = (healthy_null(values, np.abs(values) < 0.05) for values in (clean, dirty))
-    assert beside.scale == pytest.approx(alone.scale, rel=0.2)
+    alone, by_peers = (healthy_null(values, np.abs(values) < 0.05) for values in (clean, dirty))
+    assert by_peers.scale == pytest.approx(alone.scale, rel=0.2)
     lost = dirty[:sick] > 0.08
-    healthy = beside.healthy(dirty)
+    healthy = by_peers.healthy(dirty)
     assert (healthy[:sick][lost] < HALF).all()
     assert (healthy[sick:] >= HALF).mean() > 0.97
 

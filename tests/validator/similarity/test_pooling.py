@@ -40,7 +40,7 @@ def test_nodes_in_any_order_are_pooled_alike_in_memory_and_on_a_shelf(
     monkeypatch.setattr("pytest_anubis.store.samples.spilled_values._SMALL", 0)
     with SpilledValues(0, tmp_path) as storage:
         for found in (pooled(population), pooled(population, storage)):
-            told = {name: found.sample(row).tolist() for row, name in enumerate(found.nodes)}
-            assert told == wanted
+            result = {name: found.sample(row).tolist() for row, name in enumerate(found.nodes)}
+            assert result == wanted
             assert np.array_equal(found.offsets, np.cumsum([0, *map(len, wanted.values())]))
         assert list(tmp_path.iterdir())  # where the values lie
