@@ -34,12 +34,7 @@ def project(folder: Path, *, test: bool = True, run: str = "") -> Path:
     ],
 )
 def test_a_folder_of_both_says_what_is_taken(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    test: bool,
-    run: str,
-    runs: bool,
-    words: str,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], test: bool, run: str, runs: bool, words: str
 ) -> None:
     folder = project(tmp_path / "p", test=test, run=run)
     assert holds_runs(folder, Path(".anubis")) is runs

@@ -36,12 +36,7 @@ KILLED, SKIPPED, CRASHED = (str(RUNS / name) for name in ("killed", "skipped", "
     ],
     ids=lambda given: " ".join(given[:2]) if isinstance(given, tuple) else "",
 )
-def test_the_next_step_is_named(
-    here: Path,
-    command: tuple[str, ...],
-    code: int,
-    step: str,
-) -> None:
+def test_the_next_step_is_named(here: Path, command: tuple[str, ...], code: int, step: str) -> None:
     (here / "tests").mkdir()
     text = (BASELINES / "fleet.json").read_text("utf-8").replace('"alpha": 0.95', '"alpha": 0.9')
     (here / "edited.json").write_text(text, encoding="utf-8")
@@ -50,9 +45,7 @@ def test_the_next_step_is_named(
     assert step in done.stdout + done.stderr
 
 
-def test_judging_names_the_nodes_to_take_out(
-    here: Path,
-) -> None:
+def test_judging_names_the_nodes_to_take_out(here: Path) -> None:
     shutil.copytree(RUNS, here / "runs")
     done = anubis("judge", "runs", "--baseline", str(BASELINES))
     lines = done.stdout.splitlines()

@@ -59,9 +59,7 @@ def test_a_copy_that_fails_leaves_nothing_in_the_way(
     assert f"pytest --anubis '{here}/suites'\n" in done.stdout
 
 
-def test_an_installed_package_contains_the_set(
-    tmp_path: Path,
-) -> None:
+def test_an_installed_package_contains_the_set(tmp_path: Path) -> None:
     package = tmp_path / "site-packages" / "pytest_anubis"
     (package.parent / "suites").mkdir(parents=True)  # another project's
     with pytest.raises(CommandError, match="install pytest-anubis again"):

@@ -163,9 +163,7 @@ def test_the_drain_list_is_printed_and_nothing_is_done(place: Path, collected: P
         assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_only_rejected_nodes_in_service_are_drained(
-    tmp_path: Path,
-) -> None:
+def test_only_rejected_nodes_in_service_are_drained(tmp_path: Path) -> None:
     for run, node in (("r1", "n1"), ("r2", "n2"), ("r3", "n[3-4]")):
         journal(tmp_path / "collected", node, Decision.REJECTED, age=3, run=run)
     store = tmp_path / "store"

@@ -149,7 +149,8 @@ def _list(options: argparse.Namespace) -> None:
     if not paths:
         none = f"{options.folder}: no baselines yet; learn one with '{first_command('learn')}'"
         say(none)
-    broken, rows = 0, []
+    broken = 0
+    rows = []
     for path in paths:
         try:
             rows.append((path, load_baseline(path)))
@@ -179,7 +180,7 @@ def _summary(path: Path, baseline: Baseline) -> dict[str, Any]:
 
 
 def _the_file(path: Path) -> Path:
-    """Return a baseline's file; a folder stands for the only baseline in it."""
+    """Return a baseline's file; a folder means the only baseline in it."""
     if not path.is_dir():
         return path
     found = sorted(path.glob("*.json"))
@@ -224,7 +225,9 @@ def _promote(options: argparse.Namespace) -> None:
     written = load_baseline(options.file, sealed=False)
     folder = options.to or options.file.parent
     before = find_baseline(folder, written.hardware_class) if folder.is_dir() else None
-    old, kept, lines = None, None, []
+    old = None
+    kept = None
+    lines = []
     if before is not None and before.samefile(options.file):
         lines = _edited_in_place(options.file)
     elif before is not None:

@@ -137,7 +137,8 @@ def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunReco
     together: list[RunRecord] = []
     begin = time.monotonic()
     with ScratchFolder() as folder:
-        nothing, everything = folder.path / "alone", folder.path / "together"
+        nothing = folder.path / "alone"
+        everything = folder.path / "together"
         for number in range(options.rounds):
             _tell(options.rounds, number, begin)
             name = f"certify-{stamp}-{number + 1:02d}"
@@ -219,7 +220,8 @@ def _show(
         rows.append([*names, str(one.met), one.metric, similarity_text(one.similarity), word])
     if found:
         say(*table(rows).splitlines())
-    lone, paired = _median(alone), _median(together)
+    lone = _median(alone)
+    paired = _median(together)
     say(f"alone {lone:.1f} s, with pairs allowed {paired:.1f} s (medians of whole runs)")
 
 

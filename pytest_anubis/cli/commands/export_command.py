@@ -41,10 +41,7 @@ def run(options: argparse.Namespace) -> int:
     with SpilledValues() as storage, Progress("writing") as progress:
         runs = read_sources(options, storage=storage)
         files = save_parquet(
-            runs.populations,
-            options.parquet,
-            unlearnable=runs.unlearnable,
-            progress=progress.say,
+            runs.populations, options.parquet, unlearnable=runs.unlearnable, progress=progress.say
         )
     values = sum(len(population.values) for population in runs.populations)
     size = sum(path.stat().st_size for path in files)

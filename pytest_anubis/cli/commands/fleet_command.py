@@ -14,13 +14,7 @@ from pytest_anubis.cli.commands.fleet.plan_action import add_plan
 from pytest_anubis.cli.commands.fleet.status_action import add_drain_list, add_status
 from pytest_anubis.cli.shared.arguments import add_action, add_json, add_verbose, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import (
-    answer,
-    say,
-    terminal_width,
-    write_file,
-    write_json,
-)
+from pytest_anubis.cli.shared.printing import answer, say, terminal_width, write_file, write_json
 from pytest_anubis.durations import seconds
 from pytest_anubis.fleet import launching
 from pytest_anubis.fleet.launching.host_list import Host, HostListError, read_hosts

@@ -119,7 +119,8 @@ def _metric_names(declared: object) -> tuple[str, ...]:
 
 def _collect(tests: list[str]) -> list[BenchmarkGoal]:
     goals = _GoalCollector()
-    output, errors = io.StringIO(), io.StringIO()
+    output = io.StringIO()
+    errors = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         arguments = ["--collect-only", "-q", "-p", "no:cacheprovider", *tests]
         status = pytest.main(arguments, plugins=[goals])

@@ -11,10 +11,7 @@ from pytest_anubis.cli.commands.history.defect_actions import add_defects, list_
 from pytest_anubis.cli.commands.history.incident_actions import add_incidents, list_incidents
 from pytest_anubis.cli.commands.history.node_actions import add_nodes, add_state, list_nodes
 from pytest_anubis.cli.commands.history.upkeep_actions import add_upkeep
-from pytest_anubis.cli.shared.arguments import (
-    add_json,
-    explain,
-)
+from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
 from pytest_anubis.cli.shared.printing import answer
@@ -58,7 +55,8 @@ def _show(options: argparse.Namespace) -> None:
     if not options.node and len(nodes) != 1:
         list_nodes(options)
         return
-    name, limit = options.node or nodes[0].name, max(1, options.limit)
+    name = options.node or nodes[0].name
+    limit = max(1, options.limit)
     runs = use(options.history, lambda history: history.node_history(name, limit=limit))
     node = next(record for record in nodes if record.name == name)
     plain = plain_record(node, "since", "changed") | {"runs": [_plain(run) for run in runs]}

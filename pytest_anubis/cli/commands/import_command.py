@@ -77,7 +77,8 @@ CELLS = {
 """Kinds of cells that support no verdict: what is counted, what is wrong with it, and the rule."""
 MAX_NAMES_LISTED = 3
 """Nodes in one line, or files in a suggested command, which otherwise names their folder."""
-MAX_WRONG_LINES, MIN_WRONG_LINES = 20, 3
+MAX_WRONG_LINES = 20
+MIN_WRONG_LINES = 3
 """Wrong lines of a file that are shown, at most and at least; all are counted."""
 FILES_PER_REPORT = 500
 """Files between two lines of progress: some seconds."""
@@ -244,7 +245,8 @@ def _note_refused(
         node = source.node or getattr(options, "node", "") or ""
         if not node or not source.path.is_file():
             return
-        run, key = source.run or options.run, options.hardware_class
+        run = source.run or options.run
+        key = options.hardware_class
         imported = refused_file(source.path, node=node, run=run, hardware_class=key)
     runs = tuple(replace(run, unread=max(run.unread, 1)) for run in imported.runs)
     imported = replace(imported, runs=runs)
@@ -431,7 +433,8 @@ def _counts(imported: Imported) -> str:
 
 
 def _import(options: argparse.Namespace, source: _Source) -> Imported:
-    path, kind = source.path, options.kind
+    path = source.path
+    kind = options.kind
     try:
         open_regular(path).close()
     except (FileNotFoundError, IsADirectoryError):

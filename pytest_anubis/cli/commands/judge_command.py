@@ -86,11 +86,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
     from pytest_anubis.cli.shared.answered_nodes import with_answers
-    from pytest_anubis.cli.shared.collected_judging import (
-        judge_collected,
-        rows_of,
-        strictness_of,
-    )
+    from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of, strictness_of
     from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
     from pytest_anubis.cli.site.fleet_source import judged_source
     from pytest_anubis.cli.site.terminal_lines import say_fleet
@@ -108,7 +104,8 @@ def run(options: argparse.Namespace) -> int:
     unrun = _without_run(options, runs)
     named = [str(place) for place in options.runs]
     source = judged_source(options, runs, judged, rows, places=named, without_run=unrun)
-    judged, rows = source.judged, source.rows
+    judged = source.judged
+    rows = source.rows
     if printed:
         for text in judged_json(judged, lambda done, total: None, source.shifts):
             show_answer(text)

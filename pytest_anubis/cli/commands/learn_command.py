@@ -17,16 +17,10 @@ from pytest_anubis.cli.learning.class_learning import (
     learned_class,
     naming_full_disk,
 )
-from pytest_anubis.cli.learning.doubts import (
-    undersampled_metrics,
-)
+from pytest_anubis.cli.learning.doubts import undersampled_metrics
 from pytest_anubis.cli.learning.learned_json import learned_document
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
-from pytest_anubis.cli.learning.next_commands import (
-    kept_line,
-    longer_command,
-    see_commands,
-)
+from pytest_anubis.cli.learning.next_commands import kept_line, longer_command, see_commands
 from pytest_anubis.cli.learning.option_values import add_limits, check_names, left_out, loss_of
 from pytest_anubis.cli.learning.rounds import MIN_ROUNDS, Rounds
 from pytest_anubis.cli.shared.arguments import (

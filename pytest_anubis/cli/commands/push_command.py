@@ -16,7 +16,8 @@ from pytest_anubis.cli.site.import_judging import import_judge
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.text.numbers import count_text
 
-VARIABLE, STORE = "PYTEST_ANUBIS_HISTORY", ".anubis"
+VARIABLE = "PYTEST_ANUBIS_HISTORY"
+STORE = ".anubis"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -48,11 +48,7 @@ from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import next_of, way_on
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
-from pytest_anubis.store.baselines.baseline_files import (
-    BaselineError,
-    find_baseline,
-    load_baseline,
-)
+from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
 from pytest_anubis.store.run_filter import RunFilter
 
 if TYPE_CHECKING:
@@ -181,7 +177,8 @@ def _fleet(options: argparse.Namespace) -> int:
     else:
         runs = read_collected([Path(name) for name in options.fleet], wanted_of(options))
     runs = split_classes(runs, options.split)
-    places, wanted = [options.history] if options.history else options.fleet, wanted_of(options)
+    places = [options.history] if options.history else options.fleet
+    wanted = wanted_of(options)
     baselines = baselines_in_force(options)
     judged = judge_collected(runs, baselines, **strictness_of(options, baselines))
     rows = rows_of(judged)
@@ -323,9 +320,7 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
         broken_off=f"the run {record.broken_off}" if record.broken_off else "",
     )
     return dataclasses.replace(
-        record,
-        verdicts=(*record.verdicts, *decision.added),
-        node_verdict=decision.node_verdict,
+        record, verdicts=(*record.verdicts, *decision.added), node_verdict=decision.node_verdict
     )
 
 

@@ -126,11 +126,7 @@ def _model(options: argparse.Namespace, fleet: FleetHistory, now: float) -> Risk
 
 
 def _look(
-    options: argparse.Namespace,
-    fleet: FleetHistory,
-    risk: RiskModel,
-    now: float,
-    horizon: float,
+    options: argparse.Namespace, fleet: FleetHistory, risk: RiskModel, now: float, horizon: float
 ) -> Outlook:
     from pytest_anubis.selector.risk.forecast import look_ahead
 

@@ -135,7 +135,8 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[s
         explore=0.0,  # a list for people: nothing is left to chance
     )
     nodes = _nodes(options.node, histories.read(options.history, lambda history: history.nodes()))
-    key, profile = nodes[0].hardware_class, options.profile
+    key = nodes[0].hardware_class
+    profile = options.profile
     fleet = histories.read(
         options.history, lambda history: read_fleet(history, hardware_class=key, profile=profile)
     )

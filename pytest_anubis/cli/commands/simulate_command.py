@@ -287,7 +287,8 @@ def _outcomes(
 def _figures(outcomes: dict[Key, list[Outcome]]) -> list[Figures]:
     from pytest_anubis.selector.simulation.policy_comparison import figures
 
-    none, full = outcomes["none", ""], outcomes["full set", ""]
+    none = outcomes["none", ""]
+    full = outcomes["full set", ""]
     return [figures(policy, knob, runs, none, full) for (policy, knob), runs in outcomes.items()]
 
 
@@ -308,10 +309,7 @@ def _fitted(options: argparse.Namespace, own: OwnFleet, found: list[Figures]) ->
     given = {name for name in OWN_OPTIONS if getattr(options, name) not in (None, "")}
     ours = [] if "costs" in given else ["durations and what they find"]
     ours += [] if own.mtbi is None else ["how often incidents come"]
-    names = {
-        "manifest": "how fast a defect shows",
-        "stays": "how many repairs leave it",
-    }
+    names = {"manifest": "how fast a defect shows", "stays": "how many repairs leave it"}
     theirs = [words for name, words in names.items() if name not in given]
     if own.mtbi is None:
         theirs += ["how often defects come"] if "wear" not in given else []

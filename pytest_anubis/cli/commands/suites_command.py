@@ -45,7 +45,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Copy the set, and print what to type next."""
-    origin, target = source(Path(pytest_anubis.__file__).parent), options.folder / NAME
+    origin = source(Path(pytest_anubis.__file__).parent)
+    target = options.folder / NAME
     if target.exists():
         raise CommandError(f"{target}: is there already; name another folder, or move it away")
     try:

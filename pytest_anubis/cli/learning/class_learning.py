@@ -157,7 +157,8 @@ def with_machine_facts(baseline: Baseline, runs: RunSet) -> tuple[Baseline, list
         identity of its machine if there is only one; notes on inventories that cannot be read.
     """
     of_class = [run for run in runs.runs if run.hardware_class == baseline.hardware_class]
-    inventories, notes = [], []
+    inventories = []
+    notes = []
     for run in of_class:
         if run.inventory:
             try:
@@ -278,7 +279,8 @@ class ClassLearner:
         lines += kept
         if options.verbose:
             lines += cost_lines(run for run in self.runs.runs if run.hardware_class == key)
-        gaps, doubtful = Gaps(), has_doubtful_values(baseline)
+        gaps = Gaps()
+        doubtful = has_doubtful_values(baseline)
         if path is not None:
             doubts, doubtful = doubts_of(
                 baseline, populations, options, self.rounds.what_helps if self.rounds else None

@@ -245,8 +245,4 @@ def versions() -> dict[str, str]:
     import numpy
     import scipy
 
-    return {
-        "pytest-anubis": __version__,
-        "numpy": numpy.__version__,
-        "scipy": scipy.__version__,
-    }
+    return {"pytest-anubis": __version__, "numpy": numpy.__version__, "scipy": scipy.__version__}

@@ -91,7 +91,8 @@ def left_out(population: Population | Measurement, names: Collection[str]) -> bo
 
     A benchmark may be named with or without its file.
     """
-    metric, whole = population.metric.name, population.benchmark
+    metric = population.metric.name
+    whole = population.benchmark
     benchmarks = {whole, whole.rpartition("/")[2], whole.rpartition("::")[2]}
     aliases = {metric, *benchmarks, *(f"{one} {metric}" for one in benchmarks)}
     return not aliases.isdisjoint(names)

@@ -45,7 +45,7 @@ def _answered(
         return verdict
     bad = [one for one in detail.verdicts if one.outcome is Outcome.FAIL]
     bad = bad or [one for one in detail.verdicts if one.outcome is Outcome.MARGINAL]
-    # A mean may hold earlier values of a bad device: it is no finding beside the device's own.
+    # A mean may hold earlier values of a bad device: it is no finding of its own.
     bad = [one for one in bad if one.scope == "unit"] or bad
     found = {one.run or (next(iter(runs)) if len(runs) == 1 else "") for one in bad}
     if not found or not found <= {run for run, node in answered if node == verdict.node}:

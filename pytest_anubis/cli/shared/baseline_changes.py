@@ -147,7 +147,8 @@ def _beyond_table(changed: Iterable[tuple[Criterion, Criterion]]) -> list[str]:
 
 
 def _row(old: Criterion, new: Criterion) -> list[str]:
-    before, after = old.typical, new.typical
+    before = old.typical
+    after = new.typical
     exact = new.metric.better == "equal"
     if after == before:
         change = "-"

@@ -22,11 +22,7 @@ from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, was_killed
 from pytest_anubis.core.standing.standing_of import JudgedRun
-from pytest_anubis.core.verdict import (
-    Decision,
-    NodeVerdict,
-    Waiver,
-)
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Waiver
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
@@ -210,7 +206,8 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
 
 def _with_unlike(judged: JudgedFleet, began: Mapping[Unit, str]) -> JudgedFleet:
     """Mark accepted nodes that learning found unlike the healthy ones, and add a note on all of them."""
-    nodes, details = list(judged.nodes), list(judged.details)
+    nodes = list(judged.nodes)
+    details = list(judged.details)
     unlike_nodes: dict[str, str] = {}
     for place, (verdict, detail) in enumerate(zip(nodes, details, strict=True)):
         if verdict.decision is not Decision.ACCEPTED:

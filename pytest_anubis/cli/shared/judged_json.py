@@ -97,7 +97,8 @@ def judged_json(
         written.setdefault(number, set()).add(row)
     heads = _LastHeads()
     for number, table in enumerate(tables):
-        texts, left_out = table.rows(heads), written.get(number)
+        texts = table.rows(heads)
+        left_out = written.get(number)
         if left_out:
             texts = [text for row, text in enumerate(texts) if row not in left_out]
         rows = ",\n".join(texts)
@@ -161,7 +162,9 @@ class _Table:
         ]
 
     def _texts(self, part: slice, heads: Sequence[str]) -> list[str]:
-        columns, first, tails = self.columns, part.start, self._tails
+        columns = self.columns
+        first = part.start
+        tails = self._tails
         similarities = _numbers(columns.similarity[part])
         # Most of a row's text is shared with other rows of its population.
         kinds = zip(
@@ -186,10 +189,12 @@ class _Table:
 
     def _end(self, row: int, usual: str) -> str:
         """Return the end of a row that has more than the rows of its kind."""
-        columns, end = self.columns, usual[:-1]
+        columns = self.columns
+        end = usual[:-1]
         if columns.outcome[row] != PASS or row in columns.answered:
             full = self.verdict(row)
-            loss, certainty = json.dumps(to_plain(full.loss)), json.dumps(full.certainty)
+            loss = json.dumps(to_plain(full.loss))
+            certainty = json.dumps(full.certainty)
             end += f', "triage": "{full.triage}", "loss": {loss}, "certainty": {certainty}'
             end += (
                 f', "expected": {json.dumps(to_plain(full.expected))}, "text": {_quoted(full.text)}'

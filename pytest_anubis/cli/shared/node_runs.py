@@ -93,7 +93,8 @@ class NodeRuns:
         """Return the verdict on a unit that passed far from its limit; None for any other unit."""
         if columns.outcome[place] != PASS or columns.reason[place] != _WITHIN:
             return None
-        population, alike = columns.population, float(columns.similarity[place])
+        population = columns.population
+        alike = float(columns.similarity[place])
         special = (columns.changes, columns.current, columns.waived, columns.splits)
         near = not 1 - alike < _FAR * (1 - columns.threshold[place])
         if near or not columns.reference.is_baseline or any(place in one for one in special):

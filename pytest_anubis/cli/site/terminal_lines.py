@@ -52,7 +52,8 @@ def say_fleet(options: argparse.Namespace, source: FleetSource) -> None:
         options: Options of the command: ``verbose``, ``allow_missing``, perhaps ``missing``.
         source: The nodes to show.
     """
-    judged, rows = source.judged, source.rows
+    judged = source.judged
+    rows = source.rows
     verbosity = options.verbose
     cells = _missing_cells(judged, rows)
     removed = _without_stale(options, {verdict.node for verdict in judged.nodes}, set(cells))
@@ -123,7 +124,8 @@ def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row
     if "missing" not in options:
         return []
     places = [options.missing] if options.missing else sorted(_store(options).glob(_LISTS))
-    lines, removed = [], []
+    lines = []
+    removed = []
     for place in places:
         listed = _listed(place)
         judged = {node for node, *_ in listed} <= nodes and not listed <= cells
@@ -156,7 +158,8 @@ def _change_lines(source: FleetSource) -> list[str]:
     for run in source.runs.runs:
         runs.setdefault(run.node, []).append(run)
     several = {node: own for node, own in runs.items() if len({run.started for run in own}) > 1}
-    new, recovered = [], []
+    new = []
+    recovered = []
     for row in source.rows:
         node = row.verdict.node
         if node not in several:

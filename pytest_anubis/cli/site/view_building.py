@@ -143,7 +143,8 @@ def fleet_view(source: FleetSource) -> FleetView:
         key=lambda n: (-metrics[n].failed, -metrics[n].marginal, metrics[n].worst or 0, n),
     )
     traits = telling_traits(source.traits, rows)
-    shifts, drifts = source.shifts, _drifts(source)
+    shifts = source.shifts
+    drifts = _drifts(source)
     # Traits that separate nodes come first.
     traits = tuple(
         dict.fromkeys(
@@ -241,7 +242,8 @@ def _metrics(
     often = Counter(name for _, name in names)
     found = []
     for number, (key, (metric, component)) in enumerate(names.items()):
-        of, low = outcomes[codes[:, number]], alike[codes[:, number]]
+        of = outcomes[codes[:, number]]
+        low = alike[codes[:, number]]
 
         test = short(key[0]).rpartition("::")[2]
         found.append(
@@ -274,7 +276,8 @@ def _counts(
 
 
 def _class_metric(source: FleetSource, columns: JudgedColumns) -> ClassMetric:
-    population, key = columns.population, columns.population.hardware_class
+    population = columns.population
+    key = columns.population.hardware_class
     known = np.isfinite(columns.value)
     bad = np.flatnonzero(known & np.isin(columns.outcome, [OUTCOMES.index(o) for o in _BAD]))
     order = bad[np.argsort(np.nan_to_num(columns.similarity[bad], nan=-1), kind="stable")]
@@ -304,7 +307,8 @@ def _class_metric(source: FleetSource, columns: JudgedColumns) -> ClassMetric:
 
 def _drifts(source: FleetSource) -> list[MetricDrift]:
     """Return metrics over time, drifting ones first."""
-    began, drifts = source.began, list[MetricDrift]()
+    began = source.began
+    drifts = list[MetricDrift]()
     for table in source.tables or class_tables(source.runs, source.rows):
         own = [one for one in source.shifts if one.hardware_class == table.hardware_class]
         drifts += metric_drifts(table, began, own)

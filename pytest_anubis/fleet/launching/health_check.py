@@ -13,7 +13,9 @@ from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.report.export.drain_reason import LEADER, line, reason_code
 from pytest_anubis.store.node_standing import KeptRun, NodeStanding
 
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+_MINUTE = 60.0
+_HOUR = 3600.0
+_DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def health_of(
     today = standing.standing(holds) if standing else Standing()
     kept = standing.kept(today) if standing else None
     if standing is None or kept is None:
-        code, began = "NO-VERDICT", "no run"
+        code = "NO-VERDICT"
+        began = "no run"
         if standing is not None and standing.running:
             code = "NO-VERDICT" if alive else "CUT-SHORT"
             began = f"run {standing.running} began {_ago(now - standing.since)}"

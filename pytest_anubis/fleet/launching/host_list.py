@@ -129,7 +129,8 @@ def expand(text: str) -> list[str]:
             span = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", one)
             if span is None or int(span[2] or span[1]) < int(span[1]):
                 raise HostListError(f"{piece[:40]!r}: {one!r} is no range, e.g. 1-3")
-            first, last = int(span[1]), int(span[2] or span[1])
+            first = int(span[1])
+            last = int(span[2] or span[1])
             if len(found) + last - first >= _MAX_HOSTS:
                 raise HostListError(f"{piece[:40]!r}: more than {_MAX_HOSTS:,} hosts")
             found += [f"{head}{number:0{len(span[1])}}{tail}" for number in range(first, last + 1)]

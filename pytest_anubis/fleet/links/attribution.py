@@ -75,7 +75,8 @@ class Part:
 
     def ways(self, count: int) -> tuple[tuple[int, int], ...]:
         """Return the ways that it slows down among so many nodes, sender first."""
-        first, last = self.nodes[0], self.nodes[-1]
+        first = self.nodes[0]
+        last = self.nodes[-1]
         others = [node for node in range(count) if node != first]
         sends = tuple((first, node) for node in others)
         receives = tuple((node, first) for node in others)
@@ -219,7 +220,8 @@ def expected_by_distance(
         rates: N x N as for `attribute`.
         hops: N x N, the nodes' distances in links.
     """
-    given, far = np.asarray(rates, dtype=float), np.asarray(hops)
+    given = np.asarray(rates, dtype=float)
+    far = np.asarray(hops)
     found = np.full(given.shape, np.nan)
     off = ~np.eye(len(given), dtype=bool)
     for distance in np.unique(far[off]):
@@ -262,9 +264,11 @@ def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
     for node in range(count):
         if node in good:
             continue
-        row, column = np.zeros_like(measured), np.zeros_like(measured)
+        row = np.zeros_like(measured)
+        column = np.zeros_like(measured)
         row[node], column[:, node] = measured[node], measured[:, node]
-        send, receive = (Part("send", (node,)), [row]), (Part("receive", (node,)), [column])
+        send = (Part("send", (node,)), [row])
+        receive = (Part("receive", (node,)), [column])
         for part, sets in (send, receive, (Part("node", (node,)), [row, column])):
             if not all(cells.any() for cells in sets):
                 continue
@@ -280,14 +284,13 @@ def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
                 for cells, shift in zip(sets, shifts, strict=True)
             )
             yield _Suspect(
-                part,
-                odds(float(left), len(sets), ports),
-                tuple(zip(sets, shifts, strict=True)),
+                part, odds(float(left), len(sets), ports), tuple(zip(sets, shifts, strict=True))
             )
     slow = measured & (y - middle <= max_shift)
     both = measured & measured.T
     for a, b in zip(*(found.tolist() for found in np.nonzero(slow)), strict=True):
-        there, back = float(y[a, b]) - middle, float(y[b, a]) - middle
+        there = float(y[a, b]) - middle
+        back = float(y[b, a]) - middle
         left = nothing - abs(there)
         yield _Suspect(Part("way", (a, b)), odds(left, 1, n), (((a, b), there),))
         if a < b and slow[b, a]:

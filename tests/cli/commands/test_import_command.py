@@ -153,9 +153,7 @@ def test_wrong_lines_are_counted_by_cause(here: Path) -> None:
     assert said[2].startswith("t.csv: line 32: node n30, column unit is empty")
 
 
-def test_a_summary_names_the_cell_that_is_none(
-    here: Path,
-) -> None:
+def test_a_summary_names_the_cell_that_is_none(here: Path) -> None:
     lines = [f'{{"node": "n{number}", "b/x_bw:1": {number - 1}}}' for number in range(4)]
     (here / "s.jsonl").write_text("\n".join(lines) + "\n")
     done = anubis("import", "superbench", "s.jsonl", "--class", "k")
@@ -172,9 +170,7 @@ def table(name: str, unit: str) -> None:
     Path(name).write_text("\n".join([head, *rows]) + "\n")
 
 
-def test_a_unit_of_no_known_words_is_one_line_and_kept(
-    here: Path,
-) -> None:
+def test_a_unit_of_no_known_words_is_one_line_and_kept(here: Path) -> None:
     table("t.csv", "GBs/foo")
     given = ("import", "table", "t.csv", "--class", "K")
     done = anubis(*given, "--json", "said.json")
@@ -189,9 +185,7 @@ def test_a_unit_of_no_known_words_is_one_line_and_kept(
     assert anubis(*given).returncode == 0
 
 
-def test_a_map_gives_the_baseline_its_units(
-    here: Path,
-) -> None:
+def test_a_map_gives_the_baseline_its_units(here: Path) -> None:
     table("m.csv", "")
     given = ("import", "table", "m.csv", "--class", "K", "--map", "map.csv")
     head = "benchmark,metric,unit,better,component\n"
@@ -315,9 +309,7 @@ def test_files_of_which_the_same_is_said_share_a_line(results: Path) -> None:
     assert len(nodes()) == 29
 
 
-def test_a_skipped_diagnostic_leaves_a_node_undecided(
-    here: Path,
-) -> None:
+def test_a_skipped_diagnostic_leaves_a_node_undecided(here: Path) -> None:
     data = Path(__file__).parents[2] / "tool_outputs" / "data" / "dcgm_diag_4.json"
     text = re.sub(r'("status"\s*:\s*)"[^"]*"', r'\1"Skip"', data.read_text())
     Path("diag.json").write_text(text)

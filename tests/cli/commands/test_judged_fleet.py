@@ -341,9 +341,7 @@ def test_old_runs_reject_but_complete_nothing(
     assert (found["n40"], found["n00"]) == (decision, "ACCEPTED")
 
 
-def test_only_recent_imports_complete_a_filed_one(
-    here: Path,
-) -> None:
+def test_only_recent_imports_complete_a_filed_one(here: Path) -> None:
     for day, code in (("2026-01-05", 0), ("2026-01-25", 20)):
         write(here / "a.csv", slow={}, run="a", week=2)
         rows = (here / "a.csv").read_text().splitlines()
@@ -376,9 +374,7 @@ def test_a_nodes_report_names_its_slow_batch(here: Path) -> None:
         assert ("batch C" in done.stdout) == batch
 
 
-def test_a_pushed_retest_loses_no_card(
-    here: Path,
-) -> None:
+def test_a_pushed_retest_loses_no_card(here: Path) -> None:
     write(here / "a.csv", slow={}, run="a", week=2)
     head, *rows = (here / "a.csv").read_text().splitlines()
     cards = tuple(f"n40,cuda:{card}," for card in range(CARDS - 1))

@@ -22,9 +22,7 @@ def test_a_journal_of_any_name_is_rebuilt(tmp_path: Path, monkeypatch: pytest.Mo
     assert anubis("report", "n17-2026-11.jsonl").stdout == asked.stdout
 
 
-def test_an_unknown_node_is_refused_with_known_ones(
-    here: Path,
-) -> None:
+def test_an_unknown_node_is_refused_with_known_ones(here: Path) -> None:
     rows = "".join(f"n{i},c,b,rate,GB/s,higher,{100 + i}\n" for i in range(10))
     for count, end in ((2, "there is n0, n1\n"), (10, "n7 and 2 more\n")):
         text = HEAD + "".join(rows.splitlines(keepends=True)[:count])
@@ -32,9 +30,7 @@ def test_an_unknown_node_is_refused_with_known_ones(
         assert anubis("report", "t.csv", "--node", "x").stderr.endswith(end)
 
 
-def test_a_node_of_two_classes_has_a_dossier_of_each(
-    here: Path,
-) -> None:
+def test_a_node_of_two_classes_has_a_dossier_of_each(here: Path) -> None:
     rows = "".join(f"n0,{key},b,rate,GB/s,higher,{i}\n" for key in "cd" for i in (1, 1.1))
     (here / "t.csv").write_text(HEAD + rows)
     both = anubis("report", "t.csv", "--node", "n0")
@@ -48,9 +44,7 @@ def test_a_node_of_two_classes_has_a_dossier_of_each(
     assert (wrong.returncode, wrong.stderr.count("there is c, d")) == (2, 1)
 
 
-def test_the_offered_dossier_agrees_with_judge(
-    here: Path,
-) -> None:
+def test_the_offered_dossier_agrees_with_judge(here: Path) -> None:
     run, baselines = str(RUNS / "waived"), str(BASELINES)
     mild = anubis("judge", run, "--baseline", baselines)
     strict = anubis("judge", run, "--baseline", baselines, "--fail-on", "marginal")

@@ -473,10 +473,7 @@ def test_an_empty_history_means_the_full_set(
 
 
 def test_the_environment_says_where_the_history_is(
-    tmp_path: Path,
-    past: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, past: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_ANUBIS_HISTORY", str(past))

@@ -70,7 +70,7 @@ def test_a_test_that_ran_once_is_no_gap() -> None:
     ]
     gaps = gaps_of(RunSet(runs=tuple(runs)), "c")
     assert gaps.lines() == [
-        "skipped in every run: 2 tests (2 not installed: fio, iperf3; -v names them)",
+        "skipped in every run: 2 tests (2 not installed: fio, iperf3; -v names them)"
     ]
     assert gaps.lines(verbose=True)[1:] == [
         f"  NOT_TESTED t.py::b: {fio}",
@@ -93,11 +93,7 @@ def test_declared_metrics_of_passed_tests_count() -> None:
     ("gaps", "refused", "words"),
     [
         (Gaps(), True, "; the lines above say why"),
-        (
-            Gaps(skipped=(("t", "fio"),)),
-            False,
-            ": the tests were skipped, as said above",
-        ),
+        (Gaps(skipped=(("t", "fio"),)), False, ": the tests were skipped, as said above"),
         (Gaps(not_applicable=2), False, ": no test applies here"),
         (Gaps(), False, ": no test recorded a metric"),
     ],

@@ -44,11 +44,7 @@ def cluster() -> Iterator[str]:
     """The address of a Dask cluster with two workers."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=False,
-        protocol="tcp",
-        dashboard_address=None,
+        n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
     ) as found:
         yield found.scheduler_address
 
@@ -153,9 +149,7 @@ def test_damaged_parquet_files_are_one_line_each(
     assert "nothing to learn from" in capsys.readouterr().err
 
 
-def test_lost_workers_end_learning_with_a_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_lost_workers_end_learning_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(engines, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(engines, "MAX_SECONDS_ALONE", 0.1)

@@ -127,9 +127,7 @@ def test_a_coarse_baseline_proposes_longer_learning(
 
 
 @pytest.mark.usefixtures("quick_processes")
-def test_a_failed_test_leaves_the_others_their_baseline(
-    here: Path,
-) -> None:
+def test_a_failed_test_leaves_the_others_their_baseline(here: Path) -> None:
     steady = NOISY.partition('@pytest.mark.anubis(component="noisy.part")')[0]
     bad = "def test_bad(anubis_metric):\n    assert 1 == 2, 'a wrong sum'\n"
     (here / "test_parts.py").write_text(steady + bad)

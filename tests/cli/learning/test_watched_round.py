@@ -96,9 +96,7 @@ def test_a_failed_round_hides_the_usual_lines(
     assert "mark anubis has no key 'cots'" in line
 
 
-def test_a_folder_without_tests_suggests_an_import(
-    here: Path,
-) -> None:
+def test_a_folder_without_tests_suggests_an_import(here: Path) -> None:
     (here / "tables").mkdir()
     (here / "tables" / "fleet.csv").write_text("node\n")
     with pytest.raises(
@@ -115,8 +113,7 @@ def test_tests_are_left_out_wherever_the_root_is(
     folder.mkdir()
     body = "anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')"
     (folder / "test_suite.py").write_text(
-        "".join(f"def test_{name}(anubis_metric):\n    {body}\n" for name in "ab"),
-        encoding="utf-8",
+        "".join(f"def test_{name}(anubis_metric):\n    {body}\n" for name in "ab"), encoding="utf-8"
     )
     monkeypatch.chdir(folder)  # ids begin at the folder above
     monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
@@ -143,9 +140,7 @@ def test_an_interrupt_reaches_the_round(tmp_path: Path, monkeypatch: pytest.Monk
     assert record.ended  # its journal was closed
 
 
-def test_a_round_that_ignores_interrupts_is_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_round_that_ignores_interrupts_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watched_round, "INTERRUPT_GRACE", 0.0)
     monkeypatch.setattr(watched_round, "CLOSING_SECONDS", 0.1)
     deaf = ["sh", "-c", "trap '' INT; echo ready; exec sleep 5"]

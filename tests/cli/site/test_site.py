@@ -39,9 +39,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder / "site", planted
 
 
-def test_the_page_begins_with_what_is_wrong(
-    fleet: tuple[Path, Any],
-) -> None:
+def test_the_page_begins_with_what_is_wrong(fleet: tuple[Path, Any]) -> None:
     site, planted = fleet
     facts = found((site / "index.html").read_text("utf-8"), planted)
     assert [name for name, true in facts if not true] == []

@@ -224,7 +224,8 @@ def _cases(
             defects.setdefault(defect.node, []).append(defect)
     cases = []
     for one in found.nodes:
-        name, key = one.node.name, one.node.hardware_class
+        name = one.node.name
+        key = one.node.hardware_class
         if name not in free or name not in risks:
             continue
         last = one.last

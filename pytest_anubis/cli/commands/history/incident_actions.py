@@ -86,9 +86,7 @@ def _add(options: argparse.Namespace) -> None:
 
     new = use(options.history, enter)
     answer(
-        options.json,
-        {"added": new},
-        "incident added" if new else "this incident was known already",
+        options.json, {"added": new}, "incident added" if new else "this incident was known already"
     )
 
 
@@ -101,7 +99,8 @@ def list_incidents(options: argparse.Namespace) -> None:
     rows = [["number", "started", "node", "kind", "component", "lasted", "note"]]
     for one in shown:
         lasted = "-" if one.duration is None else duration_text(one.duration)
-        started, note = day_and_time(one.started), clip(one.note, 60)
+        started = day_and_time(one.started)
+        note = clip(one.note, 60)
         rows.append([str(one.number), started, one.node, one.kind, one.component, lasted, note])
     lines = table(rows).splitlines() if found else ["no incidents"]
     if len(shown) < len(found):
