@@ -14,7 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.commands.import_report import FoldedLines, date_lines, unknown_units
+from pytest_anubis.cli.commands.import_report import (
+    CELLS,
+    FoldedLines,
+    counts_line,
+    date_lines,
+    unknown_units,
+)
 from pytest_anubis.cli.shared.arguments import (
     DEFAULT_BASELINE,
     add_json,
@@ -60,21 +66,6 @@ CODES = (
     "possible value, which is counted by cause with an example (0 with --lenient); 2 wrong usage or a file "
     "of which nothing could be imported, after the others were."
 )
-CELLS = {
-    "unit": (
-        "value",
-        "in another unit or direction",
-        "; most rows of a metric decide, others are not taken",
-    ),
-    "invalid": (
-        "value",
-        "invalid",
-        "; values are finite and not below 0, durations not 0, else their sample is none",
-    ),
-    "failed": ("cell", "failed", ""),
-    "missing": ("cell", "missing", ""),
-}
-"""Kinds of cells that support no verdict: what is counted, what is wrong with it, and the rule."""
 MAX_NAMES_LISTED = 3
 """Nodes in one line, or files in a suggested command, which otherwise names their folder."""
 MAX_WRONG_LINES = 20
@@ -346,7 +337,8 @@ def _keep(
         done.cells[one.kind] += one.count
     report = functools.partial(done.lines.add, path)
     report(
-        f"{path}: {_counts(imported)}", kind="all of it" if not imported.lost else "a part of it"
+        f"{path}: {counts_line(imported)}",
+        kind="all of it" if not imported.lost else "a part of it",
     )
     for one in imported.lost_cells:
         _, words, rule = CELLS[one.kind]
@@ -408,28 +400,6 @@ def _keep(
             f"{path}: hardware class '{UNCLASSIFIED}', for want of one: only nodes of one class are "
             "compared; to name it, import the file again with --class KEY"
         )
-
-
-def _counts(imported: Imported) -> str:
-    """Return one line on what was kept, what failed or is missing, and what was left out."""
-    nodes = {node for p in imported.populations for node in p.nodes}
-    wrong = count_text(imported.wrong_count, "wrong line")
-    causes = [(cause, count) for cause, count in imported.causes.items() if cause]
-    if len(causes) > 1:
-        wrong += f" ({', '.join(f'{count} {cause}' for cause, count in causes)})"
-    parts = [
-        f"{imported.values:,} value{'s' if imported.values != 1 else ''} of "
-        f"{count_text(len(nodes), 'node')}",
-        count_text(len(imported.populations), "metric"),
-        *(
-            f"{count_text(one.count, CELLS[one.kind][0])} {CELLS[one.kind][1]}"
-            for one in imported.lost_cells
-        ),
-        wrong,
-    ]
-    if imported.left_out:
-        parts.append(f"{count_text(imported.left_out, 'value')} of unknown direction left out")
-    return ", ".join(parts)
 
 
 def _import(options: argparse.Namespace, source: _Source) -> Imported:

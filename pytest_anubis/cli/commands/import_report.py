@@ -13,6 +13,45 @@ if TYPE_CHECKING:
     from pytest_anubis.store.importers.import_result import Imported
 
 
+CELLS = {
+    "unit": (
+        "value",
+        "in another unit or direction",
+        "; most rows of a metric decide, others are not taken",
+    ),
+    "invalid": (
+        "value",
+        "invalid",
+        "; values are finite and not below 0, durations not 0, else their sample is none",
+    ),
+    "failed": ("cell", "failed", ""),
+    "missing": ("cell", "missing", ""),
+}
+"""Kinds of cells that support no verdict: what is counted, what is wrong with it, and the rule."""
+
+
+def counts_line(imported: Imported) -> str:
+    """Return one line on what was kept, what failed or is missing, and what was left out."""
+    nodes = {node for p in imported.populations for node in p.nodes}
+    wrong = count_text(imported.wrong_count, "wrong line")
+    causes = [(cause, count) for cause, count in imported.causes.items() if cause]
+    if len(causes) > 1:
+        wrong += f" ({', '.join(f'{count} {cause}' for cause, count in causes)})"
+    parts = [
+        f"{imported.values:,} value{'s' if imported.values != 1 else ''} of "
+        f"{count_text(len(nodes), 'node')}",
+        count_text(len(imported.populations), "metric"),
+        *(
+            f"{count_text(one.count, CELLS[one.kind][0])} {CELLS[one.kind][1]}"
+            for one in imported.lost_cells
+        ),
+        wrong,
+    ]
+    if imported.left_out:
+        parts.append(f"{count_text(imported.left_out, 'value')} of unknown direction left out")
+    return ", ".join(parts)
+
+
 def date_lines(imported: Imported, *, table: bool) -> list[str]:
     """Return a line on the date of runs without one of their own, and on how to give another."""
     if not imported.file_dated or not imported.runs:
