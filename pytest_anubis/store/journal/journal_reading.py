@@ -21,7 +21,8 @@ from pytest_anubis.core.events import (
     WorkerDied,
 )
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.run_state import RunState
+from pytest_anubis.core.run_state import RunState, undecided_by
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.journal.journal_events import (
     FORMAT,
     SCHEMA,
@@ -222,6 +223,9 @@ class _Reading:
             self.run.warnings.append(f"{self._name}: {more} more damaged lines skipped")
         if not self.run.record().ended:
             self.run.warnings.append(f"{self._name}: the run never finished")
+            decided = self.run.node_verdict
+            if decided is not None and decided.decision is Decision.ACCEPTED:
+                self.run.node_verdict = undecided_by(decided, "the run never finished")
         return self.run
 
     def _begin(self, number: int, data: dict[str, Any]) -> None:
