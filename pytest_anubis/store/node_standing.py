@@ -30,7 +30,7 @@ from pytest_anubis.core.standing.standing_of import (
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import is_written, journal_path
+from pytest_anubis.store.journal.journal_file import has_ended, is_written, journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import Machine, full_names, machine_of
 
@@ -342,9 +342,31 @@ def _locked(file: int) -> bool:
     return True
 
 
+def rebuilt_standing(store: Path, node: str, *, keep: bool = False) -> NodeStanding | None:
+    """Return a node's standing from its journals, since its file is missing; None without a run.
+
+    Args:
+        store: Folder of the store.
+        node: The node's name.
+        keep: Write the file, so that the journals are read once.
+    """
+    found = _rebuilt(store, node)
+    if keep and (found.runs or found.running):
+        _change(store, node, lambda known: known)
+    return found if found.runs or found.running else None
+
+
 def _rebuilt(store: Path, node: str) -> NodeStanding:
     """Return a node's standing from its journals, if its file is missing or cannot be used."""
-    return NodeStanding(node=node, runs=_relevant([*_journals(store, node)]))
+    from pytest_anubis.store.earlier_runs import head_of, journals_of
+
+    found = NodeStanding(node=node, runs=_relevant([*_journals(store, node)]))
+    latest = next(iter(journals_of(store, node)), None)
+    with contextlib.suppress(OSError):
+        if latest is not None and not has_ended(latest):
+            since = moment(str(head_of(latest).get("started"))) or 0.0
+            return replace(found, running=latest.parent.name, since=since)
+    return found
 
 
 def _journals(store: Path, node: str) -> Iterator[KeptRun]:

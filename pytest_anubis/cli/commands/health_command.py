@@ -29,7 +29,12 @@ from pytest_anubis.hardware.inventory.node_name import node_name
 from pytest_anubis.report.export.drain_reason import LEADER, line
 from pytest_anubis.store.journal.journal_file import is_written, journal_path
 from pytest_anubis.store.kept_rejections import KeptRejection, keep_rejection, kept_rejection
-from pytest_anubis.store.node_standing import StandingError, boot_id, read_standing
+from pytest_anubis.store.node_standing import (
+    StandingError,
+    boot_id,
+    read_standing,
+    rebuilt_standing,
+)
 from pytest_anubis.store.waiver_files import WaiverError, read_waivers
 
 ENV_STORE = "PYTEST_ANUBIS_STORE"  # repeated here, since `options` loads pytest
@@ -139,6 +144,7 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         filed = _filed(options.store, node, now, limit) or _lost_rejection(options.store, node)
         if filed is not None:
             return filed
+        standing = rebuilt_standing(options.store, node, keep=True)
     running = standing.running if standing else ""
     alive = not running or is_written(journal_path(options.store, running))
     found = health_of(

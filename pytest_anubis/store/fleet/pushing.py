@@ -14,9 +14,8 @@ from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from pytest_anubis.codec.regular_files import file_sha256, open_regular
+from pytest_anubis.codec.regular_files import file_sha256
 from pytest_anubis.core.asking.next_step import as_shared
-from pytest_anubis.core.events import RunFinished
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population
@@ -36,7 +35,7 @@ from pytest_anubis.store.history.run_filing import News, record_together
 from pytest_anubis.store.history.waiting_runs import forget, waits_for
 from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written
+from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, has_ended, is_written
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 from pytest_anubis.store.node_standing import killed_here
 from pytest_anubis.store.run_files import TABLES, RunsError, files_of, is_superbench
@@ -321,10 +320,7 @@ def _without_values(population: Population) -> Measurement:
 def _is_running(path: Path) -> bool:
     """Return whether a journal has no end yet and is still being written."""
     try:
-        with open_regular(path) as file:
-            file.seek(max(0, path.stat().st_size - 4096))  # the last event is a short line
-            last = file.read().rstrip().rpartition(b"\n")[2]
-        if last.startswith(b'{"event":"%s"' % RunFinished.kind.encode()):
+        if has_ended(path):
             return False
         if time.time() - path.stat().st_mtime < _YOUNG:
             killed = killed_here(path.parent.parent.parent)

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
+from pytest_anubis.codec.moments import day_of
 from pytest_anubis.codec.regular_files import file_sha256
+from pytest_anubis.core.standing.standing_of import Holds
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.store.earlier_runs import head_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.filed_before import noted_imports
 from pytest_anubis.store.history.waiting_runs import waiting_for
 from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import journal_path
-from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, has_ended, journal_path
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+from pytest_anubis.store.node_standing import StandingError, read_standing, rebuilt_standing
 from pytest_anubis.store.samples.columnar_files import SUFFIX, runs_in
 
 
 def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Path, ...]]:
-    """Return node -> imports and waiting runs in a folder that its history, if there is one, lacks."""
+    """Return node -> imports and runs in a folder that its history, if there is one, lacks.
+
+    Of runs that do not wait for it, a history lacks only those of nodes that their journals do not accept:
+    others may have been filed in another history, or removed from this one for their age.
+    """
     files = sorted((place / IMPORTS_FOLDER).glob(f"*{SUFFIX}"))
     there = _there(connection) if files and connection is not None else set()
     found: dict[str, list[Path]] = {}
@@ -32,7 +44,7 @@ def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Pa
             known = (_host(record.node), without_surrogates(record.run)) in there
             if not (same and known) and file not in found.setdefault(record.node, []):
                 found[record.node].append(file)
-    for node, journal in _waiting(place):
+    for node, journal in dict.fromkeys((*_waiting(place), *_not_accepted(place, connection))):
         found.setdefault(node, []).append(journal)
     return {node: tuple(paths) for node, paths in found.items() if paths}
 
@@ -57,6 +69,37 @@ def _there(connection: sa.Connection) -> set[tuple[str, str]]:
 
 def _host(name: str) -> str:
     return without_surrogates(name).partition(".")[0]
+
+
+def _not_accepted(place: Path, connection: sa.Connection | None) -> Iterator[tuple[str, Path]]:
+    """Yield node and journal of ended runs that a history lacks, of nodes that are not accepted here."""
+    if connection is None:
+        return
+    known = set(connection.execute(sa.select(schema.runs.c.run)).scalars())
+    holds, accepted = holds_on(day_of(time.time())), dict[str, bool]()
+    for journal in sorted((place / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}")):
+        if without_surrogates(journal.parent.name) in known:
+            continue
+        with contextlib.suppress(OSError):
+            if not has_ended(journal):
+                continue
+        head = head_of(journal)
+        node, run = head.get("node"), head.get("run")
+        if not (isinstance(node, str) and isinstance(run, str)) or without_surrogates(run) in known:
+            continue
+        if node not in accepted:
+            accepted[node] = _is_accepted(place, node, holds)
+        if not accepted[node]:
+            yield node, journal
+
+
+def _is_accepted(place: Path, node: str, holds: Holds) -> bool:
+    """Return whether the standing of a node in a store accepts it."""
+    try:
+        known = read_standing(place, node) or rebuilt_standing(place, node)
+    except StandingError:
+        return False
+    return known is not None and known.standing(holds).decision is Decision.ACCEPTED
 
 
 def _waiting(place: Path) -> Iterator[tuple[str, Path]]:

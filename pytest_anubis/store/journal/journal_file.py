@@ -38,6 +38,7 @@ _SYNC_EVERY = 1.0  # seconds
 _SYNC_ALWAYS = (RunStarted, NodeDecided, RunFinished)
 _MAX_WAITING_BYTES = 64 * 1024 * 1024  # kept in memory while the disk takes nothing
 
+_MAX_LAST_BYTES = 4096  # of the last event, which is a short line
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 """Errors of pipes and file systems that cannot be synchronised, and need not be."""
 
@@ -333,6 +334,18 @@ def _writer(path: Path) -> str:
         for line in lines:
             found = _BEGINNING.match(line) or found
     return f"process {int(found[1])}" if found is not None else "another process"
+
+
+def has_ended(path: Path) -> bool:
+    """Return whether the last event of a journal is the end of its run.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with open_regular(path) as file:
+        file.seek(max(0, path.stat().st_size - _MAX_LAST_BYTES))
+        last = file.read().rstrip().rpartition(b"\n")[2]
+    return last.startswith(b'{"event":"%s"' % RunFinished.kind.encode())
 
 
 def journal_path(store: Path, run_id: str) -> Path:

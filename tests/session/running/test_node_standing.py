@@ -249,7 +249,7 @@ def test_a_lock_that_is_never_let_go_holds_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged(tmp_path, "a", 1e9, Decision.ACCEPTED)
-    monkeypatch.setattr(node_standing, "_LOCKED", 0.1)
+    monkeypatch.setattr(node_standing, "_LOCK_TIMEOUT", 0.1)
     with standing_file(tmp_path, "n1").with_suffix(".lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)  # by any reader of it
         judged(tmp_path, "b", 2e9, Decision.REJECTED)

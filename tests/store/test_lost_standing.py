@@ -1,0 +1,118 @@
+"""What only the journals of a store still say counts in health checks and in the status of its fleet."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.main import main
+from pytest_anubis.core.events import Judged, NodeDecided, RunFinished, RunStarted
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.fleet.fleet_status import NodeStatus, Status, statuses_of
+from pytest_anubis.store.fleet.last_runs import last_of_history
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.run_filing import record_run
+from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.node_standing import FOLDER, standing_file
+
+
+def plays(
+    store: Path,
+    run: str,
+    days_ago: float,
+    decision: Decision = Decision.ACCEPTED,
+    benchmark: str = "t",
+    end: bool = True,
+) -> Path:
+    """Write the journal of a run that judged one benchmark."""
+    began = datetime.fromtimestamp(time.time() - 86400 * days_ago, UTC).isoformat()
+    bad = decision is Decision.REJECTED
+    found = MetricVerdict(
+        outcome=Outcome.FAIL if bad else Outcome.PASS,
+        reason=Reason.BEYOND if bad else Reason.WITHIN,
+        text="slow",
+        benchmark=benchmark,
+        metric="m",
+        device="cpu",
+    )
+    with Journal.create(store, run) as journal:
+        journal.write(RunStarted(run=run, node="n1", started=began))
+        journal.write(Judged(verdict=found))
+        journal.write(NodeDecided(verdict=NodeVerdict(node="n1", decision=decision, headline="h")))
+        if end:
+            journal.write(RunFinished(exit_status=decision.exit_code, ended=began))
+    return journal.path
+
+
+def health(store: Path) -> int:
+    return main(["health", "--store", str(store), "--node", "n1"])
+
+
+def status(store: Path) -> NodeStatus:
+    with History(store) as history:
+        known = last_of_history(history, store)
+    (found,) = statuses_of(known, now=time.time(), risks={}, accepted_risk=1.0, max_age=None)
+    return found
+
+
+def filed(store: Path, journal: Path) -> None:
+    with History(store) as history:
+        record_run(history, read_journal(journal))
+
+
+def test_health_is_rebuilt_from_the_journals_of_a_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert health(tmp_path) == 20  # no run at all
+    plays(tmp_path, "r1", 3)
+    assert health(tmp_path) == 0
+    assert standing_file(tmp_path, "n1").exists()  # read once
+    plays(tmp_path, "r2", 2, Decision.REJECTED)
+    shutil.rmtree(tmp_path / FOLDER)
+    assert health(tmp_path) == 1
+    plays(tmp_path, "r3", 1)
+    shutil.rmtree(tmp_path / FOLDER)
+    assert health(tmp_path) == 0
+    with Journal.create(tmp_path, "r4") as journal:
+        journal.write(RunStarted(run="r4", node="n1", started=datetime.now(UTC).isoformat()))
+    shutil.rmtree(tmp_path / FOLDER)
+    capsys.readouterr()
+    assert health(tmp_path) == 20
+    assert "ANB:CUT-SHORT" in capsys.readouterr().out
+
+
+def test_a_rejection_that_the_history_lost_is_no_acceptance(tmp_path: Path) -> None:
+    bad = plays(tmp_path, "r1", 2, Decision.REJECTED, "a")
+    filed(tmp_path, plays(tmp_path, "r2", 1, benchmark="b"))
+    lost = status(tmp_path)
+    assert lost.status is Status.UNDECIDED
+    assert lost.act.endswith("files them")
+    assert main(["fleet", "status", "--history", str(tmp_path)]) == 20
+    filed(tmp_path, bad)
+    assert status(tmp_path).status is Status.QUARANTINED
+
+
+def test_runs_that_the_history_lacks_and_that_say_nothing_worse_change_nothing(
+    tmp_path: Path,
+) -> None:
+    plays(tmp_path, "r1", 3, Decision.REJECTED)  # answered by the next one
+    plays(tmp_path, "r2", 2)
+    filed(tmp_path, plays(tmp_path, "r3", 1))
+    assert status(tmp_path).status is Status.FIT
+
+
+def test_a_run_that_was_killed_after_its_verdict_accepts_nothing_anywhere(tmp_path: Path) -> None:
+    journal = plays(tmp_path, "r1", 1, end=False)
+    assert main(["fleet", "verdict", str(tmp_path)]) == 20
+    assert main(["judge", str(tmp_path)]) == 20
+    assert health(tmp_path) == 20
+    filed(tmp_path, journal)
+    assert status(tmp_path).status is Status.UNDECIDED
+    bad = tmp_path / "bad"
+    plays(bad, "r1", 1, Decision.REJECTED, end=False)
+    assert health(bad) == 1
