@@ -78,15 +78,20 @@ def parse_json(text: bytes | str, *, strict: bool = True, largest: int = LARGEST
     return data
 
 
-def leading_json(text: str, at: int) -> tuple[Any, int]:
+def leading_json(text: str, at: int, *, unique: bool = False) -> tuple[Any, int]:
     """Return the JSON value that begins at a place of a text, and the place where it ends.
 
-    It is read as by `parse_json` without `strict`; of a name twice in an object the last value counts.
+    It is read as by `parse_json` without `strict`.
+
+    Args:
+        text: The text.
+        at: Where the value begins.
+        unique: Refuse a name twice in one object; else its last value counts.
 
     Raises:
         CodecError: As of `parse_json`.
     """
-    return _decoded(_LENIENT, text, at)
+    return _decoded(_UNIQUE if unique else _LENIENT, text, at)
 
 
 def _decoded(decoder: json.JSONDecoder, text: str, at: int) -> tuple[Any, int]:

@@ -140,7 +140,7 @@ def read_dcgm_diag(text: str) -> DiagRun:
     try:
         printed = [
             from_plain(_Output, data, unknown="ignore")
-            for _, data in json_objects(text, TOOL, _FIELDS)
+            for _, data in json_objects(text, TOOL, _FIELDS, unique=True)
         ]
         outputs = [
             from_plain(_Output, one, unknown="ignore")

@@ -9,7 +9,8 @@ _SIGNALS = (
     "Killed|Aborted|Illegal instruction|Bus error|Segmentation fault|Floating point exception|"
     "Trace/breakpoint trap|Bad system call"
 )
-"""A shell's words for signals that end a program; not SIGTERM, by which scripts end their monitors."""
+"""A shell's words for signals that end a program; not SIGTERM, by which scripts end their monitors: of that a
+shell names the command."""
 
 FAILURES = (
     (r"^(?:\S+: )?(?:srun|slurmstepd): error: (?!couldn't chdir)", "Slurm reports an error"),
@@ -19,7 +20,7 @@ FAILURES = (
         "MPI saw a process end",
     ),
     (r"\] Signal: \w|\*\*\* Process received signal \*\*\*", "MPI saw a signal"),
-    (r"\bcommand terminated with exit code\b", "the command failed"),
+    (r"\b(?i:command terminated) (?:with exit code\b|by signal [1-9])", "the command failed"),
     (r"(?i:\bexit (?:code|status)[:= ]{1,2}[1-9])|COMMAND_EXIT_CODE=\"?[1-9]", "the command failed"),
     (r"\bBAD TERMINATION OF\b|\bWITH THE EXIT STRING: (?!Success)", "MPI saw a process end"),
     (r"\bexited (?:on signal|with (?:exit |non-zero )?(?:code|status)) [1-9]", "the command failed"),
@@ -27,6 +28,7 @@ FAILURES = (
     (r"\btimeout: sending signal\b", "its time was over"),
     (r"\bterminating on signal\b|\bgot signal=", "a signal ended it"),
     (rf"^(?:[^\s:]{{1,200}}: )?(?i:{_SIGNALS})(?: \(core dumped\))?(?: {{2,}}\S.*)?$", "a signal ended it"),
+    (r"^Terminated$", "a signal ended it"),
     (rf"\bline \d{{1,9}}: +\d{{1,10}} +(?:{_SIGNALS})", "a signal ended it"),
     (r"\b(?:Segmentation fault|Bus error|core dumped|dumped core)\b", "a signal ended it"),
     (r"\bterminate called\b|^Traceback \(most recent", "an exception ended it"),
@@ -64,7 +66,9 @@ _SEARCHED = 400
 _NODE_FAILED = re.compile(
     r"(?i:(?<!\bno )(?<!\bnot )(?<!\bnone )(?<!\b0 )(?<!\bwithout )\b(?:fail(?:s|ed|ing|ures?)?|errors?|"
     r"unreachable|(?:shut )?down|dead|died|offline|lost|crash(?:ed)?|hung|hangs|panic|killed|aborted|"
-    r"time[d-]? ?outs?|no (?:response|answer|route)|not respond(?:ing)?|refused|rebooted|broken|unhealthy)\b"
+    r"time[d-]? ?outs?|no (?:response|answer|route)|cancell?ed|incomplete|"
+    r"(?:did(?: not|n't)|never) (?:finish|complete|end|start|return|answer|respond|report)(?:ed)?|"
+    r"not respond(?:ing)?|refused|rebooted|broken|unhealthy)\b"
     r"(?! ?[:=] ?0\b))"
 )
 """Words that mean a failure in a line that also names a node."""
@@ -89,6 +93,10 @@ def failure_said(line: str, nodes: AbstractSet[str] = frozenset()) -> str:
 
 
 def named_in(line: str, nodes: AbstractSet[str]) -> AbstractSet[str]:
-    """Return the nodes that a line names, with or without their domain."""
+    """Return the nodes that a line names, with or without their domain; in other letters if not in these."""
     words = [word.rstrip(".!") for word in _WORD.findall(line[:_SEARCHED])]
-    return nodes & {*words, *(word.partition(".")[0] for word in words)}
+    names = {*words, *(word.partition(".")[0] for word in words)}
+    if found := nodes & names:
+        return found
+    lower = {name.lower() for name in names}
+    return {node for node in nodes if node.lower() in lower}

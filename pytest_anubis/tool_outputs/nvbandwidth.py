@@ -102,7 +102,7 @@ def scan_nvbandwidth(text: str) -> NvbandwidthRun:
     Raises:
         UnreadableOutput: It has neither form, or no case ran.
     """
-    printed = json_objects(text, TOOL, frozenset(("nvbandwidth",)))
+    printed = json_objects(text, TOOL, frozenset(("nvbandwidth",)), unique=True)
     runs = [_read_json(data) for _, data in printed]
     around = [line for _, line in lines_around(text) if runs and _FAILED.search(line)]
     runs = runs or [_read_text(text)]

@@ -69,7 +69,7 @@ def tool_lines(text: str, tool: str, mark: re.Pattern[str]) -> list[str]:
 
 
 def json_objects(
-    text: str, tool: str, names: AbstractSet[str]
+    text: str, tool: str, names: AbstractSet[str], *, unique: bool = False
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the JSON objects of a tool, each with its first line; other lines and objects are skipped.
 
@@ -77,9 +77,10 @@ def json_objects(
         text: The output.
         tool: Name of the tool, for errors.
         names: Fields of which each of the tool's objects has at least one.
+        unique: No object of the tool has a field twice.
 
     Raises:
-        UnreadableOutput: An object is damaged or cut off, or several processes printed them.
+        UnreadableOutput: An object is damaged, cut off, or has a field twice; or several processes are mixed.
     """
     lines = _plain_lines(text, _BEGINS)
     whole = "\n".join(line.text for line in lines)
@@ -91,7 +92,7 @@ def json_objects(
         place += whole.count("\n", counted, begin.start())
         counted = begin.start()
         try:
-            data, at = leading_json(whole, begin.start())
+            data, at = leading_json(whole, begin.start(), unique=unique)
         except CodecError as error:
             raise UnreadableOutput(tool, f"the JSON that begins on line {place}: {error}") from None
         if names & data.keys():

@@ -378,6 +378,8 @@ SAID = (
     "prterun detected that one or more processes exited abnormally",
     "n1: task 3: exited with exit code 3",
     'COMMAND_EXIT_CODE="137"',
+    "Command terminated by signal 9",
+    "Terminated",
 )
 
 
@@ -415,6 +417,8 @@ def test_harmless_lines_are_no_failures(line: str) -> None:
     [
         ("n1 failed: no response", True),
         ("host 'n1.rack7' is not responding.", True),
+        ("n1 did not finish", True),
+        ("N1 FAILED", True),
         ("n2 failed", False),
         ("[n1] component.c:17 error obtaining attributes of a fabric device", False),
         ("n1: 0 errors", False),

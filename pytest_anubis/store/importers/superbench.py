@@ -27,9 +27,10 @@ from pytest_anubis.store.importers.import_result import (
     run_name,
     runs_of,
 )
-from pytest_anubis.store.importers.long_form import LongForm
+from pytest_anubis.store.importers.long_form import MAX_NAME_LENGTH, LongForm
 from pytest_anubis.store.importers.lost_cells import MAX_COLUMN_SHOWN, UnitName, cut
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
+from pytest_anubis.tool_outputs.failure_lines import named_in
 
 # The first pattern that matches the metric's name, without rank and ignoring case, decides. Each takes linear
 # time, since only one end is open, or it is tied to the beginning.
@@ -122,6 +123,7 @@ def import_superbench(
                 reader.line(number, line)
                 if progress is not None:
                     progress(f"{path.name}: {len(reader.nodes):,} nodes")
+        reader.add_wrong()
         reader.add_failed()
         grouped = group_rows(form.rows(), keyed=True, counted=reader.counted)
     except ImportFileError as error:
@@ -136,7 +138,7 @@ def import_superbench(
         runs=runs_of(populations, file_date(path), unread=reader.wrong.nodes, run=run),
         lines=reader.lines,
         values=grouped.values,
-        wrong=tuple(reader.wrong.lines),
+        wrong=tuple(sorted(reader.wrong.lines, key=lambda one: one.line)),
         wrong_count=reader.wrong.count,
         causes=dict(reader.wrong.causes),
         lost_cells=grouped.lost,
@@ -180,6 +182,9 @@ class _Reader:
         self._again: list[str] = []
         self._rules = [(re.compile(p, re.IGNORECASE), u, d) for p, u, d in DIRECTIONS]
         # (line, node, run) -> (benchmark, device) -> return code
+        self._of_no_node: list[
+            tuple[int, str, str, str]
+        ] = []  # line, its text, what is wrong, cause
         self._failed: dict[tuple[int, str, str], dict[tuple[str, str], int]] = {}
         self._keys: dict[str, _Key] = {}
 
@@ -190,7 +195,11 @@ class _Reader:
             data: Any = parse_json(line, strict=False)
         except CodecError as error:
             named = _NODE.search(line)
-            self.wrong.add(number, error.problem, "not JSON", named[1] if named else self._node)
+            node = named[1] if named else self._node
+            if node:
+                self.wrong.add(number, error.problem, "not JSON", node)
+            else:
+                self._of_no_node.append((number, line[:MAX_NAME_LENGTH], error.problem, "not JSON"))
             return
         node = data.pop("node", None) if isinstance(data, dict) else None
         if node is None and isinstance(data, dict) and any("/" in name for name in data):
@@ -198,12 +207,12 @@ class _Reader:
             node = self._node
             if not node:
                 text = "an object that names no node; name it with --node"
-                self.wrong.add(number, text, text)
+                self._of_no_node.append((number, "", text, text))
                 return
         node = str(node) if type(node) is int else node
         if not isinstance(node, str) or not node.strip() or not node.isprintable():
             text = "not an object with a node's name in 'node'"
-            self.wrong.add(number, text, text)
+            self._of_no_node.append((number, line[:MAX_NAME_LENGTH], text, text))
             return
         times = self.nodes[node] = self.nodes.get(node, 0) + 1
         run = self._run if times == 1 else f"{self._run}-{times}"
@@ -219,7 +228,10 @@ class _Reader:
         unreadable: list[tuple[str, _Key, Any]] = []
         for name, value in data.items():
             key = keys.get(name) or self._key(name)
-            if key.problem == _RETURN_CODE:
+            if key.problem == _NO_METRIC and _is_code(name) and value not in (0, "0"):
+                text = f"node {node[:40]}, column {cut(name, MAX_COLUMN_SHOWN)}: {str(value)[:20]!r} is not 0"
+                self.wrong.add(number, text, "the node's run failed", node)
+            elif key.problem == _RETURN_CODE:
                 if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
                     value = int(value)
                 whole = type(value) in (int, float) and abs(value) < 2**31
@@ -268,6 +280,14 @@ class _Reader:
             columns = (*zip(*rows, strict=True), [node] * count, [run] * count, values, codes)
             self._form.add([number] * count, columns)
 
+    def add_wrong(self) -> None:
+        """List lines that are no node's results, each charged to the nodes of the file that it names."""
+        known = self.nodes.keys()
+        for number, line, text, cause in self._of_no_node:
+            first, *others = sorted(named_in(line, known)) or [""]
+            self.wrong.add(number, text, cause, first)
+            self.wrong.nodes.update(others)
+
     def add_failed(self) -> None:
         """Add a row for failed benchmarks to every metric of theirs, or to a metric of their own."""
         units: dict[str, dict[_Columns, None]] = {}
@@ -298,7 +318,7 @@ class _Reader:
                 (rule.unit, rule.better, rule.component) if rule else self._guess(match["metric"])
             )
             problem = "" if known else _UNKNOWN
-            if match["metric"] == RETURN_CODE:
+            if _is_code(match["metric"]):
                 problem = _RETURN_CODE
             elif name.startswith("monitor/") and "uncorrected_ecc" not in name:
                 problem = _MONITOR
@@ -342,6 +362,11 @@ class _Reader:
         elif monitor:
             found.append("1 monitor reading is no benchmark and was left out")
         return found
+
+
+def _is_code(metric: str) -> bool:
+    """Return whether a metric is a return code, in whatever letters, and of whatever rank."""
+    return metric.partition(":")[0].strip().lower() == RETURN_CODE
 
 
 def _code(row: _Columns, failed: Mapping[tuple[str, str], int]) -> int:

@@ -150,3 +150,12 @@ def test_overall_failure_counts_without_a_plugin(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write("\nError: Diagnostic could not be run\n")
     assert import_dcgm(path, node="n1").wrong_count == 1
+
+
+def test_a_result_that_says_two_things_is_refused(tmp_path: Path) -> None:
+    result = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
+    path = written(tmp_path / "diag.json", [{"name": "memory", "results": [result]}])
+    assert import_dcgm(path, node="n1").runs
+    path.write_text(path.read_text().replace('"status"', '"status": "Fail", "status"'))
+    with pytest.raises(ImportFileError, match="'status' occurs twice"):
+        import_dcgm(path, node="n1")
