@@ -55,6 +55,11 @@ def test_free_resources_give_nodes_their_best_choice() -> None:
     assert plan.bound == pytest.approx(best, rel=0.02)
 
 
+def test_spare_capacity_is_filled_up() -> None:
+    within = window(seconds=1.7 * 3600, at_once=2, pools={"rig": 0, "partner": 0}, time_worth=0.0)
+    assert planned(cases(16), within).gap < 0.05  # at one price for all, capacity is left
+
+
 def test_more_time_than_needed_adds_nothing() -> None:
     few = cases(20)
     room = window(at_once=None, pools={"rig": 2, "partner": 2}, seconds=1.5 * HOURS)
