@@ -20,7 +20,7 @@ from pytest_anubis.distributed.workers import controller
 from pytest_anubis.distributed.workers.device_binding import device_order
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.process_cores import NearCard
-from pytest_anubis.hardware.gate.surroundings import read_surroundings
+from pytest_anubis.hardware.gate.software_environment import read_software_environment
 from pytest_anubis.report.export.junit_export import JUnitDecision
 from pytest_anubis.report.pytest_html import HtmlReport
 from pytest_anubis.run_context import in_workers, resolve_context
@@ -127,11 +127,11 @@ def _register_hardware_checks(config: pytest.Config, run: Run) -> Gate | None:
         add_part(config, watch, "anubis-hardware")
     if not context.judging:
         return None
-    surroundings = None
+    environment = None
     if settings.inventory is None:
         processes = len(config.getoption("tx", None) or ()) or 1
-        surroundings = read_surroundings(os.environ, processes=processes)
-    gate = Gate(context, run.sink, golden_of(context), surroundings)
+        environment = read_software_environment(os.environ, processes=processes)
+    gate = Gate(context, run.sink, golden_of(context), environment)
     run.looked_at += gate.looks_at
     add_part(config, gate, "anubis-gate")
     return gate

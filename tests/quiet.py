@@ -23,14 +23,14 @@ QUIET = Path(__file__).read_text(encoding="utf-8")
 @pytest.fixture(autouse=True, scope="session")
 def quiet_machine() -> Iterator[None]:
     """Whatever else this machine does, such as the neighbouring worker, disturbs no measurement."""
-    from pytest_anubis.hardware.load.ambient_load import Ambient
+    from pytest_anubis.hardware.load.ambient_load import AmbientLoad
     from pytest_anubis.hardware.load.disturbance import HostWatch
     from pytest_anubis.session.measuring.conditions import ConditionsWatch
 
     with pytest.MonkeyPatch.context() as patch:
         # Whoever has put a busy machine in their place wants that one.
-        if getattr(Ambient.since, "__name__", "") == "since":  # beside values that are recorded
-            patch.setattr(Ambient, "since", lambda self, begin: ())
+        if getattr(AmbientLoad.since, "__name__", "") == "since":  # beside values that are recorded
+            patch.setattr(AmbientLoad, "since", lambda self, begin: ())
         if isinstance(getattr(HostWatch, "disturbance", None), property):  # around what is measured
             patch.setattr(HostWatch, "disturbance", ())
         if getattr(ConditionsWatch.rounds, "__name__", "") == "rounds":  # all values count

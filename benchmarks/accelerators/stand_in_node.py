@@ -65,7 +65,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from pytest_anubis import run_context
-from pytest_anubis.hardware.gate import surroundings
+from pytest_anubis.hardware.gate import software_environment
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
 from pytest_anubis.session.running import gate_plugin

@@ -1,4 +1,4 @@
-"""The only room that knows vendor libraries, devices, /proc and sysfs.
+"""Reading the hardware: the only package that uses vendor libraries, devices, /proc and sysfs.
 
 PYTEST_DONT_REWRITE
 """

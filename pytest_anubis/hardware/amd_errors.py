@@ -1,6 +1,6 @@
-"""Errors that AMD's driver counts for every block of a card (RAS): ``ras/<block>_err_count`` in sysfs.
+"""Read the errors that AMD's driver counts per block of a card (RAS): ``ras/<block>_err_count`` in sysfs.
 
-Not tried on a card yet: names and lines are those that the kernel documents for amdgpu (amdgpu_ras.c).
+Not tried on a card yet: the names and formats are from the kernel's documentation of amdgpu (amdgpu_ras.c).
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import re
 from pytest_anubis.hardware.text_files import Files
 
 XGMI = "xGMI"
-"""The links between AMD's cards, all of a card together."""
+"""Name of the links between AMD's cards; the driver counts all links of a card together."""
 
 _BLOCKS = {"umc": "ECC errors", "xgmi_wafl": f"{XGMI} errors"}
-"""What has a name of its own: the memory's controllers, and the links between cards. The others (``gfx``,
-``sdma``, ``mmhub``, ``pcie_bif``, ...) are told by the driver's names."""
+"""Our names for the memory controllers and the links between cards. All other blocks (``gfx``, ``sdma``,
+``mmhub``, ``pcie_bif``, ...) keep the driver's names."""
 
 _KINDS = {"ue": "uncorrected", "ce": "corrected", "de": "deferred"}
-"""Keys of the lines. A deferred error is one that could not be corrected in data that nobody has used yet: it
-is marked, and becomes an uncorrected one for whoever uses it. Only cards since MI300 count them."""
+"""Keys in the files. A deferred error is uncorrectable, but in data that has not been read yet; it becomes an
+uncorrected error when a program reads the data. Only MI300 and newer cards count deferred errors."""
 
 
 def block_errors(files: Files, device: str) -> dict[str, int]:
     """Return how many errors of each kind each block of a card has had since the driver was loaded.
 
     Args:
-        files: Where /sys lies; notes what exists and cannot be read.
+        files: Reads /sys, and notes files that exist and cannot be read.
         device: Folder of the card's device, such as ``/sys/class/drm/card0/device``.
 
     Returns:
-        Counts by name: ``uncorrected ECC errors`` (the memory's), ``corrected gfx errors``,
+        Counts by name: ``uncorrected ECC errors`` (of the memory), ``corrected gfx errors``,
         ``xGMI deferred errors``; empty where the driver counts none.
     """
     found: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The control group of this process: its CPU quota, its throttling and its memory limit (v1 and v2)."""
+"""Read the limits of this process's control group (v1 and v2): CPU quota, throttling and memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pytest_anubis.hardware.text_files import Files, key_values
 _NO_MEMORY_LIMIT = 1 << 60
 
 QUOTA_SHARE = "PYTEST_ANUBIS_CPU_QUOTA"
-"""Environment variable of a worker: the CPUs that it has of the control group's quota, which all share."""
+"""Environment variable that gives a worker its share, in CPUs, of the control group's quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throttling:
-    """How often and how long the scheduler stopped a control group because its quota was used up.
+    """Times and duration for which the scheduler stopped a control group that had used up its quota.
 
     Attributes:
         times: Number of periods that were cut short.
@@ -29,11 +29,11 @@ class Throttling:
 
 
 class ControlGroup:
-    """The control group of this process and all groups above it: a limit anywhere above binds as well.
+    """This process's control group and its ancestors, whose limits apply to it as well.
 
     Attributes:
         quota_folders: Folders of the cpu controller, own group first, and whether they are version 2.
-        memory_folders: The same of the memory controller.
+        memory_folders: The same for the memory controller.
     """
 
     def __init__(self, files: Files) -> None:
@@ -49,8 +49,10 @@ class ControlGroup:
         return min((limit for limit in limits if limit is not None), default=None)
 
     def throttling(self) -> Throttling | None:
-        """Return the throttling so far of the group and those above it; None where nothing counts it."""
-        times, seconds, seen = 0, 0.0, False
+        """Return the throttling so far of the group and its ancestors; None if it is not counted."""
+        times = 0
+        seconds = 0.0
+        seen = False
         for folder, _ in self.quota_folders:
             stat = key_values(self._files.text(f"{folder}/cpu.stat"))
             if not stat.get("nr_throttled", "").isdigit():
@@ -84,25 +86,25 @@ class ControlGroup:
 
 
 def threads_within(cpus: int, quota: float | None) -> int:
-    """Return how many threads compute on so many CPUs without being stopped by a quota: at least one.
+    """Return how many threads can compute without exceeding a CPU quota: at least one.
 
     Args:
-        cpus: How many the process may run on.
+        cpus: Number of CPUs that the process may run on.
         quota: Limit of its CPU time in CPUs, None without one.
     """
     return cpus if quota is None else max(1, min(cpus, int(quota)))
 
 
 def usable_threads() -> int:
-    """Return how many CPUs this process may use, those of its control group's quota at most."""
+    """Return how many CPUs this process may use: its affinity, limited by its control group's quota."""
     return threads_within(len(os.sched_getaffinity(0)), own_quota(Files(), os.environ))
 
 
 def own_quota(files: Files, environ: Mapping[str, str]) -> float | None:
-    """Return this process's limit of CPU time in CPUs: a worker's share of it; None without one."""
+    """Return this process's CPU quota in CPUs, for a worker its share; None without a quota."""
     try:
         return float(environ[QUOTA_SHARE])
-    except (KeyError, ValueError):  # no worker beside others; or somebody else's variable
+    except (KeyError, ValueError):  # not a worker with a share, or a variable of another program
         return ControlGroup(files).quota()
 
 
@@ -116,7 +118,7 @@ def _mounts(files: Files) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _membership(files: Files) -> dict[str, str]:
-    """Return controller -> path; the empty controller is version 2's single hierarchy."""
+    """Return controller -> path; version 2's single hierarchy has an empty controller name."""
     found: dict[str, str] = {}
     for line in (files.text("/proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
@@ -132,7 +134,7 @@ def _folders(
     membership: dict[str, str],
     controller: str,
 ) -> tuple[tuple[str, bool], ...]:
-    """Return the folders from the own group up to the mount point, with "is version 2"."""
+    """Return (folder, is version 2) from this process's group up to the mount point."""
     folders: list[tuple[str, bool]] = []
     for kind, options, root, point in mounts:
         version2 = kind == "cgroup2"

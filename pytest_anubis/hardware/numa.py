@@ -1,4 +1,4 @@
-"""Where CPUs and cards sit: physical cores with their hardware threads, and the NUMA nodes of both."""
+"""Find physical cores with their hardware threads, and the NUMA nodes of CPUs and cards."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
 _PCI = "/sys/bus/pci/devices"
 
-_MOST_CPUS = 8192
-"""Numbers of a list that are believed: the kernel's own limit (NR_CPUS of x86)."""
+_MAX_CPUS = 8192
+"""Limit of CPU numbers in a list, which is the kernel's own (NR_CPUS of x86)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """One physical core, as far as this process may use it.
+    """One physical core with the hardware threads that this process may use.
 
     Attributes:
         cpus: Its hardware threads, ascending.
-        node: Its NUMA node; None where the kernel does not tell.
+        node: Its NUMA node; None if the kernel does not name one.
     """
 
     cpus: tuple[int, ...]
@@ -30,10 +30,9 @@ class Core:
 
 
 def cores_of(files: Files, allowed: Collection[int]) -> tuple[Core, ...]:
-    """Return the physical cores that some CPUs belong to, by NUMA node and number.
+    """Return the physical cores that contain the allowed CPUs, ordered by NUMA node and number.
 
-    Threads of one core are never told apart by a kernel that does not say which are siblings: then each CPU
-    is a core of its own.
+    If the kernel does not list siblings, each CPU counts as a core.
     """
     nodes: dict[int, int] = {}
     for name in files.names(_NODE):
@@ -49,7 +48,7 @@ def cores_of(files: Files, allowed: Collection[int]) -> tuple[Core, ...]:
 
 
 def card_node(files: Files, address: str | None) -> int | None:
-    """Return the NUMA node of a PCI device; None where there is none, or the firmware does not tell (-1)."""
+    """Return the NUMA node of a PCI device; None if the device or its node (-1) is unknown."""
     if not address:
         return None
     node = files.integer(f"{_PCI}/{address.lower()}/numa_node")
@@ -57,20 +56,20 @@ def card_node(files: Files, address: str | None) -> int | None:
 
 
 def cpu_numbers(text: str | None) -> tuple[int, ...]:
-    """Turn the kernel's ``0-3,8`` into numbers; what is no such list names none."""
+    """Return the numbers in a list such as ``0-3,8``; parts that cannot be parsed are left out."""
     found: list[int] = []
     for part in (text or "").split(","):
         first, _, last = part.strip().partition("-")
         if not first.isdecimal() or not (last or first).isdecimal():
             continue
         begin, end = int(first), int(last or first)
-        if end < _MOST_CPUS:
+        if end < _MAX_CPUS:
             found += range(begin, end + 1)
     return tuple(sorted(set(found)))
 
 
 def cpu_text(numbers: Iterable[int]) -> str:
-    """Turn numbers into the kernel's form, such as ``0-3,8``."""
+    """Return numbers in the kernel's form, such as ``0-3,8``."""
     parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and number == parts[-1][-1] + 1:

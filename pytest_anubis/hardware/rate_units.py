@@ -1,4 +1,4 @@
-"""Units of time and of rates: from the time of one call to a value."""
+"""Convert the time of one call into a value in a unit of time or rate."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _BASES = ("FLOP/s", "OP/s", "op/s", "B/s", "bit/s", "samples/s", "tokens/s", "IO
 
 
 def in_unit(seconds_per_call: float, unit: str, work: float | None) -> float:
-    """Turn the time of one call into a value in `unit`.
+    """Return the time of one call as a value in `unit`.
 
     Args:
         seconds_per_call: Time of one call in seconds.
         unit: A time (``s``, ``ms``, ``us``, ``ns``), or with `work` a rate such as ``TFLOP/s``,
             ``GB/s``, ``MiB/s``, ``samples/s``, ``op/s``.
-        work: What one call does, in the rate's base unit (FLOP, bytes, samples); None for a time.
+        work: Work of one call in the rate's base unit (FLOP, bytes, samples); None for a time.
 
     Raises:
-        ValueError: The unit is not of that kind.
+        ValueError: The unit is not a time, or with `work` not a rate.
     """
     if work is None:
         if unit not in _TIME_UNITS:

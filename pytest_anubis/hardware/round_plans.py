@@ -1,4 +1,4 @@
-"""How long and how often a metric is measured, by profile and device."""
+"""Plans for how long and how often to measure a metric, by profile and device."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPlan:
-    """How long and how often to measure.
+    """Number and lengths of the rounds of one measurement.
 
     Attributes:
-        rounds: Values wanted; on a host, clear ones.
-        round_seconds: Aimed length of one round. On a host it is short, so that the two readings around it
-            tell its state.
-        warmup_seconds: Longest warm-up.
-        budget_seconds: No further round begins after this, once `least` are there; rests not counted.
-        least: Fewest rounds, whatever they take.
-        bursts: Into how many bursts the rounds of a short load are split.
+        rounds: Number of values wanted; on a host, only clear values count.
+        round_seconds: Target length of one round. It is short on a host, so that the two readings around a
+            round describe it.
+        warmup_seconds: Maximum warm-up.
+        budget_seconds: Time, without rests, after which no further round begins once `min_rounds` are taken.
+        min_rounds: Minimum number of rounds, however long they take.
+        bursts: Number of bursts into which the rounds of a short load are split.
         rest_seconds: Rest between two bursts.
-        settle_seconds: Least time of load before the rate counts as steady, and over how long steadiness is
-            looked at; 0: three batches, which is enough for caches and lazy initialisation.
-        wake_seconds: Load before the first round that is no part of the measurement: sensors are read
-            between warm-up and rounds, and a card that rests meanwhile begins cool.
+        settle_seconds: Minimum load before the rate counts as steady, and the time over which it must be
+            steady; 0: three batches, which is enough for caches and lazy initialisation.
+        wake_seconds: Load before the first round. Sensors are read between warm-up and rounds, and the card
+            cools down meanwhile.
     """
 
     rounds: int
     round_seconds: float
     warmup_seconds: float
     budget_seconds: float
-    least: int = 5
+    min_rounds: int = 5
     bursts: int = 1
     rest_seconds: float = 0.0
     settle_seconds: float = 0.0
     wake_seconds: float = 0.0
 
     def look(self) -> RoundPlan:
-        """Return the plan of one further look at a close call."""
+        """Return the plan for one further look at a close call."""
         return replace(
             self,
             rounds=max(1, self.rounds // LOOKS),
-            least=max(1, self.least // LOOKS),
+            min_rounds=max(1, self.min_rounds // LOOKS),
             budget_seconds=self.budget_seconds / LOOKS,
             bursts=1,
         )
 
     def on_accelerator(self, profile: str) -> RoundPlan:
-        """Return the plan for a device that slows down under load and would clock down in a pause."""
+        """Return the plan for a device that slows down under load and lowers its clock when idle."""
         settle = SETTLE[profile]
         rounds, length, budget = CARD_ROUNDS[profile]
         return replace(
@@ -53,17 +53,17 @@ class RoundPlan:
             rounds=rounds,
             round_seconds=length,
             budget_seconds=budget,
-            warmup_seconds=settle.most,
-            settle_seconds=settle.least,
-            wake_seconds=settle.wake,
+            warmup_seconds=settle.max_seconds,
+            settle_seconds=settle.min_seconds,
+            wake_seconds=settle.wake_seconds,
         )
 
     def short_load(self) -> RoundPlan:
-        """Return the plan for the rate of a rested device: a few short rounds, with rests between them."""
+        """Return the plan for a rested device: bursts of a few short rounds with rests between them."""
         return replace(
             self,
             rounds=SHORT_ROUNDS,
-            least=SHORT_ROUNDS,
+            min_rounds=SHORT_ROUNDS,
             round_seconds=SHORT_ROUND,
             warmup_seconds=0.0,
             settle_seconds=0.0,
@@ -75,66 +75,66 @@ class RoundPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle:
-    """How long an accelerator is loaded until its rate counts.
+    """Load on an accelerator before its rate is measured.
 
     Attributes:
-        least: Seconds of load before it can count as steady.
-        most: Seconds after which it is measured, steady or not.
-        wake: Seconds of load between the reading of sensors and the first round.
+        min_seconds: Load before the rate can count as steady.
+        max_seconds: Load after which the rate is measured, steady or not.
+        wake_seconds: Load between the reading of the sensors and the first round.
     """
 
-    least: float
-    most: float
-    wake: float
+    min_seconds: float
+    max_seconds: float
+    wake_seconds: float
 
 
 SETTLE: dict[str, Settle] = {
-    "smoke": Settle(least=1.0, most=4.0, wake=0.3),
-    "standard": Settle(least=3.0, most=8.0, wake=0.5),
-    "soak": Settle(least=10.0, most=60.0, wake=1.0),
+    "smoke": Settle(min_seconds=1.0, max_seconds=4.0, wake_seconds=0.3),
+    "standard": Settle(min_seconds=3.0, max_seconds=8.0, wake_seconds=0.5),
+    "soak": Settle(min_seconds=10.0, max_seconds=60.0, wake_seconds=1.0),
 }
-"""Under full load a card's clock falls from its boost to what its power limit allows within a second or so,
-and further with the temperature for some more."""
+"""Load by profile. Under full load a card's clock falls within about a second from its boost to what the
+power limit allows, and then falls further for some seconds as the card heats up."""
 
 REST = 0.3
-"""Seconds of rest before each burst of short load: several times what a card's power controller averages
-over, and too short for its clock to be lowered."""
+"""Seconds of rest before each burst of short load: several times the period over which a card's power
+controller averages, and too short for the card to lower its clock."""
 
 SHORT_ROUND = 0.02
-"""Seconds of a round of short load."""
+"""Seconds of one round of short load."""
 
 SHORT_ROUNDS = 8
-"""Rounds of short load: few enough that no search for changes is made in them, as they may well fall."""
+"""Rounds of short load: too few for the search for changes, since these rates may well fall."""
 
 SHORT_BURSTS = 2
-"""Bursts of short load: 80 ms each, over before power is limited."""
+"""Bursts of short load: each takes 80 ms and ends before the card limits its power."""
 
 LOOKS = 5
-"""A further look takes this part of the rounds of the first one."""
+"""A further look takes one `LOOKS`-th of the rounds of the first look."""
 
 PLANS: dict[str, RoundPlan] = {
     "smoke": RoundPlan(rounds=16, round_seconds=0.02, warmup_seconds=0.3, budget_seconds=1.0),
     "standard": RoundPlan(rounds=200, round_seconds=0.02, warmup_seconds=5.0, budget_seconds=30.0),
     "soak": RoundPlan(rounds=6000, round_seconds=0.02, warmup_seconds=30.0, budget_seconds=3600.0),
 }
-"""On a host, by profile. What differs from run to run is the moment, so ``smoke`` has fewer values than a
-search for changes within a run needs."""
+"""Plans for a host, by profile. Values differ more between runs than within one, so ``smoke`` takes fewer
+values than the search for changes within a run needs."""
 
 CARD_ROUNDS: dict[str, tuple[int, float, float]] = {
     "smoke": (30, 0.02, 2.0),
     "standard": (60, 0.1, 8.0),
     "soak": (600, 1.0, 3600.0),
 }
-"""Rounds on an accelerator, the seconds of one and of all, by profile: a card's rate is steady once it has
-settled, so that a tenth of a second repeats as well as more."""
+"""By profile: rounds on an accelerator, seconds of one round, and seconds of all. The rate of a settled card
+is steady, so rounds of a tenth of a second repeat as well as longer ones."""
 
 LENGTHS: dict[str, int] = {"standard": 2}
-"""Version of the lengths above on accelerators, by profile, where it is not the first: a card that works for
-less long is less hot, and its values are no more those of before. Counts up with every change of them."""
+"""Version of the lengths above on accelerators, by profile, where it is not 1. Increase it with every change:
+a card that works for a shorter time stays cooler, so its values are not comparable with the earlier ones."""
 
 
 def lengths_version(profile: str, kind: str) -> int:
-    """Return the version of a profile's lengths on a kind of device: ``cpu``, or any other."""
+    """Return the version of a profile's lengths on a kind of device, such as ``cpu`` or ``cuda``."""
     return 1 if kind == "cpu" else LENGTHS.get(profile, 1)
 
 
@@ -142,7 +142,7 @@ PROFILE_FACTOR: dict[str, dict[str, float]] = {
     "cpu": {"smoke": 1.0, "standard": 11.0, "soak": 1800.0},
     "accelerator": {"smoke": 1.0, "standard": 4.0, "soak": 1800.0},
 }
-"""How much longer than in ``smoke`` a benchmark takes. On a host that settles within half of its longest
-warm-up: .5 to 1.2 s in ``smoke`` and 6.5 to 18 in ``standard``, which is fourteen times, and less of what is
-made and checked in both. On an accelerator, where ``smoke`` settles for 1 to 4 s and measures for 0.6 s,
-``standard`` settles for 3 to 8 s and measures 6."""
+"""Duration of a benchmark relative to ``smoke``. A host that settles within half of its maximum warm-up
+measures for 0.5 to 1.2 s in ``smoke`` and for 6.5 to 18 s in ``standard``: 14 times as long, but 11 times
+with set-up and checks, which take the same time in both. An accelerator settles for 1 to 4 s and measures for
+0.6 s in ``smoke``; in ``standard`` it settles for 3 to 8 s and measures for 6 s."""

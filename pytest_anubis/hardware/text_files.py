@@ -1,4 +1,4 @@
-"""Reading the small text files of /proc and sysfs: absent is None, broken is noted by name."""
+"""Read the small text files of /proc and sysfs: an absent file gives None, an unreadable one is noted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-# What the kernel answers when a file exists but the device behind it has nothing to say.
+# Errors for files that do not exist, or whose device does not have the value.
 _ABSENT = {
     errno.ENOENT,
     errno.ENOTDIR,
@@ -19,13 +19,13 @@ _ABSENT = {
 
 
 class Files:
-    """Kernel files below a root.
+    """Reader of kernel files below a root folder.
 
     Args:
         root: ``/`` on a live machine; a folder with copies for tests and recorded nodes.
 
     Attributes:
-        unreadable: ``field: reason`` of everything that exists and could not be read.
+        unreadable: ``field: reason`` for every file that exists and could not be read.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -38,7 +38,7 @@ class Files:
         return Files(self.root)
 
     def path(self, path: str | Path) -> Path:
-        """Return where a path (absolute or relative) lies below the root."""
+        """Return the location of an absolute or relative path below the root."""
         return self.root / str(path).lstrip("/")
 
     def text(self, path: str | Path, field: str = "") -> str | None:
@@ -56,21 +56,21 @@ class Files:
             return None
         return found.strip("\x00").strip() or None
 
-    def quick(self, path: str, most: int = 1 << 20) -> str:
-        """Return a file's text, empty when it cannot be read: for counters that are read often.
+    def quick(self, path: str, limit: int = 1 << 20) -> str:
+        """Return a file's text, empty if it cannot be read; fast enough for counters that are read often.
 
         Args:
             path: Absolute path below the root.
-            most: Bytes after which nothing more is needed.
+            limit: Stop reading after this number of bytes.
         """
         try:
             descriptor = os.open(self._prefix + path, os.O_RDONLY)
         except OSError:
             return ""
         try:
-            # The kernel hands out a page at a time, whatever was asked for.
+            # One read returns a page at most, whatever its size argument.
             chunks = [os.read(descriptor, 65536)]
-            while chunks[-1] and sum(map(len, chunks)) < most:
+            while chunks[-1] and sum(map(len, chunks)) < limit:
                 chunks.append(os.read(descriptor, 65536))
         except OSError:
             return ""
@@ -79,7 +79,7 @@ class Files:
         return b"".join(chunks).decode(errors="replace")
 
     def integer(self, path: str | Path, field: str = "") -> int | None:
-        """Return a file's whole number (decimal or 0x...); what is no number is unreadable."""
+        """Return the whole number in a file (decimal or 0x...); other text is noted as unreadable."""
         found = self.text(path, field)
         if found is None:
             return None
@@ -99,21 +99,21 @@ class Files:
             return []
 
     def entries(self, path: str) -> list[str]:
-        """Return the names in a folder in no order, none when it cannot be read: for what is read often."""
+        """Return the unsorted names in a folder, none if it cannot be read; fast enough for frequent calls."""
         try:
             return os.listdir(self._prefix + path)  # noqa: PTH208  # thousands of Paths cost more
         except OSError:
             return []
 
     def target(self, path: str | Path) -> str | None:
-        """Return the last name of what a link points to, None when it is no link."""
+        """Return the last part of a link's target; None if the path is not a link."""
         try:
             return self.path(path).readlink().name
         except OSError:
             return None
 
     def exists(self, path: str | Path) -> bool:
-        """Say whether something is there."""
+        """Return whether a path exists."""
         try:
             return self.path(path).exists()
         except OSError:
@@ -121,7 +121,7 @@ class Files:
 
 
 def key_values(text: str | None, separator: str | None = None) -> dict[str, str]:
-    """Split lines ``key<separator>value`` into a dict; lines without a value are left out."""
+    """Return lines ``key<separator>value`` as a dict; lines without the separator are left out."""
     pairs: dict[str, str] = {}
     for line in (text or "").splitlines():
         key, found, value = line.partition(separator or " ")

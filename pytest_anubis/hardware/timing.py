@@ -1,9 +1,9 @@
-"""Timing a callable on any device: warm-up until steady, then rounds of a comparable length.
+"""Time a callable on any device: warm up until it is steady, then take rounds of comparable length.
 
-A round is ``calls`` back-to-back calls between two readings of one clock, and its value is the time of
-one call. Rounds are made long enough (tens of milliseconds) that the clock's resolution, the cost of
-synchronising and a single interrupt are small against them, and short enough that many fit into a
-second: the spread between rounds is what the judge works with. No round is ever dropped.
+A round is ``calls`` back-to-back calls between two readings of one clock; its value is the time of one call.
+A round of tens of milliseconds is long compared with the clock's resolution, the cost of synchronising and a
+single interrupt. It is also short enough for many rounds in a second, whose spread the Validator needs. No
+round is ever dropped.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytest_anubis.hardware.round_plans import RoundPlan
 
 if TYPE_CHECKING:
-    from pytest_anubis.hardware.load.clear_moments import Rounds
+    from pytest_anubis.hardware.load.clear_moments import MonitoredRounds
 
 Work = Callable[[], object]
 Probe = Callable[[], tuple[float, ...] | None]
-"""Reads what has to be steady besides the rate, such as clock and power; None where it cannot be read."""
+"""Returns the readings that must be steady besides the rate, such as clock and power; None without
+readings."""
 
 
 class Clock(Protocol):
-    """Measures how long a number of calls take."""
+    """A clock that measures how long a number of calls takes."""
 
     def __call__(self, fn: Work, calls: int) -> float:
-        """Return the seconds that `calls` calls of `fn` took, all of their device work included."""
+        """Return the seconds that `calls` calls of `fn` took, including all their work on the device."""
         ...
 
 
 class HostClock:
-    """Wall clock of the host, with the device synchronised before the first and after the last call.
+    """The host's wall clock; the device is synchronised before the first call and after the last.
 
     Args:
-        synchronize: Waits for everything queued on the device; does nothing on a CPU.
+        synchronize: Waits until all work queued on the device is done; does nothing on a CPU.
     """
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
@@ -55,7 +56,7 @@ class HostClock:
 
 
 class EventClock:
-    """Clock of the accelerator: events on its stream, free of the host's synchronisation cost.
+    """The accelerator's clock: events on its stream, which do not include the host's synchronisation cost.
 
     Args:
         device: A ``torch.device`` of an accelerator.
@@ -79,7 +80,7 @@ class EventClock:
 
 
 class BusyClock:
-    """Another clock that also adds up for how long the device was given work, by the wall.
+    """A wrapper of a clock that also adds up the wall time of all calls.
 
     Attributes:
         seconds: Wall time of all calls so far.
@@ -90,7 +91,7 @@ class BusyClock:
         self.seconds = 0.0
 
     def __call__(self, fn: Work, calls: int) -> float:
-        """Return what the other clock says of `calls` calls."""
+        """Return the wrapped clock's seconds for `calls` calls."""
         begin = time.perf_counter()
         try:
             return self._clock(fn, calls)
@@ -99,33 +100,36 @@ class BusyClock:
 
 
 STEADY = 0.02
-"""Two successive spans of the warm-up may differ by this share to count as steady: in rate, clock, power."""
+"""Maximum relative difference in rate, clock and power between two successive steady spans of the warm-up."""
 
 BATCHES = 3
-"""Fewest batches in a span: the quickest of three is hit by no single interrupt."""
+"""Minimum number of batches in a span: one interrupt cannot slow the fastest of three."""
 
 PROBE_SECONDS = 0.1
-"""Load between two readings of the probe: about as long as NVML takes to update power."""
+"""Seconds of load between two readings of the probe: about as long as NVML takes to update power."""
 
 MAX_CALLS = 1_000_000
 
-FEW, PATIENCE = 10, 5.0
-"""Where some rounds were clear, but fewer than so many, rounds go on for as long again, so many seconds at
-most: that takes less time than another visit, which begins with the set-up of the test."""
+MIN_CLEAR = 10
+"""If some rounds are clear, but fewer than this, the measurement continues beyond its budget."""
+
+MAX_EXTENSION = 5.0
+"""Maximum seconds beyond the budget, which are at most doubled: this is cheaper than another run of the test,
+which begins with its set-up."""
 
 
 def warm_up(fn: Work, clock: Clock, plan: RoundPlan, probe: Probe | None = None) -> int:
     """Run `fn` until its time is steady and return how many calls make one round.
 
-    Steady means that the newest span of batches and the one before it are alike within `STEADY`, the
-    quickest batch of each (a single slow one, an interrupt, prolongs nothing) and what the probe reads on
-    average. Whoever still gets faster (caches, lazy initialisation, rising clocks) or slower (heat, the
-    limit of the power) is not steady.
+    `fn` is steady if the newest span of batches and the one before agree within `STEADY` in their fastest
+    batches and in the averages of the probe's readings. An interrupt in a single batch therefore does not
+    prolong the warm-up. A rate that still rises (caches, lazy initialisation, rising clocks) or falls (heat,
+    the power limit) is not steady.
     """
     calls = 1
     batches: list[_Batch] = []
     begin = time.perf_counter()
-    fn()  # the first call pays for lazy initialisation; it never says how many calls make a round
+    fn()  # the first call includes lazy initialisation, so it does not count for the number of calls
     loaded = read_at = 0.0
     reading: tuple[float, ...] | None = None
     while True:
@@ -148,7 +152,7 @@ def warm_up(fn: Work, clock: Clock, plan: RoundPlan, probe: Probe | None = None)
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Some calls of the warm-up: their seconds, those of one call, and what the probe last read."""
+    """Some calls of the warm-up: seconds in all, seconds per call, and the probe's latest reading."""
 
     seconds: float
     per_call: float
@@ -156,7 +160,7 @@ class _Batch:
 
 
 def _steady(batches: Sequence[_Batch], settle: float) -> bool:
-    """Say whether the newest half of so many seconds of load is like the half before."""
+    """Return whether the newest half of the last `settle` seconds of load agrees with the half before."""
     newest = _span(batches, settle / 2)
     before = _span(batches[: -len(newest)], settle / 2) if newest else ()
     if not before:
@@ -170,7 +174,7 @@ def _steady(batches: Sequence[_Batch], settle: float) -> bool:
 
 
 def _span(batches: Sequence[_Batch], seconds: float) -> Sequence[_Batch]:
-    """Return the newest batches that are `BATCHES` at least and last so long; none if there are too few."""
+    """Return the newest `BATCHES` or more batches that last `seconds`; none if there are too few."""
     lasted = 0.0
     for count, batch in enumerate(reversed(batches), start=1):
         lasted += batch.seconds
@@ -180,16 +184,16 @@ def _span(batches: Sequence[_Batch], seconds: float) -> Sequence[_Batch]:
 
 
 def rounds(
-    fn: Work, clock: Clock, plan: RoundPlan, calls: int, moments: Rounds | None = None
+    fn: Work, clock: Clock, plan: RoundPlan, calls: int, moments: MonitoredRounds | None = None
 ) -> list[float]:
-    """Return the time of one call in seconds, one value a round, in time order.
+    """Return the seconds of one call, one value per round, in time order.
 
     Args:
         fn: The work.
-        clock: Measures it.
-        plan: How long and how often.
-        calls: Calls a round.
-        moments: Reads the host's state around each round; None where the device has a clock of its own.
+        clock: Measures the work.
+        plan: Number and lengths of the rounds.
+        calls: Calls per round.
+        moments: Reads the host's state around each round; None for a device with its own clock.
     """
 
     def take() -> list[float]:
@@ -197,7 +201,7 @@ def rounds(
 
     awake = 0.0
     while awake < plan.wake_seconds:
-        awake += max(clock(fn, calls), 1e-6)  # a clock that stands still must not keep us here
+        awake += max(clock(fn, calls), 1e-6)  # a clock that stopped must not cause an endless loop
     with _no_collection():
         return repeats(take, plan, moments, wake=lambda: clock(fn, calls))
 
@@ -205,27 +209,26 @@ def rounds(
 def repeats(
     take: Callable[[], list[float]],
     plan: RoundPlan,
-    moments: Rounds | None = None,
+    moments: MonitoredRounds | None = None,
     *,
     wake: Callable[[], object] = lambda: None,
 ) -> list[float]:
-    """Take rounds until there are enough values, or with `moments` enough clear ones, or the time is over.
+    """Take rounds until there are enough values (with `moments`, enough clear ones) or the time is over.
 
     Args:
         take: Returns the value or values of one round.
         plan: Values wanted, bursts and budget.
         moments: Reads the host's state around each round.
-        wake: Work after a rest between two bursts that is no part of the measurement. It brings caches and
-            clocks back to where they were.
+        wake: Work after each rest that is not measured and restores caches and clocks.
 
     Returns:
-        All values in time order, those that are not clear included.
+        All values in time order, clear or not.
     """
     __tracebackhide__ = True
     values: list[float] = []
     left = plan.budget_seconds
     for burst in range(1, plan.bursts + 1):
-        wanted, least = (-(-n * burst // plan.bursts) for n in (plan.rounds, plan.least))
+        wanted, least = (-(-n * burst // plan.bursts) for n in (plan.rounds, plan.min_rounds))
         if values and len(values) < wanted:
             time.sleep(plan.rest_seconds)
             wake()
@@ -235,9 +238,9 @@ def repeats(
             enough = len(values) >= wanted if moments is None else moments.enough(wanted)
             passed = time.perf_counter() - begin
             late = passed >= budget and not (
-                passed < budget + min(budget, PATIENCE)
+                passed < budget + min(budget, MAX_EXTENSION)
                 and moments is not None
-                and moments.some_of(FEW)
+                and moments.some_of(MIN_CLEAR)
             )
             if enough or (late and len(values) >= least):
                 break
@@ -251,7 +254,7 @@ def repeats(
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep Python's garbage collector out of the rounds."""
+    """Disable Python's garbage collector during the rounds."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

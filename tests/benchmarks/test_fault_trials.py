@@ -20,14 +20,14 @@ import pytest
 from benchmarks.suites.faults import speed, table
 from benchmarks.suites.faults.kernels import Kernel
 from benchmarks.suites.faults.not_possible import NotPossible
-from pytest_anubis.hardware.load.clear_moments import Host
-from pytest_anubis.hardware.load.kernel_account import Account, Counts
+from pytest_anubis.hardware.load.clear_moments import HostMonitor
+from pytest_anubis.hardware.load.kernel_counters import Counts, KernelCounters
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.session.measuring import attempts
 from pytest_anubis.session.measuring.recorder import Recorder
 
 
-class Still(Account):
+class Still(KernelCounters):
     """A kernel that sees nobody."""
 
     def __init__(self) -> None:
@@ -52,9 +52,11 @@ class Machine:
         self.pace = 1.0
         self.probe = 1e-3
 
-    def host(self, best: float = 0.0, beside: Mapping[str, Sequence[float]] | None = None) -> Host:
-        return Host(
-            list, best, probe=lambda: self.probe, account=Still(), shared=True, beside=beside
+    def host(
+        self, best: float = 0.0, quickest: Mapping[str, Sequence[float]] | None = None
+    ) -> HostMonitor:
+        return HostMonitor(
+            list, best, probe=lambda: self.probe, counters=Still(), shared=True, quickest=quickest
         )
 
     def kernel(self, name: str) -> Kernel:

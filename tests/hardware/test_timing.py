@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.hardware import timing
-from pytest_anubis.hardware.load.clear_moments import Rounds
+from pytest_anubis.hardware.load.clear_moments import MonitoredRounds
 from pytest_anubis.hardware.rate_units import in_unit
 from pytest_anubis.hardware.round_plans import (
     PLANS,
@@ -25,9 +25,9 @@ from pytest_anubis.hardware.round_plans import (
     lengths_version,
 )
 from pytest_anubis.hardware.timing import (
-    FEW,
     MAX_CALLS,
-    PATIENCE,
+    MAX_EXTENSION,
+    MIN_CLEAR,
     BusyClock,
     HostClock,
     repeats,
@@ -133,7 +133,7 @@ def test_plan_for_an_accelerator_has_no_rests_and_settles() -> None:
         card = plan.on_accelerator(profile)
         assert (card.bursts, card.rest_seconds) == (1, 0.0)
         assert card.warmup_seconds > card.settle_seconds > 0 < card.wake_seconds
-    assert SETTLE["standard"].least >= 3
+    assert SETTLE["standard"].min_seconds >= 3
 
 
 def test_length_of_a_profile_is_what_its_plans_take() -> None:
@@ -202,7 +202,9 @@ def test_twice_the_work_takes_twice_the_time() -> None:
 
 
 def test_the_budget_ends_rounds_but_never_below_the_least() -> None:
-    plan = RoundPlan(rounds=1000, round_seconds=0.01, warmup_seconds=0, budget_seconds=0.0, least=5)
+    plan = RoundPlan(
+        rounds=1000, round_seconds=0.01, warmup_seconds=0, budget_seconds=0.0, min_rounds=5
+    )
     assert len(rounds(nothing, HostClock(nothing), plan, 1)) == 5
 
 
@@ -228,7 +230,7 @@ def test_repeats_collects_what_rounds_return() -> None:
     numbers = iter(range(1000))
     values = repeats(lambda: [float(next(numbers)), float(next(numbers))], PLAN)
     assert values == [float(i) for i in range(len(values))]
-    assert len(values) >= PLAN.least
+    assert len(values) >= PLAN.min_rounds
 
 
 def test_repeats_ends_when_nothing_comes() -> None:
@@ -255,14 +257,16 @@ class Chosen:
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_rounds_go_on_until_so_many_are_clear_and_the_others_are_returned_too(every: int) -> None:
-    moments = cast(Rounds, Chosen(every))
+    moments = cast(MonitoredRounds, Chosen(every))
     values = rounds(nothing, FakeClock(lambda n: float(n)), PLAN, 1, moments)
     assert values == [float(n) for n in range((PLAN.rounds - 1) * every + 1)]
 
 
 def test_the_budget_ends_rounds_of_which_none_is_clear() -> None:
     plan = replace(PLAN, budget_seconds=0.0)
-    assert len(repeats(lambda: [1.0], plan, cast(Rounds, Chosen(10**9)))) == plan.least
+    assert (
+        len(repeats(lambda: [1.0], plan, cast(MonitoredRounds, Chosen(10**9)))) == plan.min_rounds
+    )
 
 
 def test_with_few_clear_rounds_they_go_on_for_twice_the_budget(
@@ -270,9 +274,11 @@ def test_with_few_clear_rounds_they_go_on_for_twice_the_budget(
 ) -> None:
     ticks = itertools.count()
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
-    plan = replace(PLAN, rounds=FEW, least=1, budget_seconds=8.0)  # ticks of a second
-    taken = [len(repeats(lambda: [1.0], plan, cast(Rounds, Chosen(n)))) for n in (1, 4, 10**9)]
-    assert taken == [FEW, 7 + int(PATIENCE), 7]
+    plan = replace(PLAN, rounds=MIN_CLEAR, min_rounds=1, budget_seconds=8.0)  # ticks of a second
+    taken = [
+        len(repeats(lambda: [1.0], plan, cast(MonitoredRounds, Chosen(n)))) for n in (1, 4, 10**9)
+    ]
+    assert taken == [MIN_CLEAR, 7 + int(MAX_EXTENSION), 7]
 
 
 def test_bursts_have_equal_shares_and_the_device_is_woken_after_each_rest() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from pytest_anubis import start
 from pytest_anubis.distributed.workers import controller, lane_places
-from pytest_anubis.hardware.gate import surroundings
+from pytest_anubis.hardware.gate import software_environment
 from tests.hardware.nvml_stand_in import FITTING
 from tests.hardware.two_numa_nodes import CPUS, two_numa_nodes
 from tests.suites.stand_in_plugin import card as card
@@ -28,7 +28,7 @@ BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Let the gate see a build of torch for the cards, and the lanes a topology of two NUMA nodes."""
-    surroundings._torch = lambda: FITTING
+    software_environment._torch = lambda: FITTING
     folder = tempfile.TemporaryDirectory(prefix="anubis-numa-")
     config.add_cleanup(folder.cleanup)
     homes = {f"0000:{bus:02x}:00.0": f"{at // 4}\n" for at, bus in enumerate(BUSES)}

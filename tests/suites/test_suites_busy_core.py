@@ -22,7 +22,7 @@ from pytest_anubis.benchmarking.hosts.pair_group import PairRates
 from pytest_anubis.core.events import Measured
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.hardware import round_plans
-from pytest_anubis.hardware.load.clear_moments import Rounds
+from pytest_anubis.hardware.load.clear_moments import MonitoredRounds
 from pytest_anubis.hardware.round_plans import RoundPlan, Settle
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device
@@ -76,7 +76,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 BUSY = "other processes used 1.0 of 2 cores: stress (pid 7) 1.0"
 SMALL = 1 << 16
 CPU, CARD = Device("cpu"), Device("cuda:0")
-BRIEF = RoundPlan(rounds=1, least=1, round_seconds=1e-4, warmup_seconds=0.0, budget_seconds=0.0)
+BRIEF = RoundPlan(
+    rounds=1, min_rounds=1, round_seconds=1e-4, warmup_seconds=0.0, budget_seconds=0.0
+)
 Patch = pytest.MonkeyPatch
 
 
@@ -95,7 +97,7 @@ class Watch:
         self.disturbance = (BUSY,)
 
 
-class Ambient:
+class AmbientLoad:
     """Stands for the readings of the host's load during a whole test."""
 
     def begin(self) -> str:
@@ -128,10 +130,12 @@ def taken(
 ) -> Iterator[tuple[Callable[[Device | None], Recorder], list[Measurement]]]:
     """Make recorders on a machine one core of which is busy, and keep what they record."""
     monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch", Watch)
-    monkeypatch.setattr(Rounds, "clear", lambda rounds: [False] * len(rounds.values))
+    monkeypatch.setattr(MonitoredRounds, "clear", lambda rounds: [False] * len(rounds.values))
     monkeypatch.setattr(ConditionsWatch, "_sources", lambda _: [])
     monkeypatch.setitem(round_plans.PLANS, "smoke", BRIEF)
-    monkeypatch.setitem(round_plans.SETTLE, "smoke", Settle(least=0.0, most=0.0, wake=0.0))
+    monkeypatch.setitem(
+        round_plans.SETTLE, "smoke", Settle(min_seconds=0.0, max_seconds=0.0, wake_seconds=0.0)
+    )
     context = RunContext(settings=Settings(active=True, profile="smoke"))
     surroundings = ConditionsWatch(context)
     kept: list[Measurement] = []
@@ -141,7 +145,7 @@ def taken(
             kept.append(event.measurement)
 
     def make(device: Device | None) -> Recorder:
-        ambient: Any = Ambient()
+        ambient: Any = AmbientLoad()
         recorder = Recorder(
             test="t", benchmark="t", mark=BenchmarkMark(), device=device, context=context, sink=keep,
             ambient=ambient, watch=surroundings,

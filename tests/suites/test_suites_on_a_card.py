@@ -419,7 +419,7 @@ def test_link_five_times_slower_shows_behind_the_products() -> None:
 def test_run_on_a_card_tells_its_duty(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = Settle(least=0.1, most=0.5, wake=0.05)
+    quick = Settle(min_seconds=0.1, max_seconds=0.5, wake_seconds=0.05)
     monkeypatch.setattr(round_plans, "SETTLE", dict.fromkeys(round_plans.SETTLE, quick))
     node = ROOT / "tests/data/recorded_8gpu.json"
     result = pytester.runpytest(

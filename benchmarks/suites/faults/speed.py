@@ -27,9 +27,9 @@ from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.hardware.load.clear_moments import Host
+from pytest_anubis.hardware.load.clear_moments import HostMonitor
 from pytest_anubis.hardware.load.host_load import LoadReader
-from pytest_anubis.hardware.load.kernel_account import RESCAN
+from pytest_anubis.hardware.load.kernel_counters import RESCAN
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.context import RunContext, discard
 from pytest_anubis.session.measuring.attempts import Visit
@@ -153,7 +153,7 @@ class State:
     Attributes:
         baseline: What all trials are judged by; None until it is learned.
         best: The best reading of the host's probe in learning; 0 if none is known.
-        beside: By benchmark and metric, the quickest readings of its measurements.
+        quickest: By benchmark and metric, the quickest readings of its measurements.
         tried: By fault, what its trials have said.
         kept: There is a file.
 
@@ -165,7 +165,7 @@ class State:
         self._path, self.kept = path, path is not None
         self.baseline: Baseline | None = None
         self.best = 0.0
-        self.beside: dict[str, list[float]] = {}
+        self.quickest: dict[str, list[float]] = {}
         self.tried = {name: Tried() for name in SLOWDOWNS}
         if path is None or not path.exists():
             return
@@ -192,12 +192,14 @@ class State:
             raise WrongState(f"{self._path}: of an earlier version: begin another file")
         self.baseline = baseline_from_plain(line["baseline"])
         self.best = float(line["best"])
-        self.beside = {str(name): list(map(float, known)) for name, known in line["beside"].items()}
+        self.quickest = {
+            str(name): list(map(float, known)) for name, known in line["beside"].items()
+        }
 
-    def learned(self, baseline: Baseline, host: Host) -> None:
+    def learned(self, baseline: Baseline, host: HostMonitor) -> None:
         """Keep what all trials are judged by, and what is known of the host's probe."""
-        self.baseline, self.best, self.beside = baseline, host.best, host.beside
-        known = {"best": host.best, "beside": host.beside}
+        self.baseline, self.best, self.quickest = baseline, host.best, host.quickest
+        known = {"best": host.best, "beside": host.quickest}
         plain = baseline_to_plain(baseline)
         self._append({"machine": platform.node(), "way": WAY, **known, "baseline": plain})
 
@@ -213,19 +215,19 @@ class State:
                 file.write(json.dumps(line) + "\n")
 
 
-def this_host(best: float, beside: Mapping[str, Sequence[float]]) -> Host:
+def this_host(best: float, quickest: Mapping[str, Sequence[float]]) -> HostMonitor:
     """Return this host as a run of its own sees it: a fault that is a stranger's is no part of the run.
 
     Args:
         best: The best reading of its probe that is known from before.
-        beside: The quickest readings of earlier measurements.
+        quickest: The quickest readings of earlier measurements.
     """
     reader = LoadReader()
 
     def own() -> list[str]:
         return [one for one in reader.tree() if int(one) not in slowdowns.STRANGERS]
 
-    return Host(own, best, beside=beside)
+    return HostMonitor(own, best, quickest=quickest)
 
 
 class Watch(ConditionsWatch):
@@ -236,7 +238,7 @@ class Watch(ConditionsWatch):
         host: Takes the readings.
     """
 
-    def __init__(self, context: RunContext, host: Host) -> None:
+    def __init__(self, context: RunContext, host: HostMonitor) -> None:
         super().__init__(context)
         self._host = host
 
@@ -246,7 +248,7 @@ class Watch(ConditionsWatch):
         yield Conditions()
 
 
-def measured(kernels_: Mapping[str, Kernel], context: RunContext, host: Host) -> Values:
+def measured(kernels_: Mapping[str, Kernel], context: RunContext, host: HostMonitor) -> Values:
     """Measure kernels as a run does its tests: once each, and in turns what is to be visited again.
 
     Args:
@@ -308,7 +310,7 @@ def tried(
         there, absent = kernels(wanted, stack)
         for reason in absent:
             print(f"  not possible here: {reason}")
-        host = this_host(state.best, state.beside)
+        host = this_host(state.best, state.quickest)
         if (baseline := state.baseline) is None:
             baseline = _learned(there, host, learn)
             state.learned(baseline, host)
@@ -355,7 +357,7 @@ class Judge:
         kernels: By name.
     """
 
-    def __init__(self, kernels_: dict[str, Kernel], baseline: Baseline, host: Host) -> None:
+    def __init__(self, kernels_: dict[str, Kernel], baseline: Baseline, host: HostMonitor) -> None:
         self.kernels, self._baseline, self._host = kernels_, baseline, host
         self._context = RunContext(
             settings=SETTINGS, node=HERE, hardware_class=HERE, baseline=baseline
@@ -384,7 +386,7 @@ class Judge:
             print(f"  {name}: no criterion, too few runs met clear moments")
 
 
-def _learned(there: Mapping[str, Kernel], host: Host, runs: int) -> Baseline:
+def _learned(there: Mapping[str, Kernel], host: HostMonitor, runs: int) -> Baseline:
     begin = time.monotonic()
     context = RunContext(settings=SETTINGS, node=HERE, hardware_class=HERE)
     values: list[Values] = []

@@ -25,7 +25,7 @@ from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight
-from pytest_anubis.hardware.gate.surroundings import read_surroundings
+from pytest_anubis.hardware.gate.software_environment import read_software_environment
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
 from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_to_plain,
@@ -159,7 +159,7 @@ def _missing_here(inventory: Inventory) -> list[str]:
     usable = visible(inventory.accelerators, os.environ)
     numbers = (device.partition(":")[2] for device in usable.devices)
     tested = {int(number) for number in numbers if number.isdecimal()}
-    obstacles = preflight(inventory, read_surroundings(os.environ), tested)
+    obstacles = preflight(inventory, read_software_environment(os.environ), tested)
     if usable.refused:
         obstacles = [one for one in obstacles if not one.what.endswith("_VISIBLE_DEVICES")]
     return [

@@ -11,7 +11,7 @@ from pytest_anubis.core.inventory import Accelerator, GateFinding, Inventory
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.hardware.gate.card_checks import card_place
 from pytest_anubis.hardware.gate.single_checks import Severity, gib
-from pytest_anubis.hardware.gate.surroundings import Surroundings, Torch
+from pytest_anubis.hardware.gate.software_environment import SoftwareEnvironment, Torch
 from pytest_anubis.hardware.inventory.visible_devices import NOTHING
 
 LEAST_SHARED_MEMORY = 256 << 20
@@ -30,13 +30,13 @@ _VARIABLES = {
 
 
 def preflight(
-    inventory: Inventory, surroundings: Surroundings, visible: Collection[int] | None = None
+    inventory: Inventory, environment: SoftwareEnvironment, visible: Collection[int] | None = None
 ) -> list[GateFinding]:
     """Return what stands in the way of testing a node's cards.
 
     Args:
         inventory: The node.
-        surroundings: What lies around it.
+        environment: What lies around it.
         visible: Positions of the accelerators that are tested; None: all.
     """
     cards = [
@@ -45,10 +45,10 @@ def preflight(
         if visible is None or position in visible
     ]
     return [
-        *_hidden(inventory.accelerators, cards, surroundings.visibility),
-        *_builds(cards, inventory.drivers, surroundings.torch),
-        *_shared_memory(cards, surroundings.shared_memory),
-        *(finding for card in cards for finding in _occupied(card, len(cards), surroundings)),
+        *_hidden(inventory.accelerators, cards, environment.visibility),
+        *_builds(cards, inventory.drivers, environment.torch),
+        *_shared_memory(cards, environment.shared_memory),
+        *(finding for card in cards for finding in _occupied(card, len(cards), environment)),
     ]
 
 
@@ -192,7 +192,9 @@ def _shared_memory(cards: Sequence[Accelerator], size: int | None) -> Iterator[G
     )
 
 
-def _occupied(card: Accelerator, count: int, surroundings: Surroundings) -> Iterator[GateFinding]:
+def _occupied(
+    card: Accelerator, count: int, environment: SoftwareEnvironment
+) -> Iterator[GateFinding]:
     """Yield who or what keeps our processes from a card."""
     place = card_place(card)
     free = card.memory_free / card.memory if card.memory and card.memory_free is not None else 1.0
@@ -209,7 +211,7 @@ def _occupied(card: Accelerator, count: int, surroundings: Surroundings) -> Iter
     if card.compute_mode is not None and card.compute_mode.startswith("exclusive"):
         # A worker of its own leaves each card before the ranks of a whole-node test come; the one worker
         # of a run without -n still holds them.
-        shared = surroundings.processes < 2 <= count
+        shared = environment.processes < 2 <= count
         yield _finding(
             "compute mode",
             "default",

@@ -1,4 +1,4 @@
-"""What others did to this host meanwhile: CPU time, steal, stalls, quotas, disk traffic.
+"""Measure how others disturb this host: CPU time, steal, stalls, quotas and disk traffic.
 
 The accelerators' own sensors are in ``telemetry``. Open ``disturbance.py`` first.
 

@@ -1,4 +1,4 @@
-"""What disturbed the machine during whole tests that take their values themselves, at little cost."""
+"""Find at little cost what disturbed the machine during tests that take their values themselves."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pytest_anubis.hardware.load.disturbance import compare, disturbances
 from pytest_anubis.hardware.load.host_load import Load, LoadReader
 
 FRESH = 0.25
-"""Seconds for which a reading also serves the next test as its beginning. A reading costs about a
+"""Seconds for which a reading also serves as the beginning of the next test. A reading takes about a
 millisecond, as much as a trivial test."""
 
-SHORTEST = 0.1
-"""Seconds below which nothing can be concluded: the kernel counts CPU time in ticks of 10 ms."""
+MIN_SPAN = 0.1
+"""Minimum seconds between two readings that are compared: the kernel counts CPU time in ticks of 10 ms."""
 
-LONGEST = 1.0
-"""Seconds that a reading may lie before a test that is shorter than that, to tell what went on around it."""
+MAX_AGE = 1.0
+"""Maximum age in seconds of an earlier reading with which a test shorter than `MIN_SPAN` is compared."""
 
-SAME = 0.02
-"""Seconds within which an answer holds for what is recorded next: two of the kernel's ticks show nothing."""
+REUSE = 0.02
+"""Seconds for which an answer is reused: two of the kernel's ticks would show nothing new."""
 
 
-class Ambient:
-    """Readings of the host's load that successive tests share.
+class AmbientLoad:
+    """Watch of the host's load whose readings are shared by successive tests.
 
     Args:
         root: Process whose tree counts as our own; default this process.
-        limits: Thresholds by name, where they are not those of `LIMITS`.
-        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
+        limits: Thresholds by name that replace those of `LIMITS`.
+        allowed: Names of commands, as shell patterns, that may run on a quiet machine.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Ambient:
         self._reader = LoadReader(root=root)
         self._limits = limits
         self._allowed = allowed
-        self._readings: list[Load] = []  # those of the last moments, and the latest one
-        self._told: tuple[Load, float, tuple[str, ...]] | None = None
+        self._readings: list[Load] = []  # of the last `MAX_AGE` seconds
+        self._answer: tuple[Load, float, tuple[str, ...]] | None = None  # begin, time, phrases
 
     def begin(self) -> Load:
-        """Return a reading that is recent enough to be a test's beginning."""
+        """Return a reading that is recent enough for the beginning of a test."""
         if not self._readings or time.monotonic() - self._readings[-1].when > FRESH:
             self._read()
         return self._readings[-1]
@@ -56,29 +56,30 @@ class Ambient:
     def since(self, begin: Load) -> tuple[str, ...]:
         """Return what disturbed the machine since a reading, one phrase each.
 
-        Of a test that has just begun the moment before it is told as well: a value that nobody watched would
-        reject like one of a quiet machine. Where no reading is of then, the shortest time is waited for.
+        A test that has just begun is too short to judge, so the time before it is included, from a reading
+        at most `MAX_AGE` old. Without such a reading this method waits until `MIN_SPAN` has passed. An
+        unwatched value would otherwise be judged like one of a quiet machine.
         """
         now = time.monotonic()
-        if self._told is not None and self._told[0] is begin and now - self._told[1] < SAME:
-            return self._told[2]
-        first = begin if now - begin.when >= SHORTEST else self._before(now)
+        if self._answer is not None and self._answer[0] is begin and now - self._answer[1] < REUSE:
+            return self._answer[2]
+        first = begin if now - begin.when >= MIN_SPAN else self._before(now)
         if first is None:
-            # A clock that a test has stopped tells nothing.
-            time.sleep(min(SHORTEST, max(0.0, SHORTEST - (now - begin.when))))
+            # The bounds matter if a test has replaced the clock.
+            time.sleep(min(MIN_SPAN, max(0.0, MIN_SPAN - (now - begin.when))))
             first = begin
-        self._told = (begin, time.monotonic(), self._between(first, self._read()))
-        return self._told[2]
+        self._answer = (begin, time.monotonic(), self._between(first, self._read()))
+        return self._answer[2]
 
     def _before(self, now: float) -> Load | None:
-        """Return the latest reading from which on something can be concluded; None without any."""
-        long_ago = (one for one in reversed(self._readings) if now - one.when >= SHORTEST)
-        found = next(long_ago, None)
-        return found if found is not None and now - found.when <= LONGEST else None
+        """Return the latest reading that is between `MIN_SPAN` and `MAX_AGE` old; None without one."""
+        old_enough = (one for one in reversed(self._readings) if now - one.when >= MIN_SPAN)
+        found = next(old_enough, None)
+        return found if found is not None and now - found.when <= MAX_AGE else None
 
     def _read(self) -> Load:
         read = self._reader.read()
-        kept = (one for one in self._readings if read.when - one.when <= LONGEST)
+        kept = (one for one in self._readings if read.when - one.when <= MAX_AGE)
         self._readings = [*kept, read]
         return read
 

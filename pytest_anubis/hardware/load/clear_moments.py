@@ -1,13 +1,12 @@
-"""Clear moments: those in which nobody else slows the host down.
+"""Choose the clear moments of a measurement: rounds in which nothing else slowed the host down.
 
-A round of a measurement is clear where the kernel saw nobody else on the cores meanwhile. On a virtual
-machine, or in a container, the kernel shows only a part of the others: another guest on the other hyperthread
-makes everything slower for a second or a minute, and no counter moves. So there every round also stands
-between two readings of a probe, the same short calculation on all cores at once, and both have to be near the
-best.
-On hardware of one's own nobody can hide: a slow core or a low clock is the machine's, and its values count.
+A round is clear if the kernel saw no other work on the cores during it. In a virtual machine or a container
+the kernel does not see everything: another guest on the same core's second hyperthread can slow everything
+for a second or a minute without moving any counter. There a probe, a short calculation on all cores at once,
+runs before and after every round, and both readings must be near the best. On bare metal nothing is hidden: a
+slow core or a low clock is a property of the machine, and its values count.
 
-Values are chosen by this and never corrected: what is slow in a clear moment is the hardware's.
+Values are selected and never corrected: a slow value in a clear moment is due to the hardware.
 """
 
 from __future__ import annotations
@@ -23,78 +22,92 @@ from dataclasses import dataclass
 
 from pytest_anubis.hardware.cgroup import usable_threads
 from pytest_anubis.hardware.inventory.host_inventory import is_virtual
-from pytest_anubis.hardware.load.kernel_account import Account, in_container
+from pytest_anubis.hardware.load.kernel_counters import KernelCounters, in_container
 from pytest_anubis.hardware.text_files import Files
 
 Take = Callable[[], list[float]]
 
 ITERATIONS = 600
-"""Rounds of HMAC-SHA-512 in one chunk of the probe: .3 ms on a core of 2023. The hash stays in the core's
-first cache, keeps several of its units busy (a neighbour on the other hyperthread shows) and runs without
-Python's lock."""
+"""Rounds of HMAC-SHA-512 in one chunk of the probe: 0.3 ms on a core of 2023. The hash stays in the core's
+first cache, keeps several execution units busy (so work on the other hyperthread shows) and runs without
+Python's global lock."""
 
-LEAD, CHUNKS = 2, 6
-"""Chunks of a reading that do not count, and those that do. Threads of the round before spin for some tenths
-of a millisecond, and the probe's own threads have to wake up."""
+LEAD = 2
+"""First chunks of a reading, which do not count: threads of the round before spin for some tenths of a
+millisecond, and the probe's own threads have to wake up."""
 
-MOST_THREADS = 16
-"""Cores that are probed at most, spread over all: more threads would wait for Python's lock between
+CHUNKS = 6
+"""Chunks of a reading that count."""
+
+MAX_PROBED_CORES = 16
+"""Maximum number of probed cores, spread over all: more threads would wait for Python's global lock between
 chunks."""
 
 NEAR = 1.10
-"""A reading is near the best ones of its own measurement up to this ratio. Modes of a shared host are 1.3 to
-1.6; what ran just before moves readings by a few percent."""
+"""Maximum ratio of a clear reading to the best ones of its own measurement. On a shared host readings cluster
+at 1.3 to 1.6; the work just before a reading changes it by a few percent."""
 
 FAR = 1.25
-"""A reading this far from the host's best one is not clear, whatever the rest of its measurement shows. What
-a benchmark leaves behind (a low clock after wide vectors or long waits for memory) moves it by up to .19."""
+"""Maximum ratio of a clear reading to the host's best one, whatever the rest of its measurement shows. The
+after-effects of a benchmark (a low clock after wide vectors or long waits for memory) change it by up to
+0.19."""
 
-OTHERS, OF_LIMIT = 0.03, 0.15
-"""CPUs' worth of time that other processes may use during a clear round: daemons of a small quiet host use
-.01. On many cores it is this part of what the operator lets them use before a machine is not quiet."""
+OTHERS = 0.03
+"""CPUs' worth of time that other processes may use during a clear round: the daemons of a small quiet host
+use 0.01."""
+
+SHARE_OF_LIMIT = 0.15
+"""On many cores, other processes may use this share of the operator's limit for a quiet machine instead."""
 
 STOLEN = 0.005
-"""Share of its CPUs' time that the hypervisor may take from a clear round."""
+"""Share of the CPUs' time that the hypervisor may take during a clear round."""
 
-KNOWN = 20
-"""Measurements of one benchmark whose quickest readings are kept, to tell those of later ones."""
+KEPT_READINGS = 20
+"""Measurements of one benchmark whose fastest readings are kept for comparison with later ones."""
 
 EXCUSED_WAIT = 0.05
-"""Part of a clear round for which its threads may wait for a CPU longer than in the quickest quarter."""
+"""Share of a clear round for which its threads may wait for a CPU in addition to the fastest quarter's
+wait."""
 
-UNSEEN, OF_CPUS, BLOCK = 0.25, 0.05, 0.5
-"""CPUs' worth of time, and part of all CPUs, that processes may use which live too briefly to be listed, over
-blocks of rounds of so many seconds: the kernel counts the sum in ticks of its clock."""
+UNSEEN = 0.25
+"""CPUs' worth of time that processes may use that live too briefly to be listed."""
 
-ENOUGH = 10
-"""Readings of one measurement whose quickest tenth is one that counts."""
+UNSEEN_SHARE = 0.05
+"""On many CPUs, such processes may use this share of all CPUs instead."""
 
-SELDOM = 20
-"""Of so many values it takes one more until they are counted anew."""
+BLOCK = 0.5
+"""Seconds of the blocks of rounds over which unlisted processes are counted, because the kernel counts their
+time in ticks of its clock."""
 
-LOST = 10.0
-"""Seconds after which a thread of the probe is taken for lost."""
+MIN_READINGS = 10
+"""Minimum number of readings in a measurement whose fastest tenth is kept."""
+
+RECOUNT_SHARE = 20
+"""Clear values are counted again after one more value for every `RECOUNT_SHARE` values."""
+
+PROBE_TIMEOUT = 10.0
+"""Seconds after which a thread of the probe counts as lost."""
 
 STALE = 0.05
-"""Seconds after which a reading no longer represents the moment before a round."""
+"""Seconds after which a reading no longer describes the moment before a round."""
 
 
 class Probe:
-    """The same calculation on all cores at once; a daemon thread on each core waits for its turn.
+    """A short calculation that runs on all cores at once, in one daemon thread per core.
 
     Args:
-        cpus: Where it runs; default all that this process may use. Of more than `MOST_THREADS`, or than its
-            control group has time for, some are taken, spread over all.
+        cpus: CPUs to probe; default all that this process may use. If there are more than
+            `MAX_PROBED_CORES`, or than the control group's quota covers, a subset spread over all is probed.
     """
 
     def __init__(self, cpus: Sequence[int] | None = None) -> None:
         usable = sorted(os.sched_getaffinity(0) if cpus is None else cpus)
-        most = max(1, min(MOST_THREADS, usable_threads()))
-        self._cpus = usable[:: -(-len(usable) // most)]
+        count = max(1, min(MAX_PROBED_CORES, usable_threads()))
+        self._cpus = usable[:: -(-len(usable) // count)]
         self._begin()
 
     def _begin(self) -> None:
-        """Start the threads; those of before, if there are any, wait for ever."""
+        """Start new threads; earlier ones, if there are any, wait for ever."""
         self._start = [threading.Semaphore(0) for _ in self._cpus]
         self._done = threading.Semaphore(0)
         self._seconds = [0.0] * len(self._cpus)
@@ -108,14 +121,13 @@ class Probe:
         try:
             for start in self._start:
                 start.release()
-            while left and self._done.acquire(timeout=LOST):
+            while left and self._done.acquire(timeout=PROBE_TIMEOUT):
                 left -= 1
         finally:
-            if (
-                left
-            ):  # interrupted by a time-out of the test, or in a forked process without the threads
+            # Interrupted by a time-out of the test, or in a forked process without the threads.
+            if left:
                 self._begin()
-        return max(self._seconds) or LOST
+        return max(self._seconds) or PROBE_TIMEOUT
 
     def _work(
         self,
@@ -124,9 +136,7 @@ class Probe:
         done: threading.Semaphore,
         seconds: list[float],
     ) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # a core that was taken away: the thread runs where it may
+        with contextlib.suppress(OSError):  # the core was taken away: the thread runs elsewhere
             os.sched_setaffinity(0, {self._cpus[place]})
         while True:
             start.acquire()
@@ -141,14 +151,14 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What was seen around one round.
+    """The state of the host around one round.
 
     Attributes:
-        probe: The slower one of the readings before and after it, seconds.
+        probe: The slower of the probe's readings before and after the round, in seconds.
         others: CPUs' worth of time that other processes used.
-        waited: Seconds for which this run's own threads waited for a CPU, by its length.
+        waited: Time for which this run's own threads waited for a CPU, relative to the round's length.
         stolen: Share of the CPUs' time that the hypervisor gave to others.
-        unseen: Seconds of CPU time that processes used which were not listed.
+        unseen: Seconds of CPU time of processes that were not listed.
         seconds: Length of the round.
     """
 
@@ -160,25 +170,25 @@ class Moment:
     seconds: float = 0.0
 
 
-class Host:
-    """The host as one process sees it; keeps the best reading so far.
+class HostMonitor:
+    """One process's view of the host's load, with the best reading of the probe so far.
 
     Args:
-        own: Returns the ids of the processes of this run.
-        best: The best reading that is known from before; 0 if none is.
-        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
-        probe: Reads the moment.
-        account: Reads the kernel's counts.
-        shared: Others may run on this hardware that the kernel does not show; None looks.
-        limit: Share of the CPUs that others may use on a machine that counts as quiet.
-        beside: By benchmark and metric, the quickest readings of earlier measurements: what runs just before
-            a reading moves it.
+        own: Returns the ids of this run's processes.
+        best: The best reading from earlier runs; 0 without one.
+        allowed: Names of commands, as shell patterns, that may run on a quiet machine.
+        probe: Takes a reading.
+        counters: Reads the kernel's counters.
+        shared: Whether work that the kernel does not show may run on this hardware; None detects it.
+        limit: Share of the CPUs that others may use on a quiet machine.
+        quickest: By benchmark and metric, the fastest readings of earlier measurements; the work just before
+            a reading influences it.
 
     Attributes:
-        best: The best reading so far: what a core does when nobody else is there; 0 where nothing is hidden.
-        beside: As above, with those of this run.
-        others: CPUs' worth of time that others may use during a clear round.
-        unseen: CPUs' worth of time that processes may use which were not listed.
+        best: The best reading so far, that of an otherwise idle core; 0 if nothing is hidden.
+        quickest: As above, with the readings of this run.
+        others: CPUs' worth of time that other processes may use during a clear round.
+        unseen: CPUs' worth of time that unlisted processes may use.
     """
 
     def __init__(
@@ -188,23 +198,24 @@ class Host:
         allowed: Sequence[str] = (),
         *,
         probe: Callable[[], float] | None = None,
-        account: Account | None = None,
+        counters: KernelCounters | None = None,
         shared: bool | None = None,
         limit: float = 0.0,
-        beside: Mapping[str, Sequence[float]] | None = None,
+        quickest: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
         hidden = others_may_hide() if shared is None else shared
         self._probe = (probe or Probe().read) if hidden else None
-        self._account = account or Account(own, allowed)
+        self._counters = counters or KernelCounters(own, allowed)
         self.best = best if hidden else 0.0
-        self.beside = {name: list(known) for name, known in (beside or {}).items()}
+        self.quickest = {name: list(known) for name, known in (quickest or {}).items()}
         self._cpus = len(os.sched_getaffinity(0))
-        self.others = max(OTHERS, OF_LIMIT * limit * self._cpus)
-        self.unseen = max(UNSEEN, OF_CPUS * (os.cpu_count() or 1), self.others)
-        self._last, self._when = 0.0, -STALE
+        self.others = max(OTHERS, SHARE_OF_LIMIT * limit * self._cpus)
+        self.unseen = max(UNSEEN, UNSEEN_SHARE * (os.cpu_count() or 1), self.others)
+        self._last = 0.0
+        self._when = -STALE
 
     def read(self) -> float:
-        """Take one reading; 0 where nothing is hidden."""
+        """Take one reading of the probe; 0 if nothing is hidden."""
         if self._probe is None:
             return 0.0
         self._last = self._probe()
@@ -213,17 +224,17 @@ class Host:
         return self._last
 
     def before(self) -> float:
-        """Return the reading before a round: the one after the last round, if that has just ended."""
+        """Return the reading before a round, reusing the one after the last round if it is recent."""
         return self._last if time.monotonic() - self._when < STALE else self.read()
 
     def around(self, take: Take) -> tuple[list[float], Moment]:
-        """Take one round between two readings; return its values and what was seen."""
-        self._account.renew()
+        """Take one round between two readings; return its values and the state of the host."""
+        self._counters.renew()
         before = self.before()
-        old, begin = self._account.read(), time.perf_counter()
+        old, begin = self._counters.read(), time.perf_counter()
         values = take()
         seconds = max(time.perf_counter() - begin, 1e-9)
-        new, after = self._account.read(), self.read()
+        new, after = self._counters.read(), self.read()
         return values, Moment(
             probe=max(before, after),
             others=max(0.0, new.others - old.others) / seconds,
@@ -234,26 +245,26 @@ class Host:
         )
 
     def remember(self, name: str, reading: float) -> None:
-        """Keep the quickest reading of one measurement."""
+        """Keep the fastest reading of one measurement."""
         if name and reading:
-            self.beside[name] = [*self.beside.get(name, ()), reading][-KNOWN:]
+            self.quickest[name] = [*self.quickest.get(name, ()), reading][-KEPT_READINGS:]
 
 
-class Rounds:
-    """The rounds of one measurement, each with its moment.
+class MonitoredRounds:
+    """The rounds of one measurement, each with the state of the host around it.
 
     Args:
         host: Takes the readings.
-        name: Benchmark and metric; empty where nothing is known of earlier ones.
+        name: Benchmark and metric, to find readings of earlier measurements; empty for none.
 
     Attributes:
         values: All values in time order.
     """
 
-    def __init__(self, host: Host, name: str = "") -> None:
+    def __init__(self, host: HostMonitor, name: str = "") -> None:
         self._host = host
         self._name = name
-        known = host.beside.get(name)
+        known = host.quickest.get(name)
         self._known = _quantile(known, 0.25) if known else 0.0
         self._moments: list[Moment] = []
         self._due = self._clear = 0
@@ -267,35 +278,36 @@ class Rounds:
         return values
 
     def enough(self, wanted: int) -> bool:
-        """Return whether so many values are clear; with many of them it is worked out now and then."""
+        """Return whether `wanted` values are clear; many values are recounted only now and then."""
         count = len(self.values)
         if count >= max(wanted, self._due):
-            self._due, self._clear = count + count // SELDOM, sum(self.clear())
+            self._due = count + count // RECOUNT_SHARE
+            self._clear = sum(self.clear())
         return self._clear >= wanted
 
     def some_of(self, wanted: int) -> bool:
-        """Return whether some values are clear, but fewer than so many."""
+        """Return whether some values are clear, but fewer than `wanted`."""
         return 0 < sum(self.clear()) < wanted
 
     def clear(self) -> list[bool]:
-        """Return which values are clear, by all that is known now."""
+        """Return for each value whether it is clear, judged by all rounds so far."""
         if not self._moments:
             return []
         probe = min(self._quickest(), self._known or FAR * self._host.best)
         waited = NEAR * _quantile([one.waited for one in self._moments], 0.25)
-        most = min(NEAR * probe, FAR * self._host.best)
+        max_probe = min(NEAR * probe, FAR * self._host.best)
         return [
-            one.probe <= most
+            one.probe <= max_probe
             and one.others <= self._host.others
-            and one.waited <= (0.0 if beset else waited) + EXCUSED_WAIT
+            and one.waited <= (0.0 if disturbed else waited) + EXCUSED_WAIT
             and one.stolen <= STOLEN
-            for one, beset in zip(self._moments, self._beset(), strict=True)
+            for one, disturbed in zip(self._moments, self._disturbed(), strict=True)
         ]
 
-    def _beset(self) -> list[bool]:
-        """Return for each value whether processes that were not listed used the CPUs about then.
+    def _disturbed(self) -> list[bool]:
+        """Return for each value whether unlisted processes used much CPU time around its round.
 
-        Their own waiting for a CPU then is no excuse for the threads of a round.
+        In such a round the usual waiting of this run's threads for a CPU is not excused.
         """
         blocks: list[list[Moment]] = [[]]
         for one in self._moments:
@@ -305,27 +317,27 @@ class Rounds:
         found: list[bool] = []
         for block in blocks:
             seconds = max(sum(one.seconds for one in block), BLOCK)
-            beset = sum(one.unseen for one in block) > self._host.unseen * seconds
-            found += [beset] * len(block)
+            disturbed = sum(one.unseen for one in block) > self._host.unseen * seconds
+            found += [disturbed] * len(block)
         return found
 
     @property
     def shared(self) -> bool:
-        """Whether others may run on this hardware that the kernel does not show."""
+        """Whether work that the kernel does not show may run on this hardware."""
         return self._host.best > 0
 
     @property
     def slowdown(self) -> float:
-        """By which factor the quickest readings of this measurement are slower than in earlier ones.
+        """Factor, at least 1, by which this measurement's fastest readings are slower than earlier ones.
 
-        Where there are none it is by how much they are `FAR` from the host's best, if they are.
+        Without earlier ones the reference is `FAR` times the host's best reading.
         """
         usual = self._known or FAR * self._host.best
         return max(1.0, self._quickest() / usual) if self._moments and usual else 1.0
 
     def ended(self) -> None:
-        """Keep the quickest readings for later measurements of the same."""
-        quickest = self._quickest() if len(self._moments) >= ENOUGH else math.inf
+        """Keep the fastest readings for later measurements of the same metric."""
+        quickest = self._quickest() if len(self._moments) >= MIN_READINGS else math.inf
         if quickest <= FAR * self._host.best:
             self._host.remember(self._name, quickest)
 
@@ -334,10 +346,9 @@ class Rounds:
 
 
 def others_may_hide(files: Files | None = None) -> bool:
-    """Return whether others may run on this hardware that the kernel does not show.
+    """Return whether work that the kernel does not show may run on this hardware.
 
-    They may beside a virtual machine, as far as processor, hypervisor or firmware tell, and beside a
-    container, which sees no threads of the kernel.
+    This is so in a virtual machine, as reported by processor, hypervisor or firmware, and in a container.
     """
     files = files or Files()
     return in_container(files) or is_virtual(files)

@@ -1,7 +1,7 @@
-"""Was the machine quiet? What others did to it while something was measured.
+"""Find what disturbed the machine during a measurement.
 
-Only what *others* do is a disturbance: neighbours on the hypervisor (steal), other processes, a quota
-that stops us. The load of the measurement itself, its threads, children and ranks, is not, even where it
+A disturbance comes from others: neighbours on the hypervisor (steal), other processes, or a quota that stops
+us. The load of the measurement itself, with its threads, children and ranks, is none, even if it
 oversubscribes the CPUs.
 """
 
@@ -17,41 +17,46 @@ from typing import Self
 from pytest_anubis.core.waivers.widened_limits import LIMITS
 from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
 from pytest_anubis.hardware.load.host_load import TICK, Load, LoadReader, share_of_time
-from pytest_anubis.hardware.load.process_load import Stranger, is_allowed, named, strangers
+from pytest_anubis.hardware.load.process_load import (
+    OtherProcess,
+    is_allowed,
+    named,
+    other_processes,
+)
 
 OTHERS_TRAFFIC = 0.20
-"""Share of the disk traffic that must be others' before I/O pressure is blamed on them."""
+"""Minimum share of the disk traffic that others must have before I/O pressure is attributed to them."""
 
 SOME_TRAFFIC = 1 << 20
-"""Bytes of our own disk traffic below which waiting for disks cannot have been ours."""
+"""Minimum bytes of our own disk traffic before we can have waited for disks."""
 
 QUOTA_USE = 0.80
-"""Share of the quota that we must have used before a quota counts without a throttled period: throttling
-is counted at the end of a period of 0.1 s, which may lie behind the end of a measurement."""
+"""Share of the quota that must be used before a quota without a throttled period counts: the kernel counts
+throttling at the end of a period of 0.1 s, which may be after the end of a measurement."""
 
 INTERVAL = 0.2
-"""Seconds between two readings of the run queue while something is measured."""
+"""Seconds between two readings of the run queue during a measurement."""
 _NAME = re.compile(r"(?:: |, )([^,]+?) \(pid \d+\) \d")
 _UNTYPABLE = re.compile(r"[^\w.:/@+-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quietness:
-    """What others did between two readings; None where it cannot be known.
+class OthersActivity:
+    """The activity of others between two readings; None for what cannot be known.
 
     Attributes:
         seconds: Wall time between the readings.
         cpus: CPUs that this process may use.
         steal: Share of the wanted CPU time that the hypervisor gave to others.
-        others: CPUs' worth of time that other processes used, those that are allowed left out.
+        others: CPUs' worth of time that other processes used, without the allowed ones.
         own: CPUs' worth of time that we used.
-        pressure: ``cpu some``, ``memory full``, ... -> share of the wall time that tasks stalled.
+        pressure: ``cpu some``, ``memory full``, ... -> share of the wall time in which tasks stalled.
         others_traffic: Share of the disk traffic that was not ours.
-        own_traffic: Bytes of disk traffic that were ours.
+        own_traffic: Bytes of our own disk traffic.
         quota: CPU quota of the control group in cores.
-        throttled: Periods in which the quota stopped us.
-        running: Most tasks seen running or waiting at once, ours included.
-        busiest: The other processes that can be seen, the busiest first.
+        throttled: Number of periods in which the quota stopped us.
+        running: Maximum number of tasks running or waiting at once, including ours.
+        busiest: The other processes that are visible, busiest first.
     """
 
     seconds: float
@@ -65,7 +70,7 @@ class Quietness:
     quota: float | None = None
     throttled: int | None = None
     running: int | None = None
-    busiest: tuple[Stranger, ...] | None = None
+    busiest: tuple[OtherProcess, ...] | None = None
 
 
 def compare(
@@ -76,16 +81,16 @@ def compare(
     quota: float | None = None,
     running: int | None = None,
     allowed: Sequence[str] = (),
-) -> Quietness:
-    """Work out from two readings what happened between them.
+) -> OthersActivity:
+    """Compare two readings and return what others did between them.
 
     Args:
         begin: Reading before the measurement.
         end: Reading after it.
         cpus: CPUs that this process may use.
         quota: CPU quota of the control group in cores.
-        running: Most tasks seen running at once in between.
-        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
+        running: Maximum number of tasks running at once in between.
+        allowed: Names of commands, as shell patterns, that may run on a quiet machine.
     """
     seconds = max(end.when - begin.when, 1e-9)
     busy = _difference(begin.busy, end.busy)
@@ -97,13 +102,13 @@ def compare(
     stalled = (end.stalls_when or end.when) - (begin.stalls_when or begin.when)
     found = None
     if begin.processes is not None and end.processes is not None:
-        found = strangers(begin.processes, end.processes)
-    spared = sum(one.cpus for one in found or () if is_allowed(one.name, allowed))
+        found = other_processes(begin.processes, end.processes)
+    exempt = sum(one.cpus for one in found or () if is_allowed(one.name, allowed))
     others = None
     if busy is not None and own is not None:
-        # The kernel counts a whole tick for whoever runs when it ends: one tick a CPU is not evidence.
-        others = max(0.0, (busy - own - kernel - TICK * cpus) / seconds - spared)
-    return Quietness(
+        # The kernel charges a whole tick to the task that runs at its end: one tick per CPU is no evidence.
+        others = max(0.0, (busy - own - kernel - TICK * cpus) / seconds - exempt)
+    return OthersActivity(
         seconds=seconds,
         cpus=cpus,
         steal=_stolen_share(stolen, busy),
@@ -125,12 +130,12 @@ def compare(
     )
 
 
-def disturbances(found: Quietness, limits: Mapping[str, float] = LIMITS) -> tuple[str, ...]:
-    """Say in short phrases what disturbed the machine; empty when nothing above its threshold did.
+def disturbances(found: OthersActivity, limits: Mapping[str, float] = LIMITS) -> tuple[str, ...]:
+    """Describe in short phrases what disturbed the machine more than its threshold allows.
 
     Args:
-        found: What others did.
-        limits: Thresholds by name; `LIMITS` for those that are not there.
+        found: The activity of others.
+        limits: Thresholds by name that replace those of `LIMITS`.
     """
     phrases = []
     limits = {**LIMITS, **limits}
@@ -162,7 +167,7 @@ def disturbances(found: Quietness, limits: Mapping[str, float] = LIMITS) -> tupl
 
 
 def processes_named(phrases: Iterable[str]) -> tuple[str, ...]:
-    """Return the commands that such phrases name, as patterns that can be typed, each once."""
+    """Return the commands named in such phrases, each once, as patterns that can be typed."""
     names = (name.strip() for phrase in phrases for name in _NAME.findall(phrase))
     return tuple(dict.fromkeys(_UNTYPABLE.sub("?", name) for name in names))
 
@@ -177,15 +182,15 @@ class HostWatch:
         print(watch.disturbance)  # ("12 % steal", "other processes used 0.9 of 2 cores")
 
     Args:
-        root: Process whose tree counts as our own; default this process. Under xdist the controller, so
-            that a neighbouring worker is not taken for a stranger.
-        interval: Seconds between readings of the run queue by a light thread; None: no thread.
-        reader: Reads the counters; default from this machine.
-        limits: Thresholds by name, where they are not those of `LIMITS`.
-        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
+        root: Process whose tree counts as our own; default this process. Under xdist it is the controller, so
+            that the other workers count as ours.
+        interval: Seconds between readings of the run queue, which a thread takes; None: no thread.
+        reader: Reads the counters; default those of this machine.
+        limits: Thresholds by name that replace those of `LIMITS`.
+        allowed: Names of commands, as shell patterns, that may run on a quiet machine.
 
     Attributes:
-        found: Everything that was worked out, after the end.
+        found: The activity of others; set at the end.
     """
 
     def __init__(
@@ -205,11 +210,11 @@ class HostWatch:
         self._thread: threading.Thread | None = None
         self._running: list[int] = []
         self._begin: Load | None = None
-        self.found: Quietness | None = None
+        self.found: OthersActivity | None = None
 
     @property
     def disturbance(self) -> tuple[str, ...]:
-        """What disturbed the machine, one phrase each; empty when it was quiet."""
+        """What disturbed the machine, one phrase each; empty if it was quiet."""
         return disturbances(self.found, self._limits) if self.found else ()
 
     def __enter__(self) -> Self:
@@ -244,7 +249,7 @@ class HostWatch:
             self._running.append(count)
 
 
-def _quota_phrase(found: Quietness) -> str:
+def _quota_phrase(found: OthersActivity) -> str:
     quota = found.quota
     if quota is None or quota >= found.cpus:
         return ""
@@ -258,7 +263,7 @@ def _quota_phrase(found: Quietness) -> str:
 def _stolen_share(stolen: float | None, busy: float | None) -> float | None:
     if stolen is None or busy is None:
         return None
-    # Below three ticks the share of a nearly idle machine is an accident.
+    # Below three ticks the share on a nearly idle machine is chance.
     return stolen / (stolen + busy) if stolen >= 3 * TICK else 0.0
 
 

@@ -1,7 +1,7 @@
-"""Counters of the host's load: CPU time by whom, steal, stalls, throttling, disk traffic.
+"""Read counters of the host's load: CPU time, steal, stalls, throttling and disk traffic.
 
-All counters only ever grow, so the difference of two `Load` values says what happened between them, to
-the nanosecond or the clock tick, however rarely they are read.
+All counters only grow, so the difference of two `Load` values is exact to the nanosecond or the clock tick,
+however rarely they are read.
 """
 
 from __future__ import annotations
@@ -19,33 +19,32 @@ from pytest_anubis.hardware.text_files import Files
 TICK = 1.0 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 _SECTOR = 512
 
-# The kernel's own threads all descend from this process; inside a container it is somebody else.
+# Id of the parent of all kernel threads; inside a container another process has this id.
 _KERNEL_PARENT = "2"
 
-# Kernel threads that exist once a CPU and use next to no time, or (ksoftirqd) time that is counted as
-# interrupts: not worth reading on a machine with hundreds of CPUs.
+# Kernel threads that exist once per CPU and use next to no time, or (ksoftirqd) time that counts as
+# interrupts. They are not worth reading on a machine with hundreds of CPUs.
 _HOUSEKEEPING = ("cpuhp/", "migration/", "idle_inject/", "ksoftirqd/", "watchdog/", "rcu_", "irq/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One reading of all counters; None where the kernel or the container does not show one.
+    """One reading of all counters; None for a counter that the kernel or the container does not show.
 
     Attributes:
         when: Seconds of a monotonic clock.
-        busy: CPU seconds spent in user and kernel mode by everybody, interrupts left out: they are
-            served for whoever asked.
+        busy: CPU seconds of all processes in user and kernel mode. Interrupts are left out, as they may serve
+            any process.
         steal: CPU seconds that the hypervisor gave to others while we wanted them.
         own: CPU seconds of our process and all its descendants.
         kernel: CPU seconds of the kernel's own threads (write-back, encryption, ...).
         stalls: ``cpu some``, ``memory some``, ``io full``, ... -> seconds in which tasks stalled.
-        stalls_when: The clock when these were read, which is later than `when` by what was read before them;
-            None: at the same time.
-        throttling: What the control group's quota stopped so far.
+        stalls_when: Clock when `stalls` was read, somewhat later than `when`; None: at the same time.
+        throttling: Throttling by the control group's quota so far.
         disk: Bytes that all disks have read and written.
-        own_disk: Bytes of them that our process and its descendants asked for.
+        own_disk: Bytes of `disk` that our process and its descendants requested.
         running: Tasks that were running or waiting for a CPU at that moment.
-        processes: What each process had used that is not ours.
+        processes: CPU time of each process that is not ours.
     """
 
     when: float
@@ -63,11 +62,11 @@ class Load:
 
 
 class LoadReader:
-    """Reads `Load` values.
+    """Reader of `Load` values.
 
     Args:
-        files: Where /proc lies.
-        root: Process whose tree is "our own"; default this process.
+        files: Reads /proc.
+        root: Process whose tree counts as our own; default this process.
     """
 
     def __init__(self, files: Files | None = None, root: int | None = None) -> None:
@@ -103,7 +102,7 @@ class LoadReader:
         )
 
     def rates(self) -> tuple[float, float, float, float]:
-        """Return the clock, busy and stolen CPU seconds and the CPU stall: what is cheap to read often."""
+        """Return clock, busy and stolen CPU seconds and the CPU stall, which are cheap to read often."""
         busy, steal = self._cpu()
         when, stalls = time.monotonic(), self._stalls(("cpu",))
         return when, busy or 0.0, steal or 0.0, stalls.get("cpu some", 0.0)
@@ -115,7 +114,7 @@ class LoadReader:
         return int(count) if count.isdigit() else None
 
     def _cpu(self) -> tuple[float | None, float | None]:
-        line = self._files.quick("/proc/stat", most=1).partition("\n")[0].split()
+        line = self._files.quick("/proc/stat", limit=1).partition("\n")[0].split()
         if len(line) < 9 or line[0] != "cpu":
             return None, None
         user, nice, system = (int(text) * TICK for text in line[1:4])
@@ -132,10 +131,10 @@ class LoadReader:
         return found
 
     def _own(self, tree: Sequence[str]) -> dict[int, ProcessTime]:
-        """Return what each process of our tree has used.
+        """Return the CPU time of each process in our tree.
 
-        A live process is counted with those of its children that have ended and been waited for, so
-        nothing is lost or counted twice when a child ends between two readings.
+        The time of a process includes its children that have ended and been waited for, so no time is lost or
+        counted twice when a child ends between two readings.
         """
         found = {}
         for pid in map(int, tree):
@@ -198,7 +197,7 @@ class LoadReader:
 
 
 def _finely(one: ProcessTime) -> ProcessTime:
-    """Return what this very process has used, finer than the clock tick of /proc."""
+    """Return this process's own CPU time with a finer resolution than the clock tick of /proc."""
     own, children = (
         usage.ru_utime + usage.ru_stime
         for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -207,9 +206,10 @@ def _finely(one: ProcessTime) -> ProcessTime:
 
 
 def share_of_time(part: float, whole: float) -> float:
-    """Return a share from 0 to 1 of two differences of counters.
+    """Return the ratio of two differences of counters, limited to 0 to 1.
 
-    The kernel sums up stalls by the clocks of its CPUs, and between our clock and its sum a reader may itself
-    have to wait for a CPU: on a busy machine more time can seem to have been lost than passed.
+    The kernel sums stalls by the clocks of its CPUs, and this reader may have to wait for a CPU between
+    reading its clock and the sum. On a busy machine the stalls can therefore seem longer than the time that
+    passed.
     """
     return min(1.0, max(0.0, part) / whole) if whole > 0 else 0.0

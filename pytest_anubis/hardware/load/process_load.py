@@ -1,4 +1,4 @@
-"""Who uses the CPUs: the processes that are not ours, by name, at a bounded cost."""
+"""Find by name, at a bounded cost, the processes of others that use the CPUs."""
 
 from __future__ import annotations
 
@@ -10,38 +10,39 @@ from fnmatch import fnmatchcase
 from pytest_anubis.hardware.text_files import Files
 
 BUDGET = 0.005
-"""CPU seconds that one look at all processes may take, of measurements that take tenths: enough for some
-hundred. Those that were busy at the last look come first, so that who matters is seen on a full node too."""
+"""CPU seconds that one snapshot may take, in measurements of tenths of a second: enough for some hundred
+processes. Processes that were busy before are read first, so the relevant ones are seen on a full node
+too."""
 
 KERNEL_THREAD = 0x00200000
 """Bit of a process's flags that marks a thread of the kernel (PF_KTHREAD of linux/sched.h)."""
 
 FORGET = 60.0
-"""Seconds for which a process id is taken for that of a kernel thread: they end too, and ids come again."""
+"""Seconds for which a process id is assumed to be a kernel thread's: they end too, and ids are reused."""
 
 COMM = 15
 """Characters of a command's name that the kernel keeps."""
 
 START = 0.01
-"""Seconds to which the start of a process is known: the clock tick in which the kernel tells it."""
+"""Resolution in seconds of a process's start time: the kernel's clock tick."""
 
-NAMED = 3
-"""Processes that one phrase names; the rest is summed up."""
+MAX_NAMED = 3
+"""Maximum number of processes that one phrase names; the rest are summed up."""
 
-LEAST = 0.05
-"""CPUs' worth of time below which no process is named: a shell or a daemon next to the one that matters."""
+MIN_NAMED_CPUS = 0.05
+"""Minimum CPUs' worth of time of a process that is named, which leaves out shells and daemons."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTime:
-    """What one process had used when it was looked at; CPU seconds.
+    """CPU seconds of one process so far.
 
     Attributes:
         name: Its command's name, as the kernel keeps it.
         parent: Id of its parent.
-        started: When it started, seconds since the machine did.
-        own: By itself, all threads.
-        children: By those of its children that have ended and been waited for.
+        started: Its start, in seconds since boot.
+        own: CPU seconds of all its threads.
+        children: CPU seconds of its children that have ended and been waited for.
     """
 
     name: str
@@ -53,13 +54,13 @@ class ProcessTime:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look at the processes that are not ours.
+    """The processes of others at one moment.
 
     Attributes:
-        when: Seconds since the machine started.
-        processes: By id; kernel threads and our own are left out.
-        complete: All of them were seen: there was time, and none ended just before its turn.
-        ours: Our own, by id: what they had used goes to a stranger if he waits for them in our stead.
+        when: Seconds since boot.
+        processes: Processes by id, without kernel threads and our own.
+        complete: All of them were read: there was time, and none ended just before it was read.
+        ours: Our own processes by id: their time is charged to another process if that one waits for them.
     """
 
     when: float
@@ -69,13 +70,13 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
-    """A process that used CPU time between two looks.
+class OtherProcess:
+    """A process of others that used CPU time between two snapshots.
 
     Attributes:
         pid: Its id.
         name: Its command's name.
-        cpus: CPUs' worth of time, its children's included that ended meanwhile.
+        cpus: CPUs' worth of time, including its children that ended meanwhile.
     """
 
     pid: int
@@ -87,26 +88,26 @@ class Stranger:
 
 
 class ProcessReader:
-    """Looks at other processes again and again.
+    """Reader of successive snapshots.
 
     Args:
-        files: Where /proc lies.
+        files: Reads /proc.
         tick: Seconds of one clock tick.
     """
 
     def __init__(self, files: Files, tick: float) -> None:
         self._files = files
         self._tick = tick
-        self._kernel: dict[int, float] = {}  # kernel thread -> until when that is believed
-        self._used: dict[int, float] = {}  # process -> what it had used at the last look
-        self._busy: dict[int, float] = {}  # process -> what it used between the last two
+        self._kernel: dict[int, float] = {}  # kernel thread -> until when this is assumed
+        self._used: dict[int, float] = {}  # process -> its CPU time at the last snapshot
+        self._busy: dict[int, float] = {}  # process -> its CPU time between the last two
 
     def read(self, ours: Mapping[int, ProcessTime], kernel: Collection[str] = ()) -> Snapshot:
-        """Look at the processes that are strangers, the busiest of the last look first.
+        """Read the processes of others, first those that were busiest at the last snapshot.
 
         Args:
-            ours: What our own processes have used, by id.
-            kernel: Ids of kernel threads as far as they are known.
+            ours: CPU time of our own processes, by id.
+            kernel: Ids of known kernel threads.
         """
         begin, spent = time.monotonic(), time.thread_time()
         when = _since_boot()
@@ -114,7 +115,7 @@ class ProcessReader:
         threads = set(map(int, kernel))
         known = threads.union(ours)
         pids = [p for p in pids if p not in known and self._kernel.get(p, 0.0) <= begin]
-        # Among equals the newest first: whoever came beside us is younger than the daemons.
+        # Among equals the newest first: a process that began during the run is newer than the daemons.
         pids.sort(key=lambda pid: (-self._busy.get(pid, 0.0), -pid))
         found: dict[int, ProcessTime] = {}
         complete = True
@@ -125,7 +126,7 @@ class ProcessReader:
             elif one.name:
                 found[pid] = one
             else:
-                complete = False  # whoever waited for it may have been read before that
+                complete = False  # it has ended, and its parent may have been read before that
             if time.thread_time() - spent > BUDGET:
                 complete = complete and pid == pids[-1]
                 break
@@ -135,7 +136,7 @@ class ProcessReader:
         return Snapshot(when, found, complete, ours)
 
     def process(self, pid: int) -> ProcessTime | None:
-        """Return what a process has used; None for a kernel thread, a nameless one if it is gone."""
+        """Return a process's CPU time; None for a kernel thread, an empty name if the process has ended."""
         head, _, rest = self._files.quick(f"/proc/{pid}/stat").rpartition(")")
         fields = rest.split()
         if len(fields) < 20:
@@ -152,18 +153,18 @@ class ProcessReader:
         )
 
 
-def strangers(begin: Snapshot, end: Snapshot) -> tuple[Stranger, ...]:
-    """Return who used CPU time between two looks, most first.
+def other_processes(begin: Snapshot, end: Snapshot) -> tuple[OtherProcess, ...]:
+    """Return the processes that used CPU time between two snapshots, busiest first.
 
-    What ended meanwhile is gone; its time is found with its parent, once that has waited for it. All that it
-    ever used is: what it had used before the first look is taken off again.
+    The whole time of a process that ended meanwhile is added to its parent once the parent has waited for it;
+    the part that it had used before the first snapshot is subtracted again.
 
     Args:
-        begin: The first look.
-        end: The second.
+        begin: The first snapshot.
+        end: The second snapshot.
     """
     seconds = max(end.when - begin.when, 1e-9)
-    # Of what was not seen the first time nobody knows what it had used by then.
+    # Without complete snapshots the earlier time of a process that has ended may be unknown.
     known = begin.complete and end.complete
     gone, adopted = _ended(begin, end)
     found = []
@@ -176,20 +177,21 @@ def strangers(begin: Snapshot, end: Snapshot) -> tuple[Stranger, ...]:
         elif now.started >= begin.when - START:
             used = now.own + now.children
         else:
-            continue  # it was not seen the first time: nobody knows what it used since
+            continue  # missing in the first snapshot: its time since then is unknown
         if used > 0:
-            found.append(Stranger(pid, now.name, used / seconds))
+            found.append(OtherProcess(pid, now.name, used / seconds))
     return tuple(sorted(found, key=lambda one: (-one.cpus, one.pid)))
 
 
 def _ended(begin: Snapshot, end: Snapshot) -> tuple[dict[int, float], float]:
-    """Return what processes that ended between two looks had used before the first; CPU seconds.
+    """Return the CPU seconds, before the first snapshot, of processes that ended between two snapshots.
 
     Returns:
-        By their parent, if that lives on; and of all whose parent has ended as well. Their time is with an
-        ancestor or with whoever adopts orphans (process 1 or a subreaper), and nobody can say with whom.
+        The seconds by parent, if it still runs; and the sum for those whose parent has ended as well. Their
+        time is charged to an ancestor or to the process that adopts orphans (process 1 or a subreaper); which
+        one is unknown.
     """
-    first, last = ({**look.ours, **look.processes} for look in (begin, end))
+    first, last = ({**one.ours, **one.processes} for one in (begin, end))
     lives = {pid for pid, one in first.items() if _same(one, last.get(pid))}
     gone: dict[int, float] = {}
     adopted = 0.0
@@ -204,36 +206,36 @@ def _ended(begin: Snapshot, end: Snapshot) -> tuple[dict[int, float], float]:
 
 
 def command_name(pid: int) -> str:
-    """Return the name of a process's command as the kernel keeps it; empty if it is gone."""
+    """Return the name of a process's command as the kernel keeps it; empty if the process has ended."""
     return _shown(Files().quick(f"/proc/{pid}/comm").strip())
 
 
 def is_allowed(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether a command's name is on an allow-list of shell patterns; the kernel cuts names short."""
+    """Return whether a command's name matches a shell pattern; the kernel keeps only `COMM` characters."""
     return any(fnmatchcase(name, pattern) or name == pattern[:COMM] for pattern in patterns)
 
 
-def named(found: Iterable[Stranger], total: float) -> str:
-    """Say who used how many CPUs' worth of time; empty where nobody can be named and nothing is missing.
+def named(found: Iterable[OtherProcess], total: float) -> str:
+    """Describe which processes used how many CPUs' worth of time; empty if there is nothing to name.
 
     Args:
-        found: Most first.
-        total: CPUs' worth of time that others used in all.
+        found: Processes, busiest first.
+        total: CPUs' worth of time that all others used.
     """
-    seen = [one for one in found if one.cpus >= LEAST]
-    parts = [str(one) for one in seen[:NAMED]]
-    more = sum(one.cpus for one in seen[NAMED:])
+    seen = [one for one in found if one.cpus >= MIN_NAMED_CPUS]
+    parts = [str(one) for one in seen[:MAX_NAMED]]
+    more = sum(one.cpus for one in seen[MAX_NAMED:])
     if more:
-        parts.append(f"{len(seen) - NAMED} more {more:.1f}")
-    # Another container, the host, or too short-lived to be seen twice.
+        parts.append(f"{len(seen) - MAX_NAMED} more {more:.1f}")
+    # The rest runs in another container or on the host, or is too short-lived to be in two snapshots.
     unseen = total - sum(one.cpus for one in seen)
-    if unseen >= max(LEAST, total / 3):
+    if unseen >= max(MIN_NAMED_CPUS, total / 3):
         parts.append(f"processes that cannot be seen from here {unseen:.1f}")
     return ", ".join(parts)
 
 
 def _shown(name: str) -> str:
-    """Return a name that a terminal can show: a process may call itself anything."""
+    """Return a name without characters that a terminal cannot show: a process may have any name."""
     return "".join(c if c.isprintable() else "?" for c in name)
 
 

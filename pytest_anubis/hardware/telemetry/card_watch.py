@@ -75,7 +75,7 @@ class CardWatch:
         wait: Milliseconds for which NVML is asked to wait for an event.
 
     Attributes:
-        deaf: Card -> why no event of it can be heard; known when the first reading is there.
+        without_events: Card -> why no event of it can be heard; known when the first reading is there.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class CardWatch:
         self._silent = False
         self._failed: list[str] = []  # sources that could not be opened
         self._listener: _Listener | None = None
-        self.deaf: dict[str, str] = {}
+        self.without_events: dict[str, str] = {}
         self._thread = threading.Thread(target=self._serve, name="anubis-card-watch", daemon=True)
 
     def start(self) -> None:
@@ -246,7 +246,7 @@ class CardWatch:
             self._listener = _Listener(
                 nvidia.nvml, nvidia.handles, self._heard, self._stop, self._wait
             )
-            self.deaf = self._listener.start()
+            self.without_events = self._listener.start()
 
 
 class _Listener:
@@ -284,21 +284,21 @@ class _Listener:
         self._set = self._nvml.ask("events", [], "nvmlEventSetCreate")
         if self._set is None:
             return dict.fromkeys(self._handles, "the library makes no set of events")
-        deaf = {}
+        without_events = {}
         for part, handle in self._handles.items():
             has = self._nvml.ask("events", [], "nvmlDeviceGetSupportedEventTypes", handle)
             wanted = EVENTS & int(has) if has is not None else EVENTS
             refused = self._nvml.refusal("nvmlDeviceRegisterEvents", handle, wanted, self._set)
             if refused or not wanted & EVENT_XID:
-                deaf[part] = refused or "it has no events for XIDs"
-        if len(deaf) < len(self._handles):
+                without_events[part] = refused or "it has no events for XIDs"
+        if len(without_events) < len(self._handles):
             self._thread = threading.Thread(
                 target=self._run, name="anubis-nvml-events", daemon=True
             )
             self._thread.start()
         else:
             self._set = None
-        return deaf
+        return without_events
 
     def drain(self, seconds: float) -> None:
         """Wait until what has happened so far is reported, at most so long."""

@@ -141,7 +141,7 @@ def make_envelope(
     if any(one.sort == "thermal-slowdown" for one in slowdowns):
         slowdowns += _hot_air(columns)
     names = visible if isinstance(visible, Mapping) else dict.fromkeys(visible, "")
-    disturbance = _strangers(begin, end, set(ours), names, allowed)
+    disturbance = _other_users(begin, end, set(ours), names, allowed)
     evidence = [*(one.phrase for one in slowdowns), *evidence]
     evidence += [*(change.text for change in changes), *(event.text for event in events)]
     evidence += [f"{note}, so nothing is known about it" for note in lost]
@@ -275,7 +275,7 @@ def _of_cycles(begin: Reading, end: Reading, part: str, prefix: str) -> float:
     return min(1.0, max(0, held) / cycles)
 
 
-def _strangers(
+def _other_users(
     begin: Reading,
     end: Reading,
     ours: set[int],

@@ -52,7 +52,7 @@ MOST_SAMPLES = 2000
 
 
 @dataclass(slots=True)
-class Around:
+class Observation:
     """Handed out at the beginning of a measurement; `envelope` is there after its end."""
 
     envelope: Envelope = field(default_factory=lambda: Envelope(seconds=0.0))
@@ -137,10 +137,10 @@ class Telemetry:
             self._log.close()
 
     @contextmanager
-    def around(self) -> Iterator[Around]:
+    def around(self) -> Iterator[Observation]:
         """Sample while the block runs; never raises for a sensor, and never waits beyond the deadline."""
         known = self._read_log()  # what happened before is not this measurement's
-        around = Around()
+        around = Observation()
         begin = self._request("begin").end
         started = time.monotonic()
         try:

@@ -18,7 +18,7 @@ from pytest_anubis.session.measuring.conditions import Conditions, ConditionsWat
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.metric import Metric
-    from pytest_anubis.hardware.load.clear_moments import Rounds
+    from pytest_anubis.hardware.load.clear_moments import MonitoredRounds
     from pytest_anubis.hardware.round_plans import RoundPlan
 
 LOOK_PAUSE = 1.2
@@ -51,7 +51,7 @@ MIN_SLOWDOWN = 1.05
 HURRY_DIVISOR = 2
 """Divisor of the measuring time in a visit in a hurry."""
 
-Take = Callable[["RoundPlan", "Rounds | None"], list[float]]
+Take = Callable[["RoundPlan", "MonitoredRounds | None"], list[float]]
 
 
 class TimeLimit:

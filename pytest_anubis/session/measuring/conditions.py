@@ -16,7 +16,7 @@ from pytest_anubis.core.events import HardwareFound
 from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key, discard
 
 if TYPE_CHECKING:
-    from pytest_anubis.hardware.load.clear_moments import Host, Rounds
+    from pytest_anubis.hardware.load.clear_moments import HostMonitor, MonitoredRounds
     from pytest_anubis.hardware.load.host_load import LoadReader
     from pytest_anubis.hardware.telemetry.host_sensors import Source
     from pytest_anubis.hardware.telemetry.measurement_envelope import Slowdown
@@ -111,7 +111,7 @@ class ConditionsWatch:
         self._sink: Sink = discard
         self._one_core = False
         self._reported: set[tuple[str, str, str]] = set()
-        self._host: Host | None = None
+        self._host: HostMonitor | None = None
 
     def prepare(self) -> Telemetry:
         """Start sampling once, before the first test, which else would take longer."""
@@ -224,7 +224,7 @@ class ConditionsWatch:
                 )
             )
 
-    def rounds(self, name: str = "") -> Rounds | None:
+    def rounds(self, name: str = "") -> MonitoredRounds | None:
         """Return what takes the rounds of a measurement on the host and marks the clear ones.
 
         None if ``--anubis-quiet-limit`` lets others have all cores, so that all values count.
@@ -232,21 +232,21 @@ class ConditionsWatch:
         limit = self._context.settings.quiet_limits.get("others", 0.0)
         if limit >= 1:
             return None
-        from pytest_anubis.hardware.load.clear_moments import Host, Rounds
+        from pytest_anubis.hardware.load.clear_moments import HostMonitor, MonitoredRounds
         from pytest_anubis.hardware.load.host_load import LoadReader
         from pytest_anubis.store.best_probe import known_best
 
         if self._host is None:
             context = self._context
             known = known_best(context.settings.store, context.hardware_class, context.node)
-            self._host = Host(
+            self._host = HostMonitor(
                 LoadReader(root=context.root_pid).tree,
                 known.seconds,
                 context.settings.allowed_processes,
                 limit=limit,
-                beside=known.during,
+                quickest=known.during,
             )
-        return Rounds(self._host, name)
+        return MonitoredRounds(self._host, name)
 
     def keep_readings(self) -> None:
         """Keep the host's best readings for the next run."""
@@ -254,7 +254,7 @@ class ConditionsWatch:
             from pytest_anubis.store.best_probe import BestReadings, keep_best
 
             context = self._context
-            known = BestReadings(seconds=self._host.best, during=self._host.beside)
+            known = BestReadings(seconds=self._host.best, during=self._host.quickest)
             keep_best(context.settings.store, context.hardware_class, context.node, known)
 
     def close(self) -> None:

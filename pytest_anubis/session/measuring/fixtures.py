@@ -28,22 +28,22 @@ from pytest_anubis.session.measuring.recorder import Recorder, earlier_key, reco
 from pytest_anubis.store.scratch_folders import ScratchFolder
 
 if TYPE_CHECKING:
-    from pytest_anubis.hardware.load.ambient_load import Ambient
+    from pytest_anubis.hardware.load.ambient_load import AmbientLoad
 
 T = TypeVar("T")
 
-_ambient_key = pytest.StashKey["Ambient"]()
+_ambient_key = pytest.StashKey["AmbientLoad"]()
 
 
-def _ambient(config: pytest.Config) -> Ambient | None:
+def _ambient(config: pytest.Config) -> AmbientLoad | None:
     """Return this process's readings of the host's load, made at first use; None without ``--anubis``."""
     context = config.stash[context_key]
     if not context.settings.active:
         return None
     if _ambient_key not in config.stash:
-        from pytest_anubis.hardware.load.ambient_load import Ambient
+        from pytest_anubis.hardware.load.ambient_load import AmbientLoad
 
-        config.stash[_ambient_key] = Ambient(
+        config.stash[_ambient_key] = AmbientLoad(
             context.root_pid,
             limits=context.settings.quiet_limits,
             allowed=context.settings.allowed_processes,

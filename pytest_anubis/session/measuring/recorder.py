@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.core.verdict import MetricVerdict
-    from pytest_anubis.hardware.load.ambient_load import Ambient
-    from pytest_anubis.hardware.load.clear_moments import Rounds
+    from pytest_anubis.hardware.load.ambient_load import AmbientLoad
+    from pytest_anubis.hardware.load.clear_moments import MonitoredRounds
     from pytest_anubis.hardware.round_plans import RoundPlan
     from pytest_anubis.hardware.timing import Clock
 
@@ -63,7 +63,7 @@ class Recorder:
         device: Device | Pair | None,
         context: RunContext,
         sink: Sink,
-        ambient: Ambient | None = None,
+        ambient: AmbientLoad | None = None,
         watch: ConditionsWatch | None = None,
         time_limit: TimeLimit | None = None,
         earlier: Found | None = None,
@@ -140,7 +140,7 @@ class Recorder:
         chosen = timing.BusyClock(self._clock(clock))
         per_round = calls or timing.warm_up(fn, chosen, plan, self._device.load)
 
-        def take(plan: RoundPlan, moments: Rounds | None) -> list[float]:
+        def take(plan: RoundPlan, moments: MonitoredRounds | None) -> list[float]:
             time.sleep(plan.rest_seconds)
             times = timing.rounds(fn, chosen, plan, per_round, moments)
             return [in_unit(seconds, unit, work) for seconds in times]
@@ -183,7 +183,7 @@ class Recorder:
             finally:
                 self.busy += time.perf_counter() - begin
 
-        def take(plan: RoundPlan, moments: Rounds | None) -> list[float]:
+        def take(plan: RoundPlan, moments: MonitoredRounds | None) -> list[float]:
             __tracebackhide__ = True
             return timing.repeats(once, plan, moments)
 

@@ -29,10 +29,10 @@ def plan_of(settings: Settings, device: Device | Pair, rounds: int | None) -> Ro
     if device.kind != "cpu":
         plan = plan.on_accelerator(settings.profile)
     if not settings.active:
-        return replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
+        return replace(plan, rounds=plan.min_rounds, warmup_seconds=plan.warmup_seconds / 5)
     if rounds is None:
         return replace(plan, rounds=max(plan.rounds, MIN_VALUES))
-    return replace(plan, rounds=rounds, least=min(plan.least, rounds))
+    return replace(plan, rounds=rounds, min_rounds=min(plan.min_rounds, rounds))
 
 
 def window_of(context: RunContext, criterion: Criterion | None) -> tuple[int, int] | None:
@@ -53,11 +53,11 @@ def shortened(plan: RoundPlan, window: tuple[int, int] | None) -> RoundPlan:
     """Return a plan of the window's length; the plan itself if it is not longer than the window."""
     if window is None or window[1] >= plan.rounds:
         return plan
-    return replace(plan, rounds=window[1], least=min(plan.least, window[1]))
+    return replace(plan, rounds=window[1], min_rounds=min(plan.min_rounds, window[1]))
 
 
 def lead_in(plan: RoundPlan, window: tuple[int, int] | None) -> RoundPlan | None:
     """Return the plan of a window's warm-up, whose values are kept but not judged; None without one."""
     if window is None or window[0] == 0 or shortened(plan, window) is plan:
         return None
-    return replace(plan, rounds=window[0], least=1)
+    return replace(plan, rounds=window[0], min_rounds=1)

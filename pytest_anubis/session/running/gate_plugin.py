@@ -15,7 +15,7 @@ from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.hardware.gate.gate_comparison import check_again, since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight
-from pytest_anubis.hardware.gate.surroundings import Surroundings
+from pytest_anubis.hardware.gate.software_environment import SoftwareEnvironment
 from pytest_anubis.hardware.inventory.hardware_classes import closest_class
 from pytest_anubis.hardware.inventory.inventory_reading import (
     InventoryError,
@@ -48,7 +48,7 @@ class Gate:
 
     Args:
         golden: Inventory of the class's nodes; None: only checks without a comparison are made.
-        surroundings: Settings around the hardware; None for a recorded node.
+        environment: Settings around the hardware; None for a recorded node.
 
     Attributes:
         findings: Findings against the node at the start, failures first.
@@ -60,7 +60,7 @@ class Gate:
         context: RunContext,
         sink: Sink,
         golden: Inventory | None,
-        surroundings: Surroundings | None = None,
+        environment: SoftwareEnvironment | None = None,
     ) -> None:
         self._context = context
         self._sink = sink
@@ -72,8 +72,8 @@ class Gate:
         if context.settings.gate != "off":
             inventory = inventory_from_plain(context.inventory)
             self.findings = check_inventory(inventory, golden)
-            if surroundings is not None:
-                self.findings += preflight(inventory, surroundings, _tested(context))
+            if environment is not None:
+                self.findings += preflight(inventory, environment, _tested(context))
                 self.findings += _since_the_last_run(context, inventory)
             if context.refused:
                 refused = [one for one in self.findings if one.what.endswith(VISIBLE)]

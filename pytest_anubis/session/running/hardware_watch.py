@@ -121,11 +121,11 @@ class HardwareWatch:
 
     def _missed_xids(self) -> str:
         """Return one line on the cards whose XIDs neither the kernel log nor NVML's events report."""
-        deaf = self._watch.deaf if self._log.unreadable else {}
-        parts = [card.place for card in self._cards if card.part in deaf]
+        without_events = self._watch.without_events if self._log.unreadable else {}
+        parts = [card.place for card in self._cards if card.part in without_events]
         if not parts:
             return ""
-        why = "; ".join(dict.fromkeys(deaf.values()))
+        why = "; ".join(dict.fromkeys(without_events.values()))
         return (
             f"XIDs of {', '.join(parts)} were not heard, only error counters watched: NVML registers for no "
             f"events ({why}), and {self._log.unreadable} (in a container, pass /dev/kmsg and CAP_SYSLOG)"

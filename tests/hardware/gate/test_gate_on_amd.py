@@ -10,14 +10,16 @@ import pytest
 from pytest_anubis.core.inventory import GateFinding, Inventory
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight
-from pytest_anubis.hardware.gate.surroundings import Surroundings, Torch
+from pytest_anubis.hardware.gate.software_environment import SoftwareEnvironment, Torch
 from pytest_anubis.hardware.inventory.amd_inventory import read_amd
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from pytest_anubis.hardware.text_files import Files
 from tests.hardware.nvml_stand_in import Node
 from tests.hardware.nvml_stand_in import amdsmi_node as amdsmi_node
 
-ROCM = Surroundings(torch=Torch(version="2.13.0+rocm6.4", hip="6.4.4"), shared_memory=1 << 30)
+ROCM = SoftwareEnvironment(
+    torch=Torch(version="2.13.0+rocm6.4", hip="6.4.4"), shared_memory=1 << 30
+)
 SLOT = "GPU 2 (0000:38:00.0)"
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.hardware.gate.preflight import preflight
-from pytest_anubis.hardware.gate.surroundings import (
-    Surroundings,
+from pytest_anubis.hardware.gate.software_environment import (
+    SoftwareEnvironment,
     Torch,
-    read_surroundings,
+    read_software_environment,
     torch_build,
 )
 from tests.hardware.gate.test_inventory_gate import card
@@ -27,7 +27,7 @@ NODE = replace(
     ),
 )
 CUDA = Torch(version="2.13.0+cu126", cuda="12.6")
-FINE = Surroundings(torch=CUDA, shared_memory=1 << 30)
+FINE = SoftwareEnvironment(torch=CUDA, shared_memory=1 << 30)
 SLOT = "GPU 3 (0000:5d:00.0)"
 AMD = replace(
     NODE,
@@ -39,18 +39,18 @@ AMD = replace(
 ROCM = Torch(version="2.13.0+rocm6.4", hip="6.4.43482")
 
 
-def around(**changes: Any) -> Surroundings:
+def around(**changes: Any) -> SoftwareEnvironment:
     return replace(FINE, **changes)
 
 
-def by(**variables: str) -> Surroundings:
+def by(**variables: str) -> SoftwareEnvironment:
     return around(visibility=variables)
 
 
 UUIDS = ",".join(str(one.uuid) for one in NODE.accelerators)
 
-# Node, surroundings, how bad it is, the sentence, a word of what to do.
-OBSTACLES: dict[str, tuple[Inventory, Surroundings, str, str, str]] = {
+# Node, environment, how bad it is, the sentence, a word of what to do.
+OBSTACLES: dict[str, tuple[Inventory, SoftwareEnvironment, str, str, str]] = {
     "CPU build": (
         NODE,
         around(torch=Torch(version="2.13.0+cpu")),
@@ -164,15 +164,15 @@ OBSTACLES: dict[str, tuple[Inventory, Surroundings, str, str, str]] = {
 
 @pytest.mark.parametrize("name", list(OBSTACLES))
 def test_obstacle_is_named_with_what_to_mend(name: str) -> None:
-    inventory, surroundings, severity, text, action = OBSTACLES[name]
-    (finding,) = preflight(inventory, surroundings)
+    inventory, environment, severity, text, action = OBSTACLES[name]
+    (finding,) = preflight(inventory, environment)
     assert (finding.severity, finding.text) == (severity, text)
     assert action in finding.action
     assert finding.text.isprintable()
 
 
 @pytest.mark.parametrize(
-    ("inventory", "surroundings"),
+    ("inventory", "environment"),
     [
         (NODE, FINE),
         (AMD, around(torch=ROCM)),
@@ -188,9 +188,9 @@ def test_obstacle_is_named_with_what_to_mend(name: str) -> None:
     ids=["fine", "AMD", "unknown", "minor", "numbers", "UUIDs", "others", "AMD id", "CPU", "one"],
 )
 def test_what_is_in_nobodys_way_is_no_finding(
-    inventory: Inventory, surroundings: Surroundings
+    inventory: Inventory, environment: SoftwareEnvironment
 ) -> None:
-    assert preflight(inventory, surroundings) == []
+    assert preflight(inventory, environment) == []
 
 
 def test_cards_that_are_hidden_on_purpose_may_be_as_they_are() -> None:
@@ -234,7 +234,7 @@ def test_a_build_of_torch_is_read_as_text(text: str, expected: Torch | None) -> 
 
 
 def test_this_machines_surroundings() -> None:
-    found = read_surroundings({"CUDA_VISIBLE_DEVICES": "3", "HOME": "/"}, processes=2)
+    found = read_software_environment({"CUDA_VISIBLE_DEVICES": "3", "HOME": "/"}, processes=2)
     assert (found.visibility, found.processes) == ({"CUDA_VISIBLE_DEVICES": "3"}, 2)
     assert found.torch is not None
     assert found.torch.version.startswith("2.")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_anubis.hardware.load import ambient_load
-from pytest_anubis.hardware.load.ambient_load import FRESH, LONGEST, SHORTEST, Ambient
+from pytest_anubis.hardware.load.ambient_load import FRESH, MAX_AGE, MIN_SPAN, AmbientLoad
 from pytest_anubis.hardware.load.host_load import Load
 
 
@@ -43,7 +43,7 @@ BUSY = ("other processes used 1.8 of 2 cores",)
 
 def test_what_is_recorded_at_once_is_watched_from_the_moment_before(machine: Machine) -> None:
     """It was taken for measured on a quiet machine, and could reject a healthy node."""
-    ambient = Ambient()
+    ambient = AmbientLoad()
     ambient.begin()
     machine.others = 2.0
     machine.sleep(2 * FRESH)
@@ -54,11 +54,11 @@ def test_what_is_recorded_at_once_is_watched_from_the_moment_before(machine: Mac
     assert machine.now == 100.0 + 2 * FRESH + 0.01  # nothing was waited for
 
 
-@pytest.mark.parametrize("before", [0.0, 10 * LONGEST])
+@pytest.mark.parametrize("before", [0.0, 10 * MAX_AGE])
 def test_where_nothing_was_read_before_the_shortest_time_is_waited_for(
     machine: Machine, before: float
 ) -> None:
-    ambient = Ambient()
+    ambient = AmbientLoad()
     if before:
         ambient.begin()
         machine.sleep(before)
@@ -66,29 +66,29 @@ def test_where_nothing_was_read_before_the_shortest_time_is_waited_for(
     begin = ambient.begin()
     machine.sleep(0.01)
     assert ambient.since(begin) == BUSY
-    assert machine.now == pytest.approx(100.0 + before + SHORTEST)
+    assert machine.now == pytest.approx(100.0 + before + MIN_SPAN)
 
 
 def test_many_metrics_recorded_at_once_are_one_reading(machine: Machine) -> None:
-    ambient = Ambient()
+    ambient = AmbientLoad()
     begin = ambient.begin()
-    machine.sleep(2 * SHORTEST)
+    machine.sleep(2 * MIN_SPAN)
     for _ in range(20):
         assert ambient.since(begin) == ()
     assert len(machine.reads) == 2
     machine.others = 2.0
-    machine.sleep(2 * SHORTEST)
+    machine.sleep(2 * MIN_SPAN)
     assert ambient.since(begin) != ()
 
 
 def test_a_clock_that_stands_still_is_not_waited_for(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ambient = Ambient()
+    ambient = AmbientLoad()
     begin = ambient.begin()
     waited: list[float] = []
     monkeypatch.setattr(
         ambient_load, "time", SimpleNamespace(monotonic=lambda: -1e9, sleep=waited.append)
     )
     ambient.since(begin)
-    assert waited == [SHORTEST]
+    assert waited == [MIN_SPAN]

@@ -17,11 +17,11 @@ from pytest_anubis.hardware.load.clear_moments import (
     FAR,
     NEAR,
     OTHERS,
-    Host,
+    HostMonitor,
+    MonitoredRounds,
     Probe,
-    Rounds,
 )
-from pytest_anubis.hardware.load.kernel_account import Account, Counts
+from pytest_anubis.hardware.load.kernel_counters import Counts, KernelCounters
 from pytest_anubis.hardware.text_files import Files
 
 ROUND = 0.02
@@ -71,9 +71,9 @@ class Scene:
     def rest(self, seconds: float) -> None:
         self._now += seconds
 
-    def host(self, best: float = 0.0, *, shared: bool = True, **more: Any) -> Host:
-        account = cast(Account, self)
-        return Host(list, best, probe=self.probe, account=account, shared=shared, **more)
+    def host(self, best: float = 0.0, *, shared: bool = True, **more: Any) -> HostMonitor:
+        counters = cast(KernelCounters, self)
+        return HostMonitor(list, best, probe=self.probe, counters=counters, shared=shared, **more)
 
 
 def taken(
@@ -87,7 +87,7 @@ def taken(
     """Take rounds; return which are clear."""
     scene = Scene(*readings)
     monkeypatch.setattr(clear_moments, "time", scene.clock)
-    rounds = Rounds(scene.host(best, shared=shared))
+    rounds = MonitoredRounds(scene.host(best, shared=shared))
     for one in seen:
         rounds.take(scene.round(one))
     return rounds.clear()
@@ -165,8 +165,8 @@ def test_slowdown_is_relative_to_earlier_measurements_of_the_same(
 ) -> None:
     scene = Scene(1.5)
     monkeypatch.setattr(clear_moments, "time", scene.clock)
-    host = scene.host(1.0, beside={"known": [1.25] * 4, "slower": [1.6] * 4})
-    rounds = Rounds(host, name)
+    host = scene.host(1.0, quickest={"known": [1.25] * 4, "slower": [1.6] * 4})
+    rounds = MonitoredRounds(host, name)
     assert rounds.slowdown == 1.0
     rounds.take(scene.round(QUIET))
     assert rounds.slowdown == pytest.approx(slowdown)
@@ -207,7 +207,7 @@ def test_the_probe_runs_on_every_core_with_a_thread_bound_to_each() -> None:
     usable = os.sched_getaffinity(0)
     bound = [os.sched_getaffinity(thread) for thread in threads if thread is not None]
     assert all(len(cpus) == 1 for cpus in bound)
-    assert len(bound) == min(len(usable), clear_moments.MOST_THREADS)
+    assert len(bound) == min(len(usable), clear_moments.MAX_PROBED_CORES)
     assert set().union(*bound) <= usable
     assert probe.read() > 0
 
@@ -216,6 +216,6 @@ def test_of_many_cores_some_are_probed_and_a_core_that_is_gone_hinders_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = probing()
-    monkeypatch.setattr(clear_moments, "MOST_THREADS", 2)
+    monkeypatch.setattr(clear_moments, "MAX_PROBED_CORES", 2)
     assert Probe(range(10_000, 10_005)).read() > 0
     assert len(probing() - before) == 2

@@ -16,7 +16,7 @@ from pytest_anubis.core.waivers.widened_limits import LIMITS
 from pytest_anubis.hardware.cgroup import Throttling
 from pytest_anubis.hardware.load.disturbance import (
     HostWatch,
-    Quietness,
+    OthersActivity,
     compare,
     disturbances,
     processes_named,
@@ -39,7 +39,7 @@ BEGIN = Load(
     own_disk=1 << 20,
     running=1,
 )
-QUIET = Quietness(seconds=1.0, cpus=2, pressure={})
+QUIET = OthersActivity(seconds=1.0, cpus=2, pressure={})
 
 
 def after(seconds: float = 1.0, **grown: float) -> Load:

@@ -10,13 +10,13 @@ import pytest
 from pytest_anubis.hardware.load import process_load
 from pytest_anubis.hardware.load.process_load import (
     KERNEL_THREAD,
+    OtherProcess,
     ProcessReader,
     ProcessTime,
     Snapshot,
-    Stranger,
     is_allowed,
     named,
-    strangers,
+    other_processes,
 )
 from pytest_anubis.hardware.text_files import Files
 from tests.hardware.fake_files import lay_out
@@ -74,7 +74,7 @@ def process(
 def test_what_ended_meanwhile_is_found_with_its_parent_and_counts_once() -> None:
     begin = look(100.0, p7=process(1.0), p8=process(30.0, parent=7))
     end = look(102.0, p7=process(1.2, children=31.0), p9=process(0.5, started=101.0))
-    found = strangers(begin, end)
+    found = other_processes(begin, end)
     assert [(one.pid, round(one.cpus, 6)) for one in found] == [(7, 0.6), (9, 0.25)]
 
 
@@ -86,10 +86,10 @@ def test_what_a_whole_family_had_used_before_it_ended_is_not_counted() -> None:
         p9=process(90.0, parent=8),
     )
     end = look(102.0, p7=process(1.0, children=91.0))
-    (found,) = strangers(begin, end)
+    (found,) = other_processes(begin, end)
     assert (found.pid, round(found.cpus, 6)) == (7, 0.5)
     cut = replace(begin, processes={7: begin.processes[7]}, complete=False)
-    assert strangers(cut, end) == ()
+    assert other_processes(cut, end) == ()
 
 
 @pytest.mark.parametrize("adopting", [1, 4], ids=["init", "a subreaper"])
@@ -98,7 +98,7 @@ def test_what_orphans_had_used_before_is_not_blamed_on_who_adopts_them(adopting:
     family = {7: process(1.0), 8: process(0.0, parent=7), 9: process(46.8, parent=8)}
     begin = Snapshot(100.0, {adopting: process(2.0, children=10.0, parent=0), **family})
     now = {adopting: process(2.2, children=57.6, parent=0), 7: family[7]}
-    (found,) = strangers(begin, Snapshot(102.0, now))
+    (found,) = other_processes(begin, Snapshot(102.0, now))
     assert (found.pid, round(found.cpus, 6)) == (adopting, 0.5)
 
 
@@ -107,25 +107,27 @@ def test_what_our_own_had_used_is_not_blamed_on_who_adopts_them() -> None:
     ours = {50: process(3.0, parent=1), 51: process(1.0, parent=50), 52: process(40.0, parent=51)}
     begin = replace(begin, ours=ours)
     end = replace(look(102.0, p1=process(2.2, children=40.0, parent=0)), ours={50: ours[50]})
-    (found,) = strangers(begin, end)
+    (found,) = other_processes(begin, end)
     assert (found.pid, round(found.cpus, 6)) == (1, 0.1)
 
 
 def test_the_share_of_a_process_is_of_the_time_between_the_looks_at_it() -> None:
     """A reading that was held up for ten seconds before it looked at the processes."""
     begin = look(100.0, p7=process(1.0))
-    (found,) = strangers(begin, look(112.0, p7=process(13.0)))
+    (found,) = other_processes(begin, look(112.0, p7=process(13.0)))
     assert found.cpus == pytest.approx(1.0)
 
 
 def test_of_who_was_not_seen_at_first_nothing_is_said() -> None:
     end = look(102.0, p9=process(500.0), p7=process(9.0, started=90.0))
-    assert strangers(look(100.0, complete=False, p7=process(2.0)), end) == ()
+    assert other_processes(look(100.0, complete=False, p7=process(2.0)), end) == ()
 
 
 def test_who_is_named_and_what_cannot_be_seen_is_told() -> None:
-    found = [Stranger(pid, "burn", cpus) for pid, cpus in ((1, 0.9), (2, 0.5), (3, 0.3), (4, 0.2))]
-    assert named([*found, Stranger(5, "sshd", 0.01)], 1.95) == (
+    found = [
+        OtherProcess(pid, "burn", cpus) for pid, cpus in ((1, 0.9), (2, 0.5), (3, 0.3), (4, 0.2))
+    ]
+    assert named([*found, OtherProcess(5, "sshd", 0.01)], 1.95) == (
         "burn (pid 1) 0.9, burn (pid 2) 0.5, burn (pid 3) 0.3, 1 more 0.2"
     )
     assert named([], 1.0) == "processes that cannot be seen from here 1.0"  # of another container

@@ -20,8 +20,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from pytest_anubis.hardware.gate import surroundings
-from pytest_anubis.hardware.gate.surroundings import Torch
+from pytest_anubis.hardware.gate import software_environment
+from pytest_anubis.hardware.gate.software_environment import Torch
 
 SOURCE = Path(__file__).with_name("nvml_stand_in.c")
 AMDSMI_PATH = Path(__file__).with_name("amdsmi_path")
@@ -124,7 +124,7 @@ def use_nvml(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     monkeypatch.setattr(pynvml, "_nvmlLib_refcount", 0)
     # Here torch is a build for the CPU, which the gate would rightly object to.
-    monkeypatch.setattr(surroundings, "_torch", lambda: FITTING)
+    monkeypatch.setattr(software_environment, "_torch", lambda: FITTING)
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_anubis.hardware.gate import surroundings
+from pytest_anubis.hardware.gate import software_environment
 from tests.hardware.nvml_stand_in import FITTING
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
     """Let the gate see a build of torch for the stand-in cards."""
-    surroundings._torch = lambda: FITTING
+    software_environment._torch = lambda: FITTING

@@ -144,7 +144,7 @@ def test_a_card_without_events_is_known_as_deaf(nvml_node: Node) -> None:
         nvml_node.set({f"gpu3.error.nvmlDevice{call}": 3})
     watched = Watched()
     watched.watch.finish()
-    assert watched.watch.deaf == {"GPU 3": "Not Supported (NVML error 3)"}
+    assert watched.watch.without_events == {"GPU 3": "Not Supported (NVML error 3)"}
 
 
 def test_a_programs_xid_is_no_finding(nvml_node: Node, watched: Watched) -> None:

@@ -14,7 +14,7 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import HOST_SLOWER, LOOKS_SPENT
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.hardware.load.clear_moments import Rounds
+from pytest_anubis.hardware.load.clear_moments import MonitoredRounds
 from pytest_anubis.hardware.round_plans import RoundPlan
 from pytest_anubis.session.measuring import attempts
 from pytest_anubis.session.measuring.attempts import (
@@ -83,8 +83,8 @@ class Around:
         yield seen
         seen.disturbance = self._disturbance if host else ()
 
-    def rounds(self, name: str = "") -> Rounds:
-        return cast(Rounds, Chosen(self._clear, self._slowdown))
+    def rounds(self, name: str = "") -> MonitoredRounds:
+        return cast(MonitoredRounds, Chosen(self._clear, self._slowdown))
 
 
 def surroundings(
@@ -102,12 +102,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
 
 
-def measure(plan: RoundPlan, moments: Rounds | None = None) -> list[float]:
+def measure(plan: RoundPlan, moments: MonitoredRounds | None = None) -> list[float]:
     time.sleep(0.1 * plan.rounds)
     return [100.0] * plan.rounds
 
 
-def counted(plan: RoundPlan, moments: Rounds | None) -> list[float]:
+def counted(plan: RoundPlan, moments: MonitoredRounds | None) -> list[float]:
     return [float(number) for number in range(plan.rounds)]
 
 
@@ -205,7 +205,7 @@ def test_close_call_gets_looks_while_time_allows(deadline: float | None) -> None
 def test_look_at_a_loss_follows_a_pause() -> None:
     began: list[float] = []
 
-    def take(plan: RoundPlan, moments: Rounds | None) -> list[float]:
+    def take(plan: RoundPlan, moments: MonitoredRounds | None) -> list[float]:
         began.append(time.monotonic())
         return [100.0] * plan.rounds
 

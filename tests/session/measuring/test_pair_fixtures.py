@@ -123,7 +123,7 @@ def test_disturbed_host_is_not_rejected(
 ) -> None:
     busy = "other processes used 1.0 of 2 cores"
     monkeypatch.setattr(
-        "pytest_anubis.hardware.load.ambient_load.Ambient.since", lambda *_: (busy,)
+        "pytest_anubis.hardware.load.ambient_load.AmbientLoad.since", lambda *_: (busy,)
     )
     result = run(pytester, learn)
     result.assert_outcomes(skipped=1)

@@ -9,9 +9,9 @@ from typing import Any, Protocol, cast
 import pytest
 
 from pytest_anubis.core.verdict import MIN_SEARCHED
-from pytest_anubis.hardware.load.clear_moments import Host, Rounds
+from pytest_anubis.hardware.load.clear_moments import HostMonitor, MonitoredRounds
 from pytest_anubis.hardware.load.disturbance import HostWatch
-from pytest_anubis.hardware.load.kernel_account import Account, Counts
+from pytest_anubis.hardware.load.kernel_counters import Counts, KernelCounters
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
 from pytest_anubis.session.measuring.conditions import ConditionsWatch
@@ -35,7 +35,7 @@ def set_rounds(pytester: pytest.Pytester, *values: float) -> None:
 
 
 class Idle:
-    """The kernel's account of an idle host."""
+    """The kernel's counters of an idle host."""
 
     def renew(self) -> None:
         """Look for other processes."""
@@ -63,13 +63,15 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
     short = {name: replace(plan, budget_seconds=0.05) for name, plan in PLANS.items()}
 
     def do(*seen: str, first: int | None = None) -> None:
-        def clear(rounds: Rounds) -> list[bool]:
+        def clear(rounds: MonitoredRounds) -> list[bool]:
             return [first is not None and n >= first for n in range(len(rounds.values))]
 
-        host = Host(list, probe=lambda: 1.0, account=cast(Account, Idle()), shared=True)
+        host = HostMonitor(
+            list, probe=lambda: 1.0, counters=cast(KernelCounters, Idle()), shared=True
+        )
         monkeypatch.setattr(HostWatch, "disturbance", seen)
-        monkeypatch.setattr(Rounds, "clear", clear)
-        monkeypatch.setattr(ConditionsWatch, "rounds", lambda _, name="": Rounds(host))
+        monkeypatch.setattr(MonitoredRounds, "clear", clear)
+        monkeypatch.setattr(ConditionsWatch, "rounds", lambda _, name="": MonitoredRounds(host))
         if first is None:  # else it looks for them for as long as the profile allows
             monkeypatch.setattr("pytest_anubis.hardware.round_plans.PLANS", short)
 

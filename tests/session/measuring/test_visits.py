@@ -14,10 +14,10 @@ from tests.session.conftest import Learn
 CONFTEST = """
 import pathlib
 from pytest_anubis.hardware.load import clear_moments
-from pytest_anubis.hardware.load.kernel_account import Counts
+from pytest_anubis.hardware.load.kernel_counters import Counts
 from pytest_anubis.session.measuring.conditions import ConditionsWatch
 
-class Account:
+class KernelCounters:
     def __init__(self, *_):
         pass
     def renew(self):
@@ -31,7 +31,7 @@ class Probe:
     def read(self):
         return float(pathlib.Path("probe").read_text())
 
-clear_moments.Account, clear_moments.Probe = Account, Probe
+clear_moments.KernelCounters, clear_moments.Probe = KernelCounters, Probe
 clear_moments.others_may_hide = lambda *_: True
 if EARLIER:
     from pytest_anubis.store import best_probe

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_anubis import run_context
 from pytest_anubis.core.inventory import Inventory
-from pytest_anubis.hardware.gate import surroundings
+from pytest_anubis.hardware.gate import software_environment
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain, read_inventory
 from pytest_anubis.store.baselines.baseline_files import save_baseline
@@ -38,7 +38,7 @@ def eight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> pytest.Pytester:
     """A suite for each of eight healthy cards, and the baseline of their class."""
-    monkeypatch.setattr(surroundings, "_size", lambda _: 1 << 30)
+    monkeypatch.setattr(software_environment, "_size", lambda _: 1 << 30)
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     inventory = read_inventory()
@@ -273,7 +273,7 @@ def test_a_slice_never_becomes_a_quiet_run_of_the_cpu(
 def test_dockers_shared_memory_is_named(
     eight: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surroundings, "_size", lambda _: 64 << 20)
+    monkeypatch.setattr(software_environment, "_size", lambda _: 64 << 20)
     result, _ = run(eight)  # these cards have NVLink: it may go well
     assert result.ret == 0
     result.stdout.fnmatch_lines(

@@ -50,7 +50,9 @@ class RecordedWatch:
         )
         self.idle = idle = cast(
             Any,
-            SimpleNamespace(start=lambda: None, look=lambda: None, finish=lambda: None, deaf={}),
+            SimpleNamespace(
+                start=lambda: None, look=lambda: None, finish=lambda: None, without_events={}
+            ),
         )
         context = RunContext(settings=Settings(), inventory=INVENTORY, devices=devices)
         self.watch = HardwareWatch(
@@ -137,7 +139,7 @@ def test_a_card_whose_xids_nobody_hears_is_named(tmp_path: Path) -> None:
     terminal: Any = SimpleNamespace(write_line=lambda line, **_: lines.append(line))
     watched.watch.pytest_terminal_summary(terminal)
     assert lines == []
-    watched.idle.deaf["GPU 1"] = "Not Supported (NVML error 3)"
+    watched.idle.without_events["GPU 1"] = "Not Supported (NVML error 3)"
     watched.watch.pytest_terminal_summary(terminal)
     (line,) = lines
     assert line.startswith("anubis: XIDs of GPU 1 (0000:5d:00.0) were not heard")

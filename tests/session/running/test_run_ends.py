@@ -411,7 +411,9 @@ def test_wrong_result_rejects_despite_disturbance(
 ) -> None:
     busy = ("other processes used 2.0 of 2 cores: burn (pid 7) 2.0",)
     monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch.disturbance", busy)
-    monkeypatch.setattr("pytest_anubis.hardware.load.ambient_load.Ambient.since", lambda *_: busy)
+    monkeypatch.setattr(
+        "pytest_anubis.hardware.load.ambient_load.AmbientLoad.since", lambda *_: busy
+    )
     none = Criterion(
         benchmark="test_suite.py::test_speed",
         metric=Metric(name="wrong", unit="elements", better="equal"),

@@ -1,4 +1,4 @@
-"""What the kernel counts of this run and of others: CPU time, waiting, time that a hypervisor took."""
+"""Read what the kernel counts for this run and for others: CPU time, waiting and stolen time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pytest_anubis.hardware.load.process_load import KERNEL_THREAD, is_allowed
 from pytest_anubis.hardware.text_files import Files, key_values
 
 RESCAN = 0.1
-"""Seconds after which the tree of our own processes and threads is read again."""
+"""Seconds after which the list of this run's processes and threads is read again."""
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the kernel has counted so far, in seconds.
+    """The kernel's counts so far, in seconds.
 
     Attributes:
         others: CPU time of other processes.
         waited: Time for which threads of this run waited for a CPU.
         stolen: CPU time that the hypervisor gave to others.
-        unseen: CPU time of neither this run nor a process that was listed; in a container, that of its
-            control group; 0 where that counts none (version 1).
+        unseen: CPU time of processes that were never listed and are not this run's; in a container, only of
+            its control group, and 0 with version 1, which does not count it.
     """
 
     others: float = 0.0
@@ -36,13 +36,13 @@ class Counts:
     unseen: float = 0.0
 
 
-class Account:
-    """What the kernel counts of this run's own waiting, of other processes and of stolen time.
+class KernelCounters:
+    """Reader of this run's waiting, of other processes' CPU time and of stolen time.
 
     Args:
-        own: Returns the ids of the processes of this run.
-        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
-        files: Where /proc lies.
+        own: Returns the ids of this run's processes.
+        allowed: Names of commands, as shell patterns, that may run on a quiet machine.
+        files: Reads /proc.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Account:
         self._group = f"{folders[0][0]}/cpu.stat" if folders else ""
         self._others: dict[int, int] = {}  # process -> nanoseconds at the last reading
         self._ours: dict[int, int] = {}  # likewise
-        self._quiet: dict[int, int] = {}  # likewise, of what is allowed
+        self._quiet: dict[int, int] = {}  # likewise, for allowed commands
         self._ignored: set[int] = set()  # the kernel's threads
         self._used = self._own_used = 0
         self._last = time.monotonic_ns()
@@ -68,11 +68,11 @@ class Account:
         self._scanned = -RESCAN
 
     def read(self) -> Counts:
-        """Return what was counted so far."""
+        """Return the counts so far."""
         self._list()
         now = time.monotonic_ns()
         used, ended = _advance(self._others)
-        # What ended since the last reading may have used a CPU until now.
+        # A process that ended since the last reading may have used a CPU until now.
         self._used += used + ended * (now - self._last)
         self._own_used += _advance(self._ours)[0] + _advance(self._quiet)[0]
         self._last = now
@@ -80,18 +80,18 @@ class Account:
         for path in self._threads:
             fields = self._files.quick(path).split()
             waited += int(fields[1]) if len(fields) == 3 else 0
-        line = self._files.quick("/proc/stat", most=1).partition("\n")[0].split()[1:9]
+        line = self._files.quick("/proc/stat", limit=1).partition("\n")[0].split()[1:9]
         user, nice, system, *_, stolen = map(int, line) if len(line) == 8 else (0,) * 4
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         seen = (self._used + self._own_used) / 1e9 + children.ru_utime + children.ru_stime
         all_used = (user + nice + system) * TICK
-        if not self._whole:  # the kernel counts CPUs of others as well
+        if not self._whole:  # /proc/stat also counts the CPU time of other containers
             usage = key_values(self._files.quick(self._group)).get("usage_usec", "")
             all_used = int(usage) * 1e-6 if usage.isdigit() else seen
         return Counts(self._used / 1e9, waited / 1e9, stolen * TICK, all_used - seen)
 
     def renew(self) -> None:
-        """Read which processes and threads are this run's, if that is old: a round needs one list."""
+        """List this run's processes and threads anew if the list is older than `RESCAN`."""
         if time.monotonic() - self._scanned <= RESCAN:
             return
         own = set(map(int, self._own()))
@@ -108,7 +108,7 @@ class Account:
         self._scanned = time.monotonic()
 
     def _list(self) -> None:
-        """Look for processes that have begun; all that they have used was used since the last reading."""
+        """Add processes that have begun; all their CPU time was used since the last reading."""
         present = {int(name) for name in self._files.entries("/proc") if name.isdigit()}
         self._ignored &= present
         known = (self._others.keys(), self._ours.keys(), self._quiet.keys(), self._ignored)
@@ -128,7 +128,7 @@ class Account:
 
 
 def _advance(known: dict[int, int]) -> tuple[int, int]:
-    """Keep new readings; return the nanoseconds used since the last ones, and how many processes ended."""
+    """Update the readings; return the nanoseconds used since the last ones and how many processes ended."""
     used = ended = 0
     for pid, before in list(known.items()):
         if now := _clock(pid):
@@ -143,16 +143,11 @@ def _advance(known: dict[int, int]) -> tuple[int, int]:
 def _clock(pid: int) -> int:
     """Return the nanoseconds of CPU time of a process; 0 if it has ended."""
     try:
-        return time.clock_gettime_ns(_clock_of(pid))
+        return time.clock_gettime_ns((~pid << 3) | 2)  # Linux: MAKE_PROCESS_CPUCLOCK
     except OSError:
         return 0
 
 
-def _clock_of(pid: int) -> int:
-    """Return the id of the clock that counts a process's CPU time (linux: ``MAKE_PROCESS_CPUCLOCK``)."""
-    return (~pid << 3) | 2
-
-
 def in_container(files: Files) -> bool:
-    """Return whether this is a container, which sees no threads of the kernel."""
+    """Return whether this process runs in a container, which does not see the kernel's threads."""
     return files.quick("/proc/2/comm").strip() != "kthreadd"

@@ -36,7 +36,7 @@ class Torch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class SoftwareEnvironment:
     """What lies around the hardware.
 
     Attributes:
@@ -52,14 +52,16 @@ class Surroundings:
     processes: int = 1
 
 
-def read_surroundings(environ: Mapping[str, str], *, processes: int = 1) -> Surroundings:
+def read_software_environment(
+    environ: Mapping[str, str], *, processes: int = 1
+) -> SoftwareEnvironment:
     """Read what lies around this machine's hardware, without importing torch.
 
     Args:
         environ: The environment.
         processes: How many processes will run tests.
     """
-    return Surroundings(
+    return SoftwareEnvironment(
         visibility={name: environ[name] for name in VISIBILITY if name in environ},
         torch=_torch(),
         shared_memory=_size(_SHARED_MEMORY),

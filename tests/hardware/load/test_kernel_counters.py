@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.hardware.load.host_load import LoadReader
-from pytest_anubis.hardware.load.kernel_account import Account, in_container
+from pytest_anubis.hardware.load.kernel_counters import KernelCounters, in_container
 from pytest_anubis.hardware.text_files import Files
 
 
@@ -42,28 +42,28 @@ def burning() -> Iterator[int]:
             process.kill()
 
 
-def used_within(account: Account, least: float, patience: float) -> float:
+def used_within(counters: KernelCounters, least: float, patience: float) -> float:
     """Return what others used until it is so much, or for so long."""
-    begin, until = account.read().others, time.monotonic() + patience
-    while (used := account.read().others - begin) < least and time.monotonic() < until:
+    begin, until = counters.read().others, time.monotonic() + patience
+    while (used := counters.read().others - begin) < least and time.monotonic() < until:
         time.sleep(0.01)
     return used
 
 
 def test_the_account_counts_what_another_process_burns() -> None:
     with burning() as pid:
-        account = Account(list, files=Ours(pid))
-        account.renew()
-        assert used_within(account, 0.05, 30.0) >= 0.05
+        counters = KernelCounters(list, files=Ours(pid))
+        counters.renew()
+        assert used_within(counters, 0.05, 30.0) >= 0.05
 
 
 @pytest.mark.skipif(in_container(Files()), reason="a container may not use what the kernel counts")
 def test_the_account_counts_what_a_process_burns_that_was_not_listed() -> None:
-    account = Account(lambda: [str(os.getpid())], files=Ours(os.getpid()))
-    account.renew()
-    begin, until = account.read().unseen, time.monotonic() + 30
+    counters = KernelCounters(lambda: [str(os.getpid())], files=Ours(os.getpid()))
+    counters.renew()
+    begin, until = counters.read().unseen, time.monotonic() + 30
     with burning():
-        while (found := account.read().unseen - begin) < 0.1 and time.monotonic() < until:
+        while (found := counters.read().unseen - begin) < 0.1 and time.monotonic() < until:
             time.sleep(0.01)
     assert found >= 0.1
 
@@ -73,12 +73,12 @@ class Container(Ours):
 
     used = 0.0
 
-    def quick(self, path: str, most: int = 1 << 20) -> str:
+    def quick(self, path: str, limit: int = 1 << 20) -> str:
         if path == "/proc/2/comm":
             return ""
         if path == "/sys/fs/cgroup/cpu.stat":
             return f"usage_usec {int(self.used * 1e6)}\nuser_usec 0\n"
-        return super().quick(path, most)
+        return super().quick(path, limit)
 
     def text(self, path: str | Path, field: str = "") -> str | None:
         if path == "/proc/self/mountinfo":
@@ -91,18 +91,18 @@ class Container(Ours):
 
 def test_in_a_container_its_control_group_counts_what_was_not_listed() -> None:
     files = Container(os.getpid())
-    account = Account(lambda: [str(os.getpid())], files=files)
-    account.renew()
-    begin = account.read().unseen
+    counters = KernelCounters(lambda: [str(os.getpid())], files=files)
+    counters.renew()
+    begin = counters.read().unseen
     files.used = 5.0
-    assert 4.0 < account.read().unseen - begin <= 5.0
+    assert 4.0 < counters.read().unseen - begin <= 5.0
 
 
 def test_the_account_never_counts_what_this_processs_own_child_burns() -> None:
     with burning() as pid:
-        account = Account(LoadReader(root=os.getpid()).tree, files=Ours(os.getpid(), pid))
-        account.renew()
-        assert used_within(account, 0.05, 0.3) == 0
+        counters = KernelCounters(LoadReader(root=os.getpid()).tree, files=Ours(os.getpid(), pid))
+        counters.renew()
+        assert used_within(counters, 0.05, 0.3) == 0
 
 
 def test_the_account_leaves_out_what_belongs_to_a_quiet_machine() -> None:
@@ -110,31 +110,31 @@ def test_the_account_leaves_out_what_belongs_to_a_quiet_machine() -> None:
         name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
         own = [str(os.getpid())]
         files = Container(os.getpid(), pid)
-        account = Account(lambda: own, [f"{name[:4]}*"], files)
-        account.renew()
-        begin = account.read().unseen
-        assert used_within(account, 0.05, 0.3) == 0
+        counters = KernelCounters(lambda: own, [f"{name[:4]}*"], files)
+        counters.renew()
+        begin = counters.read().unseen
+        assert used_within(counters, 0.05, 0.3) == 0
         files.used = 0.1  # of which the allowed process has used more than a half
-        assert account.read().unseen - begin < 0.05
+        assert counters.read().unseen - begin < 0.05
 
 
 def test_the_account_counts_a_process_from_its_birth_and_one_that_ended_until_then() -> None:
     files = Ours(os.getpid())
-    account = Account(list, files=files)
-    account.renew()
-    begin = account.read().others
+    counters = KernelCounters(list, files=files)
+    counters.renew()
+    begin = counters.read().others
     with burning() as pid:
         time.sleep(0.1)
         files._processes.append(str(pid))
-        burnt = account.read().others - begin
+        burnt = counters.read().others - begin
         assert burnt > 0.01  # it was started before it was listed
         time.sleep(0.1)
-    assert account.read().others - begin >= burnt + 0.1
+    assert counters.read().others - begin >= burnt + 0.1
 
 
 def test_the_account_counts_our_own_waiting_and_stolen_time_only_upwards() -> None:
-    account = Account(LoadReader(root=os.getpid()).tree)
-    account.renew()
-    first, second = account.read(), account.read()
+    counters = KernelCounters(LoadReader(root=os.getpid()).tree)
+    counters.renew()
+    first, second = counters.read(), counters.read()
     assert first.waited <= second.waited
     assert first.stolen <= second.stolen
