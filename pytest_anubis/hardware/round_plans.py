@@ -143,6 +143,6 @@ PROFILE_FACTOR: dict[str, dict[str, float]] = {
     "accelerator": {"smoke": 1.0, "standard": 4.0, "soak": 1800.0},
 }
 """Duration of a benchmark relative to ``smoke``. A host that settles within half of its maximum warm-up
-measures for 0.5 to 1.2 s in ``smoke`` and for 6.5 to 18 s in ``standard``: 14 times as long, but 11 times
+takes 0.5 to 1.2 s in ``smoke`` and 6.5 to 18 s in ``standard``: 14 times as long, but 11 times
 with set-up and checks, which take the same time in both. An accelerator settles for 1 to 4 s and measures for
 0.6 s in ``smoke``; in ``standard`` it settles for 3 to 8 s and measures for 6 s."""

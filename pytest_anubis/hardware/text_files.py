@@ -99,7 +99,7 @@ class Files:
             return []
 
     def entries(self, path: str) -> list[str]:
-        """Return the unsorted names in a folder, none if it cannot be read; fast enough for frequent calls."""
+        """Return the unsorted names in a folder, none if it cannot be read; for frequent calls."""
         try:
             return os.listdir(self._prefix + path)  # noqa: PTH208  # thousands of Paths cost more
         except OSError:
