@@ -86,13 +86,18 @@ def test_health_is_rebuilt_from_the_journals_of_a_store(
     assert "ANB:CUT-SHORT" in capsys.readouterr().out
 
 
-def test_a_rejection_that_the_history_lost_is_no_acceptance(tmp_path: Path) -> None:
+def test_a_rejection_that_the_history_lost_is_no_acceptance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bad = plays(tmp_path, "r1", 2, Decision.REJECTED, "a")
     filed(tmp_path, plays(tmp_path, "r2", 1, benchmark="b"))
     lost = status(tmp_path)
     assert lost.status is Status.UNDECIDED
     assert lost.act.endswith("files them")
     assert main(["fleet", "status", "--history", str(tmp_path)]) == 20
+    capsys.readouterr()
+    main(["fleet", "drain-list", "--history", str(tmp_path)])
+    assert "1 node with runs that the history lacks" in capsys.readouterr().err
     filed(tmp_path, bad)
     assert status(tmp_path).status is Status.QUARANTINED
 

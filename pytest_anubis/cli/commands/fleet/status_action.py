@@ -207,6 +207,7 @@ def _document(
 
 def _drain_list(options: argparse.Namespace) -> int:
     from pytest_anubis.fleet.fleet_status import Status, drain_lines, statuses_of
+    from pytest_anubis.store.fleet.unfiled import push_command, store_of
 
     found = read_fleet_now(options, whole=False)
     statuses = statuses_of(
@@ -216,7 +217,13 @@ def _drain_list(options: argparse.Namespace) -> int:
     lines, refused = drain_lines(due, scontrol=options.format == "scontrol")
     never = sum(one.status is Status.NEVER for one in statuses)
     unknown = [f"{count_text(never, 'node')} without any verdict: nothing is known of them"]
-    for note in (*_first_notes(found.notes), *refused, *(unknown if never else ())):
+    lacking = [one for one in found.nodes if one.unfiled]
+    missed = [
+        f"{count_text(len(lacking), 'node')} with runs that the history lacks, which may reject them; "
+        f"{push_command(store_of(one.unfiled[0]))} files them"
+        for one in lacking[:1]
+    ]
+    for note in (*_first_notes(found.notes), *refused, *missed, *(unknown if never else ())):
         say(f"note: {note}", file=sys.stderr)
     to = "-" if options.format == "json" else options.json
     if to is not None:
