@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Annotated, Literal
 
 from pytest_anubis.core.field_types import Compact, compact
@@ -186,6 +187,14 @@ class Inventory:
     unreadable: tuple[str, ...] = ()  # sources that failed as a whole, ``source: reason``
 
 
+class FindingKind(Enum):
+    """Findings on which more depends than their severity."""
+
+    VISIBILITY = auto()  # an environment variable that chooses accelerators is wrong
+    NO_ANSWER = auto()  # a card or its library did not answer in time
+    OTHER = auto()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFinding:
     """A deviation in an inventory.
@@ -202,6 +211,7 @@ class GateFinding:
     slot: str = ""  # where, e.g. ``GPU 3 (0000:5d:00.0)``; empty for the node as a whole
     component: str = ""  # the part of the node that is blamed
     action: str = ""  # next step
+    kind: FindingKind = FindingKind.OTHER
 
     @property
     def text(self) -> str:

@@ -22,6 +22,7 @@ from pytest_anubis.cli.shared.arguments import (
 )
 from pytest_anubis.cli.shared.command_error import of_file
 from pytest_anubis.cli.shared.printing import say, write_file
+from pytest_anubis.core.inventory import FindingKind
 from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight
@@ -161,7 +162,7 @@ def _missing_here(inventory: Inventory) -> list[str]:
     tested = {int(number) for number in numbers if number.isdecimal()}
     obstacles = preflight(inventory, read_software_environment(os.environ), tested)
     if usable.refused:
-        obstacles = [one for one in obstacles if not one.what.endswith("_VISIBLE_DEVICES")]
+        obstacles = [one for one in obstacles if one.kind is not FindingKind.VISIBILITY]
     return [
         *lines,
         *usable.notes,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_anubis.core.inventory import Accelerator, GateFinding, Inventory
+from pytest_anubis.core.inventory import Accelerator, FindingKind, GateFinding, Inventory
 from pytest_anubis.hardware.gate.card_checks import (
     CardLimits,
     card_findings,
@@ -25,7 +25,7 @@ from pytest_anubis.hardware.gate.single_checks import (
     gib,
     no_reading,
 )
-from pytest_anubis.hardware.inventory.nvidia_inventory import NOT_ASKED, SILENT
+from pytest_anubis.hardware.inventory.nvidia_inventory import NO_ANSWER, NOT_ASKED, SILENT
 
 # Nothing is measured with these, so a normal user who may not read them is no obstacle.
 _IDENTITIES = ("serial", "uuid", "part", "address")
@@ -362,6 +362,7 @@ def _silent_card(card: Accelerator, notes: Sequence[str]) -> Iterator[GateFindin
             expected="one that answers",
             found=f"silent: it {reason}",
             severity="INCONCLUSIVE",
+            kind=FindingKind.NO_ANSWER,
             component="accelerator",
             action=with_serial(card, action),
         )
@@ -385,4 +386,5 @@ def _failed_sensors(place: str, notes: Sequence[str]) -> Iterator[GateFinding]:
             severity="FAIL" if lost else "INCONCLUSIVE",
             component="accelerator" if lost or place.startswith("GPU") else "host",
             action="reset or replace the card" if lost else "find out why the sensor fails",
+            kind=FindingKind.NO_ANSWER if reason.startswith(NO_ANSWER) else FindingKind.OTHER,
         )

@@ -6,8 +6,9 @@ Nothing here rejects a node: it is INCONCLUSIVE, with what to mend, or a note wh
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 
-from pytest_anubis.core.inventory import Accelerator, GateFinding, Inventory
+from pytest_anubis.core.inventory import Accelerator, FindingKind, GateFinding, Inventory
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.hardware.gate.card_checks import card_place
 from pytest_anubis.hardware.gate.single_checks import Severity, gib
@@ -61,6 +62,7 @@ def _finding(
     slot: str = "",
     component: str = "host",
     severity: Severity = "INCONCLUSIVE",
+    kind: FindingKind = FindingKind.OTHER,
 ) -> GateFinding:
     return GateFinding(
         what=what,
@@ -70,6 +72,7 @@ def _finding(
         severity=severity,
         component=component,
         action=action,
+        kind=kind,
     )
 
 
@@ -82,6 +85,7 @@ def _hidden(
     counts = {
         vendor: sum(card.vendor.lower() == vendor for card in accelerators) for vendor in _VARIABLES
     }
+    finding = partial(_finding, component="accelerator", kind=FindingKind.VISIBILITY)
     told: set[str] = set()
     for vendor, variables in _VARIABLES.items():
         for variable in variables:
@@ -96,42 +100,38 @@ def _hidden(
             told.add(variable)
             entries = [entry.strip() for entry in value.split(",")]
             if any(entry.upper().startswith("MIG-") for entry in entries):
-                yield _finding(
+                yield finding(
                     variable,
                     "whole cards",
                     "a slice of a card (MIG)",
                     "slices are not tested: switch MIG off (nvidia-smi -mig 0) and name the card there by "
                     "number or UUID, or unset it",
-                    component="accelerator",
                 )
                 continue
             if len(set(entries)) < len(entries):
-                yield _finding(
+                yield finding(
                     variable,
                     "each card once",
                     "naming a card twice, and then none is shown",
                     "name each card once, or unset it",
-                    component="accelerator",
                 )
                 continue
             unknown = next((e for e in entries if not _names(e, vendor, accelerators)), None)
             if unknown is not None:
                 number = entries.index(unknown) + 1
                 shown = f" ({unknown})" if unknown.isdecimal() else ""  # no unique ids in findings
-                yield _finding(
+                yield finding(
                     f"entry {number} of {variable}",
                     f"one of the node's {counts[vendor]} cards",
                     f"none of them{shown}: it and what follows are hidden",
                     "correct it (nvidia-smi -L or amd-smi list shows the cards), or unset it",
-                    component="accelerator",
                 )
             elif not cards:
-                yield _finding(
+                yield finding(
                     variable,
                     "cards that are shown",
                     "hiding all cards",
                     "unset it, or set it to nothing where only the CPU is to be tested",
-                    component="accelerator",
                 )
 
 

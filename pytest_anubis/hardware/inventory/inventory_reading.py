@@ -22,7 +22,7 @@ from pytest_anubis.hardware.inventory.host_inventory import (
     read_system,
 )
 from pytest_anubis.hardware.inventory.node_name import machine_id
-from pytest_anubis.hardware.inventory.nvidia_inventory import Cards, NvidiaReading
+from pytest_anubis.hardware.inventory.nvidia_inventory import NO_ANSWER, Cards, NvidiaReading
 from pytest_anubis.hardware.inventory.periphery import read_disks, read_nics
 from pytest_anubis.hardware.text_files import Files, key_values
 
@@ -160,7 +160,7 @@ def _in_time(
     thread.join(deadline)
     if found:
         return found[0]
-    reason = f"did not answer within {deadline:g} s"
+    reason = f"{NO_ANSWER} within {deadline:g} s"
     if so_far is not None and not failed:
         return so_far(reason)
     return (), {}, tuple(failed) or (f"{name}: {reason}",)

@@ -40,8 +40,9 @@ _FABRIC_FAULTS = (
 _UNHEALTHY = 2  # the summary of newer drivers, which may know of more than the mask tells
 _CONFIGURATION_SHIFT, _CONFIGURED = 8, (0, 1)  # four bits: not supported, and none wrong
 
-SILENT, NOT_ASKED = "sensors", "not asked"
-"""How a card that hangs is noted, in the place of a sensor, and how the reason begins for those behind it."""
+SILENT, NOT_ASKED, NO_ANSWER = "sensors", "not asked", "did not answer"
+"""Note of a card that hangs: in place of a sensor's name, and how the reason begins, for cards behind it and
+for itself (or for a library)."""
 
 Cards = tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]
 

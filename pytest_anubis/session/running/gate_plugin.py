@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import INVENTORY, BlockerFound, Judged
-from pytest_anubis.core.inventory import GateFinding
+from pytest_anubis.core.inventory import FindingKind, GateFinding
 from pytest_anubis.core.measurement import GATE_STOPPED
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.core.waivers.waiving import with_waiver
@@ -30,9 +30,6 @@ from pytest_anubis.store.baselines.baseline_files import BaselineError, load_bas
 if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
 
-VISIBLE = "_VISIBLE_DEVICES"
-"""Suffix of the environment variables by which users choose accelerators."""
-
 BENCHMARK = "inventory"
 """Benchmark id of the gate's verdicts."""
 
@@ -52,7 +49,6 @@ class Gate:
 
     Attributes:
         findings: Findings against the node at the start, failures first.
-        at_the_end: Further findings at the end of the run.
     """
 
     def __init__(
@@ -67,7 +63,6 @@ class Gate:
         self._golden = golden
         self._printed = False
         self.findings: list[GateFinding] = []
-        self.at_the_end: list[GateFinding] = []
         refused: list[GateFinding] = []
         if context.settings.gate != "off":
             inventory = inventory_from_plain(context.inventory)
@@ -76,7 +71,7 @@ class Gate:
                 self.findings += preflight(inventory, environment, _tested(context))
                 self.findings += _since_the_last_run(context, inventory)
             if context.refused:
-                refused = [one for one in self.findings if one.what.endswith(VISIBLE)]
+                refused = [one for one in self.findings if one.kind is FindingKind.VISIBILITY]
                 if not refused:  # else a finding says it
                     refused = list(map(_refused, context.refused))
                     self.findings += refused
@@ -162,7 +157,7 @@ class Gate:
         recorded = settings.inventory is not None  # a recorded node does not change
         if session.config.option.collectonly or settings.gate == "off" or recorded or self.stops:
             return
-        if any("did not answer" in finding.text for finding in self.findings):
+        if any(finding.kind is FindingKind.NO_ANSWER for finding in self.findings):
             return  # a driver hung at the start, so there is nothing to compare with
         after = read_inventory(deadline=END_DEADLINE)
         before = inventory_from_plain(self._context.inventory)
@@ -170,13 +165,13 @@ class Gate:
             after = redact(after)
         found = check_again(before, after, self._golden)
         known = {(one.slot, one.what, one.severity) for one in self.findings}
-        self.at_the_end = [
-            one
-            for one in found
-            if one.what not in _JUDGED_BY_RATE and (one.slot, one.what, one.severity) not in known
-        ]
-        for finding in self.at_the_end:
-            if finding.severity != "NOTE":
+        for finding in found:
+            key = (finding.slot, finding.what, finding.severity)
+            if (
+                finding.severity != "NOTE"
+                and finding.what not in _JUDGED_BY_RATE
+                and key not in known
+            ):
                 verdict = self._verdict(finding)
                 self._sink(
                     Judged(verdict=replace(verdict, text=f"at the end of the run: {verdict.text}"))

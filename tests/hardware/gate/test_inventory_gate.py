@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.inventory import Disk, GateFinding, Inventory, Nic
+from pytest_anubis.core.inventory import Disk, FindingKind, GateFinding, Inventory, Nic
 from pytest_anubis.hardware.gate import card_checks as gate_cards
 from pytest_anubis.hardware.gate.inventory_gate import GateLimits, check_inventory
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
@@ -455,7 +455,9 @@ def test_without_a_golden_inventory_a_card_without_driver_is_a_question() -> Non
 
 def test_cards_that_a_hanging_library_does_not_tell_of_are_a_question() -> None:
     silent = replace(without_card(NODE), unreadable=("nvml: did not answer within 30 s",))
-    assert [f.severity for f in check_inventory(silent, GOLDEN)] == ["INCONCLUSIVE"] * 2
+    found = check_inventory(silent, GOLDEN)
+    assert [f.severity for f in found] == ["INCONCLUSIVE"] * 2
+    assert [f.kind for f in found] == [FindingKind.OTHER, FindingKind.NO_ANSWER]
     blind = replace(silent, on_bus=None)  # as in a container: not seen is not gone
     assert {f.severity for f in check_inventory(blind, GOLDEN)} == {"INCONCLUSIVE"}
     gone = replace(silent, on_bus=tuple(str(c.pci) for c in silent.accelerators))

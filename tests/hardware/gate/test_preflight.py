@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.inventory import Inventory
+from pytest_anubis.core.inventory import FindingKind, Inventory
 from pytest_anubis.hardware.gate.preflight import preflight
 from pytest_anubis.hardware.gate.software_environment import (
     SoftwareEnvironment,
@@ -167,6 +167,7 @@ def test_obstacle_is_named_with_what_to_mend(name: str) -> None:
     inventory, environment, severity, text, action = OBSTACLES[name]
     (finding,) = preflight(inventory, environment)
     assert (finding.severity, finding.text) == (severity, text)
+    assert (finding.kind is FindingKind.VISIBILITY) == ("_VISIBLE_DEVICES is" in text)
     assert action in finding.action
     assert finding.text.isprintable()
 
