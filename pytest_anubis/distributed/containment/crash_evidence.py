@@ -1,4 +1,4 @@
-"""Looks for evidence against the hardware after a worker has died, in the kernel's log and on the PCI bus.
+"""Evidence against the hardware for a test that crashed or hung: the kernel's log and the PCI bus.
 
 It never asks the driver, because the driver of a failed card may not answer.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
+from pytest_anubis.hardware.telemetry.kernel_log import KernelEvent, KernelLog, kernel_events
 from pytest_anubis.session.context import RunContext
 
 _BUS = Path("/sys/bus/pci/devices")
@@ -36,6 +36,7 @@ class HardwareEvidence:
         self._bus = bus
         # In a container the bus may lack the cards from the start.
         self._there = {one for one in devices.values() if one and (bus / one.lower()).exists()}
+        self._open: list[KernelEvent] = []
 
     @property
     def blind(self) -> str:
@@ -43,13 +44,15 @@ class HardwareEvidence:
         return self._log.unreadable
 
     def against(self, device: str) -> tuple[str, ...]:
-        """Return the log's events since the last call, and a missing card, one phrase each."""
+        """Return the log's new events about a device, and whether its card is missing, one phrase each.
+
+        Events about other cards are kept for their tests, since several cards may fail together.
+        """
         address = self._devices.get(device)
-        found = [
-            event.text
-            for event in kernel_events(self._log.new_lines())
-            if event.hardware and (not event.place or _same(event.place, address))
-        ]
+        events = [*self._open, *(e for e in kernel_events(self._log.new_lines()) if e.hardware)]
+        mine = [event for event in events if not event.place or _same(event.place, address)]
+        self._open = [event for event in events if event not in mine]
+        found = [event.text for event in mine]
         if address in self._there and not (self._bus / str(address).lower()).exists():
             found.append(f"{device} at {address} is gone from the PCI bus")
         return tuple(found)

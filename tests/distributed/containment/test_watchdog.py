@@ -325,6 +325,15 @@ def test_evidence_counts_for_the_card_it_speaks_of(tmp_path: Path) -> None:
     assert "kernel log" in HardwareEvidence({}, log=KernelLog(tmp_path / "none"), bus=bus).blind
 
 
+def test_two_cards_that_fail_together_both_have_evidence(tmp_path: Path) -> None:
+    places = {"cuda:0": "0000:3B:00.0", "cuda:1": "0000:5D:00.0"}
+    line = "NVRM: Xid (PCI:0000:{}:00): 79, pid=1, GPU has fallen off the bus."
+    log = kernel(tmp_path, line.format("3b"), line.format("5d"))
+    evidence = HardwareEvidence(places, log=log, bus=tmp_path)
+    assert [len(evidence.against(device)) for device in ("cuda:0", "cuda:1", "cuda:0")] == [1, 1, 0]
+    evidence.close()
+
+
 def test_workers_are_bound_by_uuid() -> None:
     cards = (
         Accelerator(index=0, vendor="nvidia", name="A", uuid="GPU-a", pci="0000:01:00.0"),
