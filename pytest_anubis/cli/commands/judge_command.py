@@ -85,7 +85,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
-    from pytest_anubis.cli.shared.answered_nodes import with_answers
     from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of, strictness_of
     from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
     from pytest_anubis.cli.site.fleet_source import judged_source
@@ -98,8 +97,8 @@ def run(options: argparse.Namespace) -> int:
     if options.split and {run.hardware_class for run in runs.runs}.isdisjoint(baselines):
         apart = shlex.join(word for name in options.split for word in ("--split", name))
         say(f"note: no baseline is split so: learn one with 'anubis learn RUNS {apart}'")
-    judged = judge_collected(runs, baselines, **strictness)
-    judged = with_answers(judged, runs, [Path(place) for place in options.runs])
+    places = [Path(place) for place in options.runs]
+    judged = judge_collected(runs, baselines, places, **strictness)
     rows: Sequence[NodeRow] = rows_of(judged)
     unrun = _without_run(options, runs)
     named = [str(place) for place in options.runs]

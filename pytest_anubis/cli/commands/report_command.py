@@ -166,6 +166,7 @@ def _fleet(options: argparse.Namespace) -> int:
             raise CommandError(
                 f"{name} does not go with --fleet, which writes the pages of all nodes"
             )
+    files: list[Path] = []
     stored = [name for name in options.fleet if is_history(name)]
     if not options.fleet and not options.history:
         raise CommandError("--fleet: name imports and folders of runs, or one history")
@@ -175,12 +176,13 @@ def _fleet(options: argparse.Namespace) -> int:
         options.history = options.history or stored[0]
         runs = read_history(options)
     else:
-        runs = read_collected([Path(name) for name in options.fleet], wanted_of(options))
+        files = [Path(name) for name in options.fleet]
+        runs = read_collected(files, wanted_of(options))
     runs = split_classes(runs, options.split)
     places = [options.history] if options.history else options.fleet
     wanted = wanted_of(options)
     baselines = baselines_in_force(options)
-    judged = judge_collected(runs, baselines, **strictness_of(options, baselines))
+    judged = judge_collected(runs, baselines, files, **strictness_of(options, baselines))
     rows = rows_of(judged)
     if not rows:
         raise CommandError("no node has a sample in there; give other runs or imports")
@@ -238,6 +240,7 @@ def _collected(
     from pytest_anubis.cli.site.fleet_source import judged_source
 
     baselines = baselines_in_force(options)
+    paths: list[Path] = []
     if runs is None and options.history:
         runs = read_history(options)
     elif runs is None:
@@ -245,7 +248,7 @@ def _collected(
         every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # checked below
         runs = read_collected(paths, every_class)
     runs = split_classes(runs, options.split)
-    judged = judge_collected(runs, baselines, **strictness_of(options, baselines))
+    judged = judge_collected(runs, baselines, paths, **strictness_of(options, baselines))
     every = rows_of(judged)
     rows = [row for row in every if options.node in (None, row.verdict.node)]
     classes = sorted({row.hardware_class for row in rows})

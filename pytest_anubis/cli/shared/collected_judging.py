@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.shared.answered_nodes import with_answers
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.latest_days import Unit, of_latest_days
 from pytest_anubis.cli.shared.printing import say
@@ -107,13 +108,19 @@ def _ahead(runs: RunSet, now: float) -> dict[tuple[str, str], float]:
     return {unit: seconds for unit, seconds in off.items() if seconds > CLOCK_TOLERANCE}
 
 
-def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: Any) -> JudgedFleet:
+def judge_collected(
+    runs: RunSet, baselines: dict[str, Baseline], places: Sequence[Path] = (), **strictness: Any
+) -> JudgedFleet:
     """Judge all nodes of collected runs, as `judge_fleet`, with the other evidence of their journals.
 
     A failure counts however old it is. A node is accepted only by its latest run and those of the days before
     it that complete it (`of_latest_days`).
 
-    `strictness` comes from `strictness_of`; without it the defaults apply.
+    Args:
+        runs: What was collected.
+        baselines: Hardware class -> its baseline.
+        places: Files and folders that the runs are from; their stores know which defects were closed.
+        **strictness: From `strictness_of`; without it the defaults apply.
 
     Raises:
         CommandError: A required name is in no baseline.
@@ -135,7 +142,7 @@ def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: 
     ):
         judged = _completed(judged, _judged(near, baselines, ahead, strictness), aged)
     judged = dataclasses.replace(judged, notes=(*judged.notes, *_by_file_dates(runs)))
-    return _with_unlike(judged, _started(runs))
+    return with_answers(_with_unlike(judged, _started(runs)), runs, places)
 
 
 def _by_file_dates(runs: RunSet) -> list[str]:

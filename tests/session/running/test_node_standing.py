@@ -87,7 +87,10 @@ def test_health_is_the_last_verdict(
 
 
 def test_closed_defect_leaves_node_undecided(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    project: pytest.Pytester,
+    learn: Learn,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     learn()
     monkeypatch.chdir(project.path)
@@ -102,6 +105,9 @@ def test_closed_defect_leaves_node_undecided(
     assert [main(words) for words in asked] == [1, 1, 1]
     assert main(["history", "defect", "close", "1", "--as", "confirmed"]) == 0
     assert [main(words) for words in asked] == [20, 20, 20]
+    capsys.readouterr()
+    assert main(["report", "--fleet", ".anubis/runs", "--html", "site"]) == 0
+    assert "0 REJECTED, 1 UNDECIDED" in capsys.readouterr().out
     assert project.runpytest(*named).ret == 1  # as slow as it was
     assert [main(words) for words in asked] == [1, 1, 1]
 
