@@ -124,7 +124,8 @@ def make_one(folder: Path, options: argparse.Namespace) -> list[str]:
         query = (
             "SELECT node, device, 'r' AS run, '' AS problem, 'c' AS class, 'bench' AS benchmark, "  # noqa: S608
             "'step' AS metric, 'ms' AS unit, 'lower' AS better, 'network' AS component, '' AS \"group\", "
-            "number, level * (1 + 0.01 * (random() + random() + random() - 1.5)) AS value FROM ("
+            "1::BIGINT AS version, number, "
+            "level * (1 + 0.01 * (random() + random() + random() - 1.5)) AS value FROM ("
             f"SELECT 'n' || {node} AS node, 'd' || (u % {options.devices}) AS device, ({level})::DOUBLE AS "
             f"level, unnest(range({options.values})) AS number FROM range({units}) t(u))"
         )
