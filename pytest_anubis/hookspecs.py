@@ -31,7 +31,10 @@ def pytest_anubis_attributes(
 
 @pytest.hookspec(firstresult=True)
 def pytest_anubis_judge(config: pytest.Config, measurement: Measurement) -> MetricVerdict | None:
-    """Judge one measurement in place of the Validator; the first answer that is not None counts.
+    """Judge one measurement in place of the Validator, in the process that measured it.
+
+    The first answer that is not None counts. `anubis judge` keeps a hook's FAIL, MARGINAL or
+    INCONCLUSIVE and judges a PASS again by the baseline.
 
     Example: a contract states a floor, whatever the fleet does::
 

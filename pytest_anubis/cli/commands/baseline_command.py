@@ -108,15 +108,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="METRIC",
-        help="accept both groups of this metric, or of all that are undecided (all); can be given again",
+        help="accept both groups of this metric in every benchmark that has it, or of all that are undecided "
+        "(all); can be given again",
     )
     groups.add_argument(
         "--faster",
         action="append",
         default=[],
         metavar="METRIC",
-        help="accept the faster group of this metric only, or of all that are undecided (all): the slower "
-        "one fails; can be given again",
+        help="accept the faster group of this metric only, in every benchmark that has it, or of all that "
+        "are undecided (all): the slower one fails; can be given again",
     )
     add_json(groups, "the groups, and what was decided about each")
     back = add_action(

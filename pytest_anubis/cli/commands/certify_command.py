@@ -110,7 +110,10 @@ def _written(
 ) -> Path | None:
     """Write the certificates; return None if there are none."""
     if not found:
-        say("nothing can overlap: every pair shares a device or a declared resource, or runs alone")
+        say(
+            "no pair is certified: each shares a device or a declared resource, overlaps without a "
+            "certificate anyway, or met for too short a time"
+        )
         return None
     key = alone[0].hardware_class
     origin = {

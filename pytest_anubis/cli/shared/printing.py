@@ -103,7 +103,7 @@ def _discard_rest(out: TextIO, error: OSError) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal; None for another output, where lines are not broken."""
+    """Return the columns of the terminal, or COLUMNS; None for another output without COLUMNS."""
     if os.environ.get("COLUMNS", "").isdecimal() or sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     return None
