@@ -1,8 +1,10 @@
-"""Values in time order as a small strip that keeps every spike."""
+"""Values in time order as a small strip that keeps every spike and shows what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import groupby, pairwise
 
 from pytest_anubis.report.plots.canvas import BAD, CENTRE, SAMPLE, finite, picture, text, tip
 from pytest_anubis.report.text.numbers import value_text
@@ -24,12 +26,13 @@ def strip_plot(
     """Return values in time order, with the range that they cover in words.
 
     Args:
-        values: In time order; those that are not finite leave a gap.
+        values: In time order; those that are not finite leave a gap, if it is at least a column wide.
         unit: Their unit.
         label: What they are.
         expected: The expected median, a dashed line; None without one.
         limit: Median at which the unit would just fail, a dotted line; None without one.
-        points: Most columns; the lowest and the highest value of each column are drawn.
+        points: Most values that are drawn; of more the lowest and the highest of each of ``points // 2``
+            columns.
 
     Returns:
         An ``<svg>``, or an empty text for fewer than two values.
@@ -57,12 +60,11 @@ def strip_plot(
         )
         if mark is not None and finite([mark])
     ]
-    line = "L".join(f"{x(i)} {y(v)}" for i, v in _extremes(shown, points))
     dots = ""
     if len(shown) <= MAX_DOTS:  # a line of no length with round ends is a dot
         dots = "".join(f"M{x(i)} {y(v)}h0" for i, v in shown)
         dots = f"<path d='{dots}' stroke='{SAMPLE}' stroke-width='7' stroke-linecap='round'/>"
-    parts.append(f"<path d='M{line}' fill='none' stroke='{SAMPLE}' stroke-width='2'/>{dots}")
+    parts.append(_line(shown, points, lambda i, v: f"{x(i)} {y(v)}") + dots)
     lowest, highest = min(v for _, v in shown), max(v for _, v in shown)
     words = f"{label + ': ' if label else ''}{_range(lowest, highest, unit)}"
     parts.append(text(_LEFT, _HEIGHT - 6, words))
@@ -78,12 +80,11 @@ def spark(values: Sequence[float], *, label: str, points: int = 40) -> str:
     if low == high:
         return ""
     last = len(values) - 1
-    line = "L".join(
-        f"{round(236 * i / last) + 2} {round(34 - 28 * (v - low) / (high - low))}"
-        for i, v in _extremes(shown, points)
-    )
-    path = f"<path d='M{line}' fill='none' stroke='{SAMPLE}' stroke-width='2'/>"
-    return picture(240, 40, label, path)
+
+    def place(index: int, value: float) -> str:
+        return f"{round(236 * index / last) + 2} {round(34 - 28 * (value - low) / (high - low))}"
+
+    return picture(240, 40, label, _line(shown, points, place))
 
 
 def series_text(values: Sequence[float]) -> str:
@@ -96,6 +97,22 @@ def _range(low: float, high: float, unit: str) -> str:
     if value_text(low) == value_text(high):
         return value_text(low, unit)
     return f"{value_text(low)} to {value_text(high, unit)}"
+
+
+def _line(
+    shown: Sequence[tuple[int, float]], points: int, place: Callable[[int, float], str]
+) -> str:
+    """Return the line through values, broken where a column or more is missing."""
+    column = 1 if len(shown) <= points else len(shown) // max(1, points // 2)
+    gaps = [i for (before, _), (i, _) in pairwise(shown) if i - before > column]  # where they end
+    pieces = [
+        [place(*one) for one in piece]
+        for _, piece in groupby(_extremes(shown, points), lambda one: bisect_right(gaps, one[0]))
+    ]
+    # With round ends, a piece of no length is a dot.
+    path = "".join("M" + "L".join(piece) + ("h0" if len(piece) == 1 else "") for piece in pieces)
+    ends = " stroke-linecap='round'" if "h0" in path else ""
+    return f"<path d='{path}' fill='none' stroke='{SAMPLE}' stroke-width='2'{ends}/>"
 
 
 def _extremes(shown: Sequence[tuple[int, float]], points: int) -> list[tuple[int, float]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 from hypothesis import example, given
@@ -165,7 +166,7 @@ def test_a_strip_keeps_its_extremes(sample: list[float]) -> None:
         return
     assert len(svg) < 4000
     line = next(e for e in parsed(svg).iter("path") if e.get("fill") == "none").get("d", "")
-    heights = [int(pair.split()[1]) for pair in line[1:].split("L")]
+    heights = [int(height) for height in re.findall(r"[ML]\d+ (\d+)", line)]
     assert {min(heights), max(heights)} == ({8, 66} if max(known) > min(known) else {66})
 
 
@@ -174,6 +175,25 @@ def test_a_single_spike_among_thousands_is_still_drawn() -> None:
     sample[2345] = 9.0
     line = next(e for e in parsed(strip_plot(sample)).iter("path")).get("d", "")
     assert {int(pair.split()[1]) for pair in line[1:].split("L")} == {8, 66}
+
+
+@pytest.mark.parametrize(
+    ("sample", "pieces", "dots"),
+    [
+        ([1, 2, 3, 4], 1, 0),
+        ([1, 2, math.nan, 3, 4], 2, 0),
+        ([1, math.inf, 3, 4], 2, 1),
+        ([*range(2000), *[math.nan] * 1000, *range(2000)], 2, 0),
+        ([*range(2000), math.nan, *range(2000)], 1, 0),  # narrower than a column
+    ],
+)
+@pytest.mark.parametrize("plot", [strip_plot, partial(spark, label="")])
+def test_missing_values_leave_a_gap(
+    plot: Callable[[list[float]], str], sample: list[float], pieces: int, dots: int
+) -> None:
+    lines = (e for e in parsed(plot(sample)).iter("path") if e.get("fill") == "none")
+    line = next(lines).get("d", "")
+    assert (line.count("M"), line.count("h0")) == (pieces, dots)
 
 
 def test_series_in_words() -> None:
