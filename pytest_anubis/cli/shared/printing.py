@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.report.text.text_table import printable, wrap
+from pytest_anubis.report.text.safe_text import printable
+from pytest_anubis.report.text.text_table import wrap
 from pytest_anubis.store.atomic import write_atomically
 
 _program_outputs: list[TextIO] = []

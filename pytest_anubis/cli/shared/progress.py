@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from pytest_anubis.cli.shared.printing import flush_output, say, show
-from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.report.text.safe_text import printable
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -53,7 +53,7 @@ from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.worker_messages import WorkerMessages
-from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.report.text.safe_text import printable
 from pytest_anubis.session.context import RunContext, Sink, add_part
 from pytest_anubis.session.selecting.run_choice import Selection, answered, history_exists
 from pytest_anubis.settings import without_password

@@ -23,7 +23,7 @@ from pytest_anubis.hardware.cgroup import QUOTA_SHARE, ControlGroup, threads_wit
 from pytest_anubis.hardware.numa import Core, card_node, cores_of, cpu_text
 from pytest_anubis.hardware.text_files import Files
 from pytest_anubis.report.text.headlines import lane_texts
-from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.report.text.safe_text import printable
 from pytest_anubis.session.context import RunContext, Sink
 
 TRIES = 3

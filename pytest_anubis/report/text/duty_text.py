@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.verdict import HOST
 from pytest_anubis.report.text.numbers import percent
-from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.report.text.safe_text import printable
 
 LOW_DUTY = 1 / 3
 """Duty below which a benchmark is named, since most of its time measures nothing."""

@@ -16,14 +16,8 @@ from pytest_anubis.report.text.numbers import (
     similarity_text,
     value_text,
 )
-from pytest_anubis.report.text.text_table import (
-    fitted_table,
-    plain_line,
-    printable,
-    table,
-    without_columns,
-    wrap,
-)
+from pytest_anubis.report.text.safe_text import plain_line, printable
+from pytest_anubis.report.text.text_table import fitted_table, table, without_columns, wrap
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _SPARE = ("fleet percentile", "baseline", "certainty", "limit", "unit")

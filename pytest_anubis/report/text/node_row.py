@@ -27,8 +27,8 @@ from pytest_anubis.core.verdict import (
 from pytest_anubis.report.text.failure_text import sure_text, worst_text
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.safe_text import plain_line
 from pytest_anubis.report.text.summary_text import without_folders
-from pytest_anubis.report.text.text_table import plain_line
 
 LOOK = "LOOK AT"
 """Word for an accepted node that is worth a look."""

@@ -23,9 +23,10 @@ from pytest_anubis.report.text.node_row import (
     explained_by,
 )
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.safe_text import plain_line
 from pytest_anubis.report.text.shared_causes import cause_lines, rejected_for
 from pytest_anubis.report.text.summary_text import without_folders
-from pytest_anubis.report.text.text_table import clip, plain_line, wrap
+from pytest_anubis.report.text.text_table import clip, wrap
 
 MAX_NODES_LISTED = 18
 """Nodes listed without ``-v``: with shared causes and absent benchmarks fewer than thirty lines."""

@@ -27,7 +27,8 @@ from pytest_anubis.core.verdict import (
 from pytest_anubis.report.text.failure_text import sure_text, verdict_table, worst_text
 from pytest_anubis.report.text.headlines import COMPARED_ONLY, after_decision, questions_lines
 from pytest_anubis.report.text.numbers import count_text, percent
-from pytest_anubis.report.text.text_table import clip, clip_but_end, plain_line, printable, wrap
+from pytest_anubis.report.text.safe_text import plain_line, printable
+from pytest_anubis.report.text.text_table import clip, clip_but_end, wrap
 
 Line = tuple[str, str]
 """Text and style: ``red``, ``green``, ``yellow``, ``bold`` or empty."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from pytest_anubis.core.metric import first_of
+from pytest_anubis.report.text.safe_text import plain_line
 
 _NUMBER = re.compile(
     r"-|NaN|-?Infinity|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?|\d[\d.,]* to \d[\d.,]*"  # or an interval
@@ -42,22 +43,6 @@ def _width(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):  # combining, joining, invisible
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def plain_line(text: str) -> str:
-    """Return text on one line without control characters, since it may come from an untrusted file."""
-    return printable(" ".join(str(text).split()))
-
-
-def printable(text: str) -> str:
-    r"""Return text with each invisible character but the blank as an escape, e.g. ``\x1b`` or ``\n``.
-
-    Control characters, line ends, marks of the writing direction and lone surrogates are invisible. A second
-    call changes nothing.
-    """
-    if text.isprintable():  # nearly always
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def table(

@@ -23,7 +23,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     read_inventory,
     redact,
 )
-from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.report.text.safe_text import printable
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 

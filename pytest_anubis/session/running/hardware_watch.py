@@ -14,7 +14,7 @@ from pytest_anubis.core.events import COUNTERS, KERNEL_LOG, HardwareFound
 from pytest_anubis.core.run import EVIDENCE
 from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
-from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.report.text.safe_text import printable
 from pytest_anubis.session.context import Card, RunContext, Sink, cards_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_anubis.core.events import RunFinished
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.report.text.safe_text import printable
 from pytest_anubis.session.running.exit_guard import late_key, vouched_key
 from pytest_anubis.session.running.live_run import Run
 

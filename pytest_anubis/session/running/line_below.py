@@ -7,7 +7,8 @@ import shutil
 import threading
 from typing import Any
 
-from pytest_anubis.report.text.text_table import clip, printable, width_of
+from pytest_anubis.report.text.safe_text import printable
+from pytest_anubis.report.text.text_table import clip, width_of
 
 GONE = "\x1b[J"
 """Clears from the cursor, where pytest's text ends, to the end of the screen."""

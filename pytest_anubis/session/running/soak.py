@@ -20,7 +20,7 @@ import pytest
 from pytest_anubis.core.run import COMPLETED
 from pytest_anubis.report.pages.soak_page import Cycle, soak_page
 from pytest_anubis.report.text.numbers import count_text, duration_text
-from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.report.text.safe_text import printable
 from pytest_anubis.session.context import new_run_id
 from pytest_anubis.session.running.cycle_reports import CycleFiles
 from pytest_anubis.settings import CAMPAIGN, Settings

@@ -23,6 +23,7 @@ from pytest_anubis.report.text.headlines import (
 )
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.run_progress import death_line
+from pytest_anubis.report.text.safe_text import printable
 from pytest_anubis.report.text.summary_text import (
     elsewhere_lines,
     not_for_this_machine,
@@ -31,7 +32,7 @@ from pytest_anubis.report.text.summary_text import (
     without_folders,
     wrapped_lines,
 )
-from pytest_anubis.report.text.text_table import clip, printable, width_of, wrap
+from pytest_anubis.report.text.text_table import clip, width_of, wrap
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.report_outcomes import first_line
 from pytest_anubis.session.selecting.pruning import conflicting_option

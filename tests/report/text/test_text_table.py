@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.report.text.text_table import (
-    clip,
-    folded,
-    plain_line,
-    squeeze,
-    table,
-    width_of,
-    wrap,
-)
+from pytest_anubis.report.text.safe_text import plain_line
+from pytest_anubis.report.text.text_table import clip, folded, squeeze, table, width_of, wrap
 
 CELLS = st.text(max_size=12)
 
