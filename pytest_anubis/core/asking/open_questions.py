@@ -17,7 +17,7 @@ APART = "not applicable"
 """Prefix of the reason of a benchmark that does not apply to this machine."""
 
 
-class Standing(StrEnum):
+class QuestionState(StrEnum):
     """State of a question, the most urgent open state first."""
 
     BROKEN = "broken off or kept from its work"
@@ -35,30 +35,30 @@ class Standing(StrEnum):
     ANSWERED = "answered"
 
 
-_CLOSED = (Standing.ANSWERED, Standing.APART, Standing.NO_PART)
+_CLOSED = (QuestionState.ANSWERED, QuestionState.APART, QuestionState.NO_PART)
 _OF_REASON = {
-    Reason.NOT_REPORTED: Standing.BROKEN,
-    Reason.UNREACHED: Standing.BROKEN,
-    Reason.ENVIRONMENT: Standing.BROKEN,
-    Reason.DISTURBED: Standing.DISTURBED,
-    Reason.NO_BASELINE: Standing.NO_BASELINE,
-    Reason.NO_CRITERION: Standing.NO_CRITERION,
-    Reason.NOT_RUN: Standing.NOT_RUN,
-    Reason.PARTLY_RUN: Standing.NOT_RUN,
-    Reason.PRUNED: Standing.LEFT_OUT,
-    Reason.WAIVED: Standing.WAIVED,
-    Reason.UNSET: Standing.SILENT,
+    Reason.NOT_REPORTED: QuestionState.BROKEN,
+    Reason.UNREACHED: QuestionState.BROKEN,
+    Reason.ENVIRONMENT: QuestionState.BROKEN,
+    Reason.DISTURBED: QuestionState.DISTURBED,
+    Reason.NO_BASELINE: QuestionState.NO_BASELINE,
+    Reason.NO_CRITERION: QuestionState.NO_CRITERION,
+    Reason.NOT_RUN: QuestionState.NOT_RUN,
+    Reason.PARTLY_RUN: QuestionState.NOT_RUN,
+    Reason.PRUNED: QuestionState.LEFT_OUT,
+    Reason.WAIVED: QuestionState.WAIVED,
+    Reason.UNSET: QuestionState.SILENT,
 }
 """State of a question by the reason of its verdict; other reasons are UNCLEAR."""
 
 _OF_RESULT = {
-    "skipped": Standing.NOT_RUN,
-    "deselected": Standing.NOT_RUN,
-    "crashed": Standing.BROKEN,
-    "error": Standing.BROKEN,
-    "failed": Standing.BROKEN,
-    "not reported": Standing.BROKEN,
-    "xfailed": Standing.WAIVED,
+    "skipped": QuestionState.NOT_RUN,
+    "deselected": QuestionState.NOT_RUN,
+    "crashed": QuestionState.BROKEN,
+    "error": QuestionState.BROKEN,
+    "failed": QuestionState.BROKEN,
+    "not reported": QuestionState.BROKEN,
+    "xfailed": QuestionState.WAIVED,
 }
 """State of a question by the result of its test, if that has no verdict, as in an incomplete run."""
 
@@ -71,7 +71,7 @@ class AskedQuestion:
     """A question of a run with its state."""
 
     question: str
-    standing: Standing
+    state: QuestionState
     why: str = ""  # why it is open or not applicable, in the words of one verdict
 
 
@@ -84,7 +84,7 @@ class AskedQuestions:
     @property
     def answered(self) -> int:
         """How many are answered."""
-        return sum(one.standing is Standing.ANSWERED for one in self.every)
+        return sum(one.state is QuestionState.ANSWERED for one in self.every)
 
     @property
     def asked(self) -> int:
@@ -92,14 +92,14 @@ class AskedQuestions:
         return self.answered + sum(map(len, self.unanswered.values()))
 
     @property
-    def unanswered(self) -> dict[Standing, list[AskedQuestion]]:
-        """The open ones by state, in the order of `Standing`."""
-        found = {kind: self.of(kind) for kind in Standing if kind not in _CLOSED}
+    def unanswered(self) -> dict[QuestionState, list[AskedQuestion]]:
+        """The open ones by state, in the order of `QuestionState`."""
+        found = {kind: self.of(kind) for kind in QuestionState if kind not in _CLOSED}
         return {kind: some for kind, some in found.items() if some}
 
-    def of(self, standing: Standing) -> list[AskedQuestion]:
+    def of(self, state: QuestionState) -> list[AskedQuestion]:
         """Return those in one state."""
-        return [one for one in self.every if one.standing is standing]
+        return [one for one in self.every if one.state is state]
 
     def plain(self) -> dict[str, object]:
         """Return the counts as plain data: ``asked`` is ``answered`` and the sum of ``open``."""
@@ -107,8 +107,8 @@ class AskedQuestions:
             "asked": self.asked,
             "answered": self.answered,
             "open": {kind.name.lower(): len(some) for kind, some in self.unanswered.items()},
-            "not_applicable": len(self.of(Standing.APART)),
-            "no_part": len(self.of(Standing.NO_PART)),
+            "not_applicable": len(self.of(QuestionState.APART)),
+            "no_part": len(self.of(QuestionState.NO_PART)),
         }
 
 
@@ -148,11 +148,11 @@ def asked_questions(
     found: dict[str, list[AskedQuestion]] = {}
     for plan in planned:
         if plan.question:
-            standing, why = _standing(plan, of_place.get(plan.place, ()), ended.get(plan.test))
-            one = AskedQuestion(question=plan.question, standing=standing, why=why)
+            state, why = _state(plan, of_place.get(plan.place, ()), ended.get(plan.test))
+            one = AskedQuestion(question=plan.question, state=state, why=why)
             found.setdefault(plan.question, []).append(one)
     for question in no_part:
-        one = AskedQuestion(question=question, standing=Standing.NO_PART)
+        one = AskedQuestion(question=question, state=QuestionState.NO_PART)
         found.setdefault(question, [one])
     return AskedQuestions(tuple(map(_first, found.values())))
 
@@ -165,20 +165,20 @@ def most_frequent_why(questions: Sequence[AskedQuestion]) -> tuple[str, int]:
 
 def _first(places: Sequence[AskedQuestion]) -> AskedQuestion:
     """Return the most urgent state of a question's tests; tests that do not apply here are ignored."""
-    order = list(Standing)
-    here = [one for one in places if one.standing is not Standing.APART]
-    return min(here or places, key=lambda one: order.index(one.standing))
+    order = list(QuestionState)
+    here = [one for one in places if one.state is not QuestionState.APART]
+    return min(here or places, key=lambda one: order.index(one.state))
 
 
-def _standing(
+def _state(
     plan: PlannedTest, verdicts: Sequence[MetricVerdict], result: TestResult | None
-) -> tuple[Standing, str]:
+) -> tuple[QuestionState, str]:
     """Return the state of a test's question, and why it has no answer."""
-    order = list(Standing)
+    order = list(QuestionState)
     open_ones = [v for v in verdicts if _leaves_open(v)]
     for verdict in open_ones:
         if inapplicable(verdict.text):
-            return Standing.APART, verdict.text
+            return QuestionState.APART, verdict.text
     if open_ones:
         return min(map(_of_verdict, open_ones), key=lambda pair: order.index(pair[0]))
     judged = [v for v in verdicts if v.outcome.value in ANSWERS and not v.compared_only]
@@ -188,15 +188,15 @@ def _standing(
         unset = set(plan.metrics) - {v.metric for v in verdicts}
         test_failed = any(not v.metric for v in judged)
         if unset and not test_failed:
-            return Standing.SILENT, f"declared, but not recorded: {', '.join(sorted(unset))}"
-        return Standing.ANSWERED, ""
+            return QuestionState.SILENT, f"declared, but not recorded: {', '.join(sorted(unset))}"
+        return QuestionState.ANSWERED, ""
     if without:
         return _of_verdict((rates or without)[0])
     if result is not None and result.outcome in _OF_RESULT:
         if inapplicable(result.text):
-            return Standing.APART, result.text
+            return QuestionState.APART, result.text
         return _OF_RESULT[result.outcome], result.text
-    return Standing.SILENT, ""
+    return QuestionState.SILENT, ""
 
 
 def _leaves_open(verdict: MetricVerdict) -> bool:
@@ -207,9 +207,9 @@ def _leaves_open(verdict: MetricVerdict) -> bool:
     return not answers and verdict.reason not in (Reason.NO_CRITERION, Reason.REPEATED)
 
 
-def _of_verdict(verdict: MetricVerdict) -> tuple[Standing, str]:
+def _of_verdict(verdict: MetricVerdict) -> tuple[QuestionState, str]:
     if verdict.broken:
-        return Standing.BROKEN, verdict.text
+        return QuestionState.BROKEN, verdict.text
     if verdict.reason is Reason.DISTURBED and LOOKS_SPENT in verdict.disturbance:
-        return Standing.LOOKS_SPENT, verdict.text
-    return _OF_REASON.get(verdict.reason, Standing.UNCLEAR), verdict.text
+        return QuestionState.LOOKS_SPENT, verdict.text
+    return _OF_REASON.get(verdict.reason, QuestionState.UNCLEAR), verdict.text

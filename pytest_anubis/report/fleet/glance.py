@@ -16,7 +16,7 @@ from pytest_anubis.report.plots.fleet_plots import day_text, drift_plot
 from pytest_anubis.report.text.learned_text import ACCEPTED_UNLIKE, UNLIKE
 from pytest_anubis.report.text.numbers import count_text
 
-MAX_SICK = 8
+MAX_SICK_LISTED = 8
 """Sick nodes named in the box; the heat map has all, in the same order."""
 MAX_SHARED = 5
 """Shifts and drifts named in their boxes; their sections have all."""
@@ -77,7 +77,7 @@ def glance(view: FleetView) -> Markup:
     )
 
 
-def _cut(items: Sequence[Any], link: str, most: int = MAX_SICK) -> dict[str, Any]:
+def _cut(items: Sequence[Any], link: str, most: int = MAX_SICK_LISTED) -> dict[str, Any]:
     """Return the first items, how many are left, and the place that shows all."""
     return {"shown": items[:most], "left": max(0, len(items) - most), "link": link}
 

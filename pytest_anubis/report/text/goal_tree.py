@@ -14,7 +14,7 @@ from pytest_anubis.codec import to_plain
 from pytest_anubis.core.asking.open_questions import (
     ANSWERS,
     AskedQuestions,
-    Standing,
+    QuestionState,
     asked_questions,
 )
 from pytest_anubis.core.field_types import AnyFloat
@@ -244,7 +244,7 @@ def _asked(goals: Sequence[BenchmarkGoal], run: RunRecord) -> tuple[AskedQuestio
     )
     # A benchmark that states no question is asked by its name.
     named = [replace(plan, question=name) for name, own in plans.items() for plan in own]
-    answers = asked_questions(named, verdicts, run.results).of(Standing.ANSWERED)
+    answers = asked_questions(named, verdicts, run.results).of(QuestionState.ANSWERED)
     return every, frozenset(one.question for one in answers)
 
 

@@ -12,7 +12,7 @@ from pytest_anubis.core.asking.open_questions import (
     APART,
     AskedQuestion,
     AskedQuestions,
-    Standing,
+    QuestionState,
     inapplicable,
     most_frequent_why,
     why_inapplicable,
@@ -25,7 +25,8 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import SKIPPED, Decision, MetricVerdict, NodeVerdict, Reason
 from pytest_anubis.core.waivers.widened_limits import noise_options
 from pytest_anubis.report.text.numbers import count_text, percent
-from pytest_anubis.report.text.text_table import clip, plain_line
+from pytest_anubis.report.text.safe_text import plain_line
+from pytest_anubis.report.text.text_table import clip
 
 COMPARED_ONLY = "compared with its own past or the other devices only, which is no norm"
 """Reason of a metric without a criterion: a pass there answers no question."""
@@ -157,10 +158,12 @@ def questions_text(questions: AskedQuestions) -> str:
 
 def _not_asked(questions: AskedQuestions) -> str:
     """Return how many questions do not apply or are no part of the run; empty if none."""
-    apart, no_part = (len(questions.of(kind)) for kind in (Standing.APART, Standing.NO_PART))
+    apart, no_part = (
+        len(questions.of(kind)) for kind in (QuestionState.APART, QuestionState.NO_PART)
+    )
     text = ""
     if apart:
-        why, others = most_frequent_why(questions.of(Standing.APART))
+        why, others = most_frequent_why(questions.of(QuestionState.APART))
         does = "does" if apart == 1 else "do"
         text += f"; {apart} {does} not apply here ({why_inapplicable(why)}{_other_reasons(others)})"
     if no_part:
@@ -177,7 +180,7 @@ def _why(some: Sequence[AskedQuestion]) -> str:
     more = _other_reasons(others)
     # The lists above have the next step; without a baseline the state's own name says why.
     why = plain_line(why).partition(_STEP)[0]
-    if some and some[0].standing is Standing.NO_BASELINE:
+    if some and some[0].state is QuestionState.NO_BASELINE:
         return f" ({more.removeprefix('; and ')})" if more else ""
     return f" ({clip(why, MAX_WHY)}{more})" if why else ""
 

@@ -39,7 +39,7 @@ MIN_UNITS_SURE = 10
 """Fewest units of a metric that can make a node sick for all metrics. Of five pooled nodes two are on the
 good side; if they agreed by chance, a third one counted as sick, in a fifth of small healthy fleets. That
 left four nodes and alpha alone, which rejected 60 % of the next healthy nodes."""
-MAX_SICK = 0.35
+MAX_SICK_NODES = 0.35
 """Largest share of the nodes that can be sick: beyond a third, sick and healthy nodes cannot be
 distinguished, and the metric is more likely misunderstood."""
 AT_ONCE = 64
@@ -205,4 +205,4 @@ def sick_nodes(tails: Sequence[HealthyTail | None]) -> frozenset[str]:
         if len(tail.nodes) * tail.each >= MIN_UNITS_SURE
         for place in np.flatnonzero(tail.trust < SURE).tolist()
     }
-    return frozenset(sick) if len(sick) <= MAX_SICK * len(everyone) else frozenset()
+    return frozenset(sick) if len(sick) <= MAX_SICK_NODES * len(everyone) else frozenset()

@@ -15,7 +15,7 @@ import numpy as np
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck, UnlikeNode
 from pytest_anubis.core.metric import first_of, metric_name, percent_text
 from pytest_anubis.core.sample import Population
-from pytest_anubis.validator.learning.healthy_tails import MAX_SICK, HealthyTail
+from pytest_anubis.validator.learning.healthy_tails import MAX_SICK_NODES, HealthyTail
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF
 from pytest_anubis.validator.limits.joint_movement import joint_movement
@@ -99,7 +99,7 @@ def self_check(
         sick=len(unlike),
         rate=false / healthy if healthy else 0.0,
         upper=upper,
-        holds=rate is None or (lower <= rate and len(by_limits) <= MAX_SICK * every),
+        holds=rate is None or (lower <= rate and len(by_limits) <= MAX_SICK_NODES * every),
         worst=tuple(worst[:MAX_METRICS_NAMED]),
         unlike=_unlike(criteria, learned, {*times, *unlike}, times, failed),
     )
@@ -293,7 +293,7 @@ def _findings(
     if rate is not None and not check.holds:
         why = (
             f"{check.rejected} of its own {check.nodes} nodes would be rejected"
-            if check.rejected > MAX_SICK * check.nodes
+            if check.rejected > MAX_SICK_NODES * check.nodes
             else f"{percent_text(check.rate)} of its own healthy nodes would be rejected "
             f"(up to {percent_text(check.upper)})"
         )

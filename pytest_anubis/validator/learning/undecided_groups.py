@@ -10,7 +10,7 @@ import numpy as np
 from pytest_anubis.core.baseline import SecondPopulation
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.validator.learning.doubtful_values import finding_on
-from pytest_anubis.validator.learning.healthy_tails import MAX_SICK
+from pytest_anubis.validator.learning.healthy_tails import MAX_SICK_NODES
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import COHERENT, separating_attribute
 from pytest_anubis.validator.limits.healthy_null import FLOOR, healthy_null, step_of
@@ -135,7 +135,7 @@ def decide_clusters(results: Sequence[LearnedCriterion]) -> list[LearnedCriterio
         for row in np.flatnonzero(mask).tolist()
     }
     everyone = {name for item in results for name in set(item.population.nodes)}
-    if len(names) <= MAX_SICK * len(everyone):
+    if len(names) <= MAX_SICK_NODES * len(everyone):
         return list(results)
     return [
         item if mask is None else with_undecided(item, mask & item.flagged)

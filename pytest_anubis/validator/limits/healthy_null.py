@@ -3,16 +3,17 @@
 The losses of a fleet come from two groups: healthy units, whose losses fall off on both sides of the centre,
 and sick units, whose losses lie anywhere (`_sick`). The bulk determines the distribution of the healthy
 units, an *empirical null* (Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad side of
-the centre. Its scale is bound to that of the good side, where faults have no effect. Its degrees of freedom
-are bounded from below, so that no tail is heavier than noise. EM fits both together with the share of the
-sick. The chance of a unit to be healthy is one less its local false discovery rate.
+the centre. Its scale is within a factor of that of the good side, where faults have no effect. Its degrees
+of freedom are bounded from below, so that no tail is heavier than noise. EM fits both together with the share
+of the sick. The chance of a unit to be healthy is one less its local false discovery rate, and
+`HealthyNull.clear_of` sets the loss from which a unit is looked at again.
 
 A few hundred single values hardly distinguish a heavy healthy tail from a few sick units. But the metrics of
 one fleet have similar noise, so the frequency of each degree of freedom over all metrics is the prior of each
-metric (empirical Bayes: Efron and Morris 1973, doi:10.1080/01621459.1973.10481350). The good side is not used
-for it: nothing speeds a measurement up as other things delay it, so the bad tail may be heavier than the good
-one. With the good side included, more than 2 % of the sound machines were rejected in two of twenty splits of
-real cloud machines (`docs/decisions.md`).
+metric (empirical Bayes: Efron and Morris 1973, doi:10.1080/01621459.1973.10481350). The good side says
+nothing of the degrees of freedom: noise delays a measurement and does not speed it up, so the bad tail may be
+the heavier one. With the good side included, more than 2 % of the sound machines were rejected in two of
+twenty splits of real cloud machines (`docs/decisions.md`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ STILL = 1e-3
 """Differences below it show rounding and steps, not the shape of noise."""
 STEPS = 25
 """Steps of EM; twice as many change the share of the sick by less than a tenth."""
-MAX_SICK = 0.7
+MAX_SICK_OF_BAD_SIDE = 0.7
 """Largest share of the bad side that may be sick: half of it is sick if a third of all units are, and beyond
 this either group may be the healthy one."""
 HALF = 0.5
@@ -77,12 +78,15 @@ class HealthyNull(NamedTuple):
     middle: float  # signed loss of a typical unit, near 0
     scale: float  # scale on the bad side
     degrees: float  # degrees of freedom of the Student-t
-    sick: float  # share of the bad side that is sick
+    sick_share: float  # share of the bad side that is sick
     normal: float = 0.0  # chance that the noise is nearly normal, by all metrics
-    expected: float = MIN_SICK  # the share of the sick, shrunk towards that of all metrics
-    doubt: float = 0.0  # relative standard error of the scale, by as many nodes as there are
+    shrunk_sick_share: float = MIN_SICK  # `sick_share`, shrunk towards that of all metrics
+    # Relative standard error of `scale`, 1 / sqrt(nodes / 2); set by `healthy_tails`, else 0.
+    doubt: float = 0.0
     small: float = SMALL  # loss below which sick units are no more numerous than at it
-    open: tuple[FloatArray, FloatArray] | None = None  # scales, chances by `DEGREES`
+    by_degrees: tuple[FloatArray, FloatArray] | None = (
+        None  # scale and chance for each of `DEGREES`
+    )
 
     def clear_of(self, chance: float) -> float:
         """Return the loss from which a unit is healthy with at most this chance.
@@ -90,7 +94,7 @@ class HealthyNull(NamedTuple):
         The chance is the local false discovery rate (Efron 2004): the density of the healthy units as a part
         of that of all units.
         """
-        odds = chance / (1 - chance) * self.expected / (1 - self.expected)
+        odds = chance / (1 - chance) * self.shrunk_sick_share / (1 - self.shrunk_sick_share)
         low, high = 0.0, 1.0
         for _ in range(40):  # halves the interval each time
             loss = (low + high) / 2
@@ -102,7 +106,7 @@ class HealthyNull(NamedTuple):
 
     def _density(self, loss: float) -> float:
         """Return the density of healthy units at a loss, over all possible degrees of freedom."""
-        scales, chances = self.open or (
+        scales, chances = self.by_degrees or (
             np.full(len(DEGREES), self.scale),
             np.where(self.degrees == DEGREES, 1.0, 0.0),
         )
@@ -115,12 +119,12 @@ class HealthyNull(NamedTuple):
         away = signed - self.middle
         chance = np.where(np.isnan(away), 0.0, 1.0)
         bad = away > 0
-        if not self.sick:
+        if not self.sick_share:
             return chance
         log = _LOG[self.degrees == DEGREES][0]
         kernel = np.log1p((away[bad] / self.scale) ** 2 / self.degrees)
-        dense = (1 - self.sick) * np.exp(log - (self.degrees + 1) / 2 * kernel) / self.scale
-        chance[bad] = dense / (dense + self.sick * _sick(away[bad], self.small))
+        dense = (1 - self.sick_share) * np.exp(log - (self.degrees + 1) / 2 * kernel) / self.scale
+        chance[bad] = dense / (dense + self.sick_share * _sick(away[bad], self.small))
         return chance
 
 
@@ -139,16 +143,6 @@ def _small(inner: FloatArray | float) -> FloatArray:
 
 _Candidates = tuple[FloatArray, FloatArray, FloatArray]
 """Scale, share of the sick and log likelihood for each of `DEGREES`."""
-
-
-class _Fit(NamedTuple):
-    """The fit of one metric's bad side; see `HealthyNull`."""
-
-    scale: float
-    degrees: float
-    sick: float
-    normal: float
-    open: tuple[FloatArray, FloatArray] | None
 
 
 class _Bad(NamedTuple):
@@ -199,22 +193,17 @@ def healthy_nulls(metrics: Iterable[tuple[FloatArray, BoolArray, float]]) -> lis
     fits = dict(zip(found, _chosen(list(found.values()), noisy), strict=True)) if found else {}
     counts = [float(one.weight.sum()) for one in asked]
     units = sum(counts[place] for place in fits)
-    pooled = sum(fits[place].sick * counts[place] for place in fits) / max(units, 1.0)
+    pooled = sum(fits[place].sick_share * counts[place] for place in fits) / max(units, 1.0)
     nulls = []
     for place, (middle, one, count) in enumerate(zip(middles, asked, counts, strict=True)):
         # A metric may have nothing on the bad side.
-        fit = fits.get(place, _Fit(one.floor, float(DEGREES[-1]), 0.0, 0.0, None))
-        expected = (fit.sick * count + pooled * POOLED_UNITS) / (count + POOLED_UNITS)
+        fit = fits.get(place, HealthyNull(0.0, one.floor, float(DEGREES[-1]), sick_share=0.0))
+        shrunk = (fit.sick_share * count + pooled * POOLED_UNITS) / (count + POOLED_UNITS)
         nulls.append(
-            HealthyNull(
+            fit._replace(
                 middle=middle,
-                scale=fit.scale,
-                degrees=fit.degrees,
-                sick=fit.sick,
-                normal=fit.normal,
-                expected=max(expected, MIN_SICK),
+                shrunk_sick_share=max(shrunk, MIN_SICK),
                 small=float(_small(one.inner)),
-                open=fit.open,
             )
         )
     return nulls
@@ -284,13 +273,13 @@ def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
         chance /= kernel
         spread = (chance @ heavy)[:, :, 0] * ((DEGREES + 1) / DEGREES)
         scale = np.clip(np.sqrt(spread / np.maximum(mass, 1e-300)), low, high)
-        share = np.clip(1 - mass / total, 0.0, MAX_SICK)
+        share = np.clip(1 - mass / total, 0.0, MAX_SICK_OF_BAD_SIDE)
     likely = (np.log(own + share[:, :, None] * sick + 1e-300) @ counts)[:, :, 0]
     return list(zip(scale, share, likely, strict=True))
 
 
-def _chosen(fits: Sequence[_Candidates], noisy: BoolArray) -> list[_Fit]:
-    """Return the likeliest null of each metric.
+def _chosen(fits: Sequence[_Candidates], noisy: BoolArray) -> list[HealthyNull]:
+    """Return the likeliest null of each metric, about a middle of 0.
 
     The prior over degrees of freedom is learned from all noisy metrics. The shape of other metrics, whose
     units hardly differ, is unknown.
@@ -305,7 +294,14 @@ def _chosen(fits: Sequence[_Candidates], noisy: BoolArray) -> list[_Fit]:
     chances = _chances(likely, prior)
     normal = np.where(noisy, chances[:, -1], 0.0).tolist()
     return [
-        _Fit(float(scale[one]), float(DEGREES[one]), float(share[one]), chance, (scale, each))
+        HealthyNull(
+            middle=0.0,
+            scale=float(scale[one]),
+            degrees=float(DEGREES[one]),
+            sick_share=float(share[one]),
+            normal=chance,
+            by_degrees=(scale, each),
+        )
         for (scale, share, _), one, chance, each in zip(fits, best, normal, chances, strict=True)
     ]
 

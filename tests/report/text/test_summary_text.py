@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_anubis.core.asking.open_questions import AskedQuestion, AskedQuestions, Standing
+from pytest_anubis.core.asking.open_questions import AskedQuestion, AskedQuestions, QuestionState
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.text.summary_text import (
@@ -232,7 +232,11 @@ def test_a_long_entry_is_cut_before_what_is_to_be_done() -> None:
 
 def test_only_verbose_shows_questions_and_notes() -> None:
     questions = AskedQuestions(
-        [AskedQuestion(question="is it fast?", standing=Standing.NO_CRITERION, why="no criterion")]
+        [
+            AskedQuestion(
+                question="is it fast?", state=QuestionState.NO_CRITERION, why="no criterion"
+            )
+        ]
     )
     lines = [text for text, _ in summary_lines(NODE, [], questions=questions)]
     every = [text for text, _ in summary_lines(NODE, [], questions=questions, verbosity=1)]

@@ -84,7 +84,7 @@ def test_where_a_unit_is_as_likely_sick_as_healthy() -> None:
     null = healthy_null(signed, np.abs(signed) < 0.05)
     half, clear = null.clear_of(0.5), null.clear_of(0.05)
     assert 0.02 < half < clear < 0.1
-    fewer = null._replace(expected=null.expected / 10)
+    fewer = null._replace(shrunk_sick_share=null.shrunk_sick_share / 10)
     assert fewer.clear_of(0.5) > half
-    noisier = null._replace(scale=2 * null.scale, open=None)
-    assert noisier.clear_of(0.5) > null._replace(open=None).clear_of(0.5)
+    noisier = null._replace(scale=2 * null.scale, by_degrees=None)
+    assert noisier.clear_of(0.5) > null._replace(by_degrees=None).clear_of(0.5)

@@ -25,7 +25,7 @@ from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.hazard import HazardModel, make_model
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
-from pytest_anubis.selector.risk.models.stacked import Stacked
+from pytest_anubis.selector.risk.models.stacked import MeanHazard
 from pytest_anubis.selector.selector_error import SelectorError
 
 SHAPE_FROM = 10
@@ -96,7 +96,7 @@ def choose_model(
         scores[name] = _scores(hazards[name], found)
     say(f"fitting {' and '.join(names)} to {rows.incidents} incidents")
     fitted = [_fitted(each, rows, seed) for each in names]
-    model = fitted[0] if len(fitted) == 1 else Stacked([(1 / len(fitted), m) for m in fitted])
+    model = fitted[0] if len(fitted) == 1 else MeanHazard([(1 / len(fitted), m) for m in fitted])
     candidates = [
         BacktestedModel(model=kind, scores=each, chosen=kind == name)
         for kind, each in scores.items()

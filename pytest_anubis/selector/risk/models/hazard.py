@@ -33,7 +33,7 @@ _MODELS = {
     "weibull": ("parametric", "Weibull"),
     "cox": ("cox", "CoxPH"),
     "cox-time": ("cox_time", "CoxTime"),
-    "stacked": ("stacked", "Stacked"),
+    "stacked": ("stacked", "MeanHazard"),
 }
 """Kind of model -> its module and class."""
 

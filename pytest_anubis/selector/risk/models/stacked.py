@@ -1,4 +1,4 @@
-"""A mixture of risk models: the weighted sum of their hazards, which is again a hazard."""
+"""The mean of several models' hazards, for a history that no single model fits (`choosing/model_choice`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pytest_anubis.selector.selector_error import SelectorError
 _MAX_PARTS = 16  # there are four kinds of models; a file with more was not written by us
 
 
-class Stacked(HazardModel):
-    """A mixture of fitted models: ``H = sum_k w_k H_k``.
+class MeanHazard(HazardModel):
+    """The weighted mean of fitted models' hazards, ``H = sum_k w_k H_k``.
 
     Args:
-        parts: Positive weights with models of the same rows; a sum other than 1 corrects their level.
+        parts: Positive weights with models of the same rows; `model_choice` gives equal ones of sum 1.
     """
 
     kind = "stacked"

@@ -14,7 +14,7 @@ from pytest_anubis.selector.risk.choosing.model_choice import choose_model, new_
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals, Score, origins
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.hazard import load_model
-from pytest_anubis.selector.risk.models.stacked import Stacked
+from pytest_anubis.selector.risk.models.stacked import MeanHazard
 from pytest_anubis.selector.selector_error import SelectorError
 
 
@@ -191,7 +191,7 @@ def test_a_damaged_record_of_the_choice_is_refused(field: str) -> None:
 def test_a_stack_adds_hazards_and_survives_plain_data() -> None:
     rows = fleet(300)
     one, two = (rows.fitted(new_model(kind, 0)) for kind in ("exponential", "cox"))
-    stack = Stacked([(0.25, one), (0.75, two)])
+    stack = MeanHazard([(0.25, one), (0.75, two)])
     at = np.array([[5.0, 20.0]])
     expected = 0.25 * one.cumulative(at, rows.x) + 0.75 * two.cumulative(at, rows.x)
     assert stack.cumulative(at, rows.x) == pytest.approx(expected)
