@@ -1,6 +1,6 @@
-"""Is the hardware there that should be? The inventory against the golden one, before anything is measured.
+"""Check before any measurement whether a node has the hardware of its class: the inventory gate.
 
-What changes during a measurement is watched by ``telemetry``. Open ``inventory_gate.py`` first.
+Changes during a measurement are watched by ``telemetry``. Open ``inventory_gate.py`` first.
 
 PYTEST_DONT_REWRITE
 """

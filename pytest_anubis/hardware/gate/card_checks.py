@@ -1,4 +1,4 @@
-"""The gate's checks of one accelerator."""
+"""Check one accelerator for the inventory gate."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _FLASH = "bring the firmware to the version of the other nodes"
 _SMALL = "test again after a cold start; should it stay so, replace the card"
 
 BROKEN_FABRIC = ("degraded bandwidth", "unhealthy route")
-"""Words of a fabric's health that say that links are lost; the others say that something is under way."""
+"""Phrases in a fabric's health that mean lost links; all others mean that a recovery is in progress."""
 
 UNDER_WAY = ("not started", "in progress")
-"""States of a fabric in which a card that is alone, as in a virtual machine, may work: should it not, CUDA
-says so (error 802), and the tests that meet it are INCONCLUSIVE."""
+"""States of a fabric in which a node's only card, as in a virtual machine, may still work. If it does not,
+CUDA reports error 802, and the affected tests are INCONCLUSIVE."""
 
-# Field, what people call it, component, next step.
+# Field, its usual name, component, next step.
 _EQUAL = (
     ("name", "model", "accelerator", "check which card was built in"),
     ("vbios", "VBIOS version", "accelerator", _FLASH),
@@ -42,7 +42,8 @@ _AT_LEAST = (
     ("nvlink_speed", "speed of the slowest NVLink (MB/s)", "accelerator.link", "reseat the card"),
 )
 
-# What an administrator switches with one command says nothing about the card. Field, what people call it.
+# Settings, which an administrator can change with one command and so are no fault of the card.
+# Field, its usual name.
 _SETTINGS = (
     ("ecc", "error correction (ECC)"),
     ("power_limit", "power limit (W)"),
@@ -64,15 +65,15 @@ _COMMANDS = {
 class CardLimits:
     """Limits of one accelerator's counters; all are inclusive.
 
-    Memory errors are no reason to replace a card as long as it has spares: NVIDIA's policy for cards that
-    remap rows (GPU Memory Error Management, "RMA Policy") goes by two flags that the card itself sets, a
-    remapping that failed and the limit of SRAM errors.
+    Memory errors are no reason to replace a card that still has spare rows. For cards that remap rows,
+    NVIDIA's policy (GPU Memory Error Management, "RMA Policy") depends on two flags that the card itself
+    sets: a failed remapping, and an exceeded limit of SRAM errors.
 
     Attributes:
-        ecc_corrected: Corrected memory errors since the driver was loaded. They are harmless; a flood of
-            them is worth a note.
-        retired_pages: Retired pages of cards before that, which can retire 64 in all.
-        memory_share: Smallest share of the expected device memory; drivers reserve different amounts.
+        ecc_corrected: Corrected memory errors since the driver was loaded. They are harmless, but a large
+            number gets a note.
+        retired_pages: Retired pages on older cards, which can retire 64 in all.
+        memory_share: Minimum share of the expected device memory; drivers reserve different amounts.
     """
 
     ecc_corrected: int = 1000
@@ -81,12 +82,12 @@ class CardLimits:
 
 
 def card_place(card: Accelerator) -> str:
-    """Return how people find a card: its number and its slot."""
+    """Return a card's number and slot, by which people find it."""
     return f"GPU {card.index}" + (f" ({card.pci})" if card.pci else "")
 
 
 def with_serial(card: Accelerator, action: str) -> str:
-    """Return a next step with the number by which the card is found and sent in."""
+    """Return a next step with the card's serial number, by which it is found and returned."""
     known = action and card.serial and card.serial != REDACTED
     return f"{action} (serial number {card.serial})" if known else action
 
@@ -94,16 +95,16 @@ def with_serial(card: Accelerator, action: str) -> str:
 def card_findings(
     card: Accelerator, golden: Accelerator | None, limits: CardLimits, *, alone: bool = False
 ) -> Iterator[GateFinding]:
-    """Yield what is wrong with one accelerator.
+    """Yield the findings about one accelerator.
 
     Args:
         card: The card.
-        golden: What its class has in that slot; None when nothing is known.
+        golden: The card of its class in that slot; None if unknown.
         limits: Limits of its counters.
-        alone: The node has no other, so that it works without links.
+        alone: The card is the node's only one, so it works without links.
     """
     noted = {note.partition(":")[0] for note in card.unreadable}
-    if SILENT in noted:  # nothing is known of it, which the gate says once
+    if SILENT in noted:  # nothing else is known about it, and the gate reports that once
         return
     for field, finding in (
         *(("", finding) for finding in _memory_errors(card, limits)),
@@ -111,7 +112,7 @@ def card_findings(
         *_compared(card, golden, limits),
         *_link(card, golden),
     ):
-        # A sensor that failed is reported once, with its reason, by the gate itself.
+        # The gate itself reports a failed sensor once, with the reason.
         if field not in noted:
             yield replace(finding, action=with_serial(card, finding.action))
 
@@ -132,27 +133,23 @@ def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFindin
         found = "failed: the spare rows are used up"
         yield finding("row remapping", "working", found, "FAIL", REPLACE)
     if card.sram_threshold:
-        what, found = "the vendor's limit of SRAM errors", "exceeded"
-        yield finding(what, "kept", found, "FAIL", REPLACE)
+        yield finding("the vendor's limit of SRAM errors", "kept", "exceeded", "FAIL", REPLACE)
     if card.spares_none and not card.remap_failed:
-        # The next uncorrected error there cannot be remapped any more.
-        what, found = "number of memory banks without spare rows", str(card.spares_none)
-        yield finding(what, "0", found, "FAIL", REPLACE)
+        # The next uncorrected error in such a bank cannot be remapped.
+        what = "number of memory banks without spare rows"
+        yield finding(what, "0", str(card.spares_none), "FAIL", REPLACE)
     elif card.spares_low:
-        what, found = "number of memory banks with few spare rows", str(card.spares_low)
-        yield finding(what, "0", found, "NOTE", "watch it")
+        what = "number of memory banks with few spare rows"
+        yield finding(what, "0", str(card.spares_low), "NOTE", "watch it")
     if card.remap_pending:
-        found = "waiting for a reset"
-        yield finding("row remapping", "complete", found, "INCONCLUSIVE", RESET)
+        yield finding("row remapping", "complete", "waiting for a reset", "INCONCLUSIVE", RESET)
     elif card.ecc_uncorrected:
-        what, found = (
-            "number of uncorrected ECC errors",
-            f"{card.ecc_uncorrected} since the driver was loaded",
-        )
-        yield finding(what, "0", found, "INCONCLUSIVE", RESET)
+        found = f"{card.ecc_uncorrected} since the driver was loaded"
+        yield finding("number of uncorrected ECC errors", "0", found, "INCONCLUSIVE", RESET)
     if (card.ecc_corrected or 0) > limits.ecc_corrected:
-        what, expected = "number of corrected ECC errors", f"at most {limits.ecc_corrected}"
-        yield finding(what, expected, str(card.ecc_corrected), "NOTE", "watch it")
+        expected = f"at most {limits.ecc_corrected}"
+        found = str(card.ecc_corrected)
+        yield finding("number of corrected ECC errors", expected, found, "NOTE", "watch it")
     yield from at_most(
         "number of retired pages",
         card_place(card),
@@ -164,7 +161,7 @@ def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFindin
 
 
 def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> Iterator[GateFinding]:
-    """Yield what somebody has to set, start or wait for before the card can be tested."""
+    """Yield settings, services and pending actions that prevent a test of the card."""
 
     def finding(
         what: str,
@@ -185,7 +182,9 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         )
 
     gpu = f"nvidia-smi -i {card.index}"
-    unlinked = alone and not card.nvlinks_active  # as a hypervisor gives a single card away
+    unlinked = (
+        alone and not card.nvlinks_active
+    )  # as a single card that a hypervisor passes through
     split = golden is not None and golden.mig
     if card.mig and card.vendor == "nvidia":
         action = (
@@ -204,8 +203,8 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         yield finding("recovery that the driver asks for", "none", found, action)
     usual = golden.clock_limited if golden is not None else None
     if card.clock_limited and not usual:
-        # Older cards may show it with the clocks that they were delivered with: so without others of the
-        # class, which are read as idle as this one, it is only named.
+        # Older cards may report this with their factory clocks. Without a golden card, which was read at rest
+        # like this one, it is therefore only a note.
         found = "held down by a setting (locked or application clocks)"
         action = f"give it free ({gpu} -rgc and {gpu} -rac)"
         limited: Severity = "NOTE" if usual is None else "INCONCLUSIVE"
@@ -248,10 +247,12 @@ def _compared(
     for field, what in _SETTINGS:
         wanted, found = getattr(golden, field), getattr(card, field)
         command = _COMMANDS.get((card.vendor.lower(), field), "")
-        told = command.format(index=card.index, value=wanted) if wanted is not None else ""
-        action = (
-            "set it as on the other nodes" + (f" ({told})" if told else "") + ", then test again"
+        hint = (
+            f" ({command.format(index=card.index, value=wanted)})"
+            if command and wanted is not None
+            else ""
         )
+        action = f"set it as on the other nodes{hint}, then test again"
         if field == "ecc":
             settings = equal(what, place, wanted, found, "INCONCLUSIVE", f"{_CARD}.memory", action)
         else:
@@ -280,7 +281,7 @@ def _memory(card: Accelerator, golden: Accelerator, share: float) -> Iterator[Ga
 
 
 def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, GateFinding]]:
-    """Compare the PCIe link; what the card lowers while it idles is not held against it."""
+    """Yield findings about the PCIe link, without the lower speed to which an idle card switches."""
     place = card_place(card)
     component = "accelerator.pcie"
     if golden is not None and golden.link_width is not None:
@@ -290,7 +291,7 @@ def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, 
         ):
             yield "link_width", finding
     elif card.link_width and card.link_width_max and card.link_width < card.link_width_max:
-        # Without a class to compare with, the slot may have been built narrow on purpose.
+        # The slot may be narrow by design, which only a golden inventory could show.
         yield (
             "link_width",
             GateFinding(
@@ -309,8 +310,8 @@ def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, 
     possible = golden.link_generation_max, card.link_generation_max
     for finding in at_least(what, place, *possible, component, RESEAT):
         yield "link_generation_max", finding
-    if card.performance_state == 0:  # at full speed, so the link should be as well
-        # In a virtual machine the library cannot see a slot that is slower than the card.
+    if card.performance_state == 0:  # the card runs at full speed, so the link should as well
+        # In a virtual machine the library does not see a slot that is slower than the card.
         limits = golden.link_generation, golden.link_generation_max, card.link_generation_max
         now = min((g for g in limits if g is not None), default=None), card.link_generation
         for finding in at_least("PCIe generation", place, *now, component, RESEAT):

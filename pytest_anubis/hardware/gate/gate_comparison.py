@@ -1,7 +1,7 @@
-"""The gate at the end of a run: what the hardware says now, against what it said at the start.
+"""Compare the inventory at the end of a run with the one at its start.
 
-Errors that come and go within a run that passed are found here: memory errors that were corrected by nobody,
-rows that were replaced, links that lost lanes, cards that are gone.
+This finds faults that occur during a run that otherwise passes: uncorrected memory errors, replaced rows,
+links that lost lanes, and lost cards.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pytest_anubis.hardware.gate.inventory_gate import (
 from pytest_anubis.hardware.gate.single_checks import Severity, Value, words
 
 REPLAYS_PER_MINUTE = 8
-"""PCIe packets sent again a minute on a link that is well: NVIDIA's DCGM warns above it."""
+"""Maximum PCIe packets sent again per minute on a healthy link: NVIDIA's DCGM warns above it."""
 
-OF_THE_MOMENT = ("clock",)
-"""What a card that was busy a moment ago says otherwise than one at rest, as which it is compared."""
+LOAD_DEPENDENT = ("clock",)
+"""Findings that a recent load causes, so they are not reported at the end of a run."""
 
-# Counters that only grow while the driver is loaded: field, what grew, how bad, component, next step.
+# Counters that only grow while the driver is loaded: field, its name, severity, component, next step.
 _GROWN: tuple[tuple[str, str, Severity, str, str], ...] = (
     ("remapped_uncorrected", "number of rows remapped after uncorrected errors", "FAIL",
      "accelerator.memory", RESET),
@@ -42,27 +42,27 @@ _GROWN: tuple[tuple[str, str, Severity, str, str], ...] = (
      "accelerator.memory", ""),
 )  # fmt: skip
 
-# Counters of a card's whole life.
-_OF_A_LIFE = (
+# Counters that the card keeps for its whole life: field, its name.
+_LIFETIME = (
     ("ecc_uncorrected_lifetime", "number of uncorrected ECC errors of its life"),
     ("remapped_uncorrected", "number of rows remapped after uncorrected errors"),
 )
 
-# Errors that a card counts block by block (AMD): kind, how bad, next step.
-_OF_BLOCKS: tuple[tuple[str, Severity, str], ...] = (
+# Errors that a card counts for each block (AMD): kind, severity, next step.
+_BLOCK_ERRORS: tuple[tuple[str, Severity, str], ...] = (
     ("uncorrected", "FAIL", RESET),
     ("deferred", "INCONCLUSIVE", RESET),
     ("corrected", "NOTE", ""),
 )
 
-# What must not become less: field, what shrank, component, next step.
+# Values that must not decrease: field, its name, component, next step.
 _SHRUNK = (
     ("link_width", "PCIe link width", "accelerator.pcie", RESEAT),
     ("nvlinks_active", "number of NVLinks that are up", "accelerator.link", RESEAT),
     ("nvlink_speed", "speed of the slowest NVLink (MB/s)", "accelerator.link", RESEAT),
 )
 
-# What somebody changed while it was measured: the measurements before and after are not one run.
+# Settings that must not change during a run: the values before and after would not be comparable.
 _CHANGED = (
     ("ecc", "error correction (ECC)"),
     ("mig", "partitioning (MIG)"),
@@ -77,65 +77,66 @@ def check_again(
     golden: Inventory | None = None,
     limits: GateLimits | None = None,
 ) -> list[GateFinding]:
-    """Return what the gate finds at the end of a run and did not find at its start.
+    """Return the gate's findings at the end of a run that are new since its start.
 
     Args:
         before: The node when the run began.
         after: The node now, read anew.
-        golden: What the class's nodes have, as at the start.
-        limits: Limits of the counters, as at the start.
+        golden: The golden inventory used at the start.
+        limits: The limits used at the start.
 
     Returns:
-        The findings, failures first; empty when nothing happened.
+        The findings, failures first.
     """
-    happened = compare(before, after)
-    told = {(finding.slot, finding.what) for finding in happened}
+    changes = compare(before, after)
+    reported = {(finding.slot, finding.what) for finding in changes}
     known = set(check_inventory(before, golden, limits))
-    now = [
+    new = [
         finding
         for finding in check_inventory(after, golden, limits)
         if finding not in known
-        and (finding.slot, finding.what) not in told
-        and finding.what not in OF_THE_MOMENT
+        and (finding.slot, finding.what) not in reported
+        and finding.what not in LOAD_DEPENDENT
     ]
-    return sorted([*happened, *now], key=lambda finding: finding.severity != "FAIL")
+    return sorted([*changes, *new], key=lambda finding: finding.severity != "FAIL")
 
 
 def compare(before: Inventory, after: Inventory) -> list[GateFinding]:
-    """Return what happened to the node's accelerators between two readings.
+    """Return the changes of the node's accelerators between two readings.
 
-    Cards are matched by slot, else by unique id, else by number. Memory errors are told by the counters of
-    the card's whole life as well: those since the driver was loaded vanish when it is unloaded.
+    Cards are matched by slot, else by unique id, else by number. Memory errors are also read from the card's
+    lifetime counters, because the driver's counters are lost when it is unloaded.
 
     Args:
         before: The earlier reading.
-        after: The later one.
+        after: The later reading.
 
     Returns:
-        The findings, failures first. Uncorrected errors, failed replacements of rows, the vendor's limit
-        for the caches, lost lanes, links and cards are FAIL; what waits for a reset is INCONCLUSIVE. Nothing
-        is said of cards that the later reading does not have because their vendor's library failed: the
-        gate tells that. But for those that have left the bus as well, they are lost.
+        The findings, failures first. Uncorrected errors, failed row remappings, an exceeded limit of SRAM
+        errors, and lost lanes, links and cards are FAIL; changes that need a reset are INCONCLUSIVE. Cards
+        that are missing because their vendor's library failed are left to the gate, unless they have left the
+        bus as well, which makes them lost.
     """
     found: list[GateFinding] = []
     now = {_key(card): card for card in after.accelerators}
-    minutes, silent = _minutes(before, after), unavailable_vendors(after)
+    minutes = _minutes(before, after)
+    silent = unavailable_vendors(after)
     for card in before.accelerators:
         later = now.get(_key(card))
         if later is not None:
-            found += _happened(card, later, minutes)
+            found += _changes(card, later, minutes)
         elif card.vendor not in silent or _left_the_bus(card, before, after):
             found.append(_lost(card))
     return sorted(found, key=lambda finding: finding.severity != "FAIL")
 
 
 def since(earlier: Inventory, now: Inventory) -> list[GateFinding]:
-    """Return which errors cards had between two runs: notes, since what they need is told by other counters.
+    """Return notes about errors of cards between two runs; other counters decide what a card needs.
 
-    A driver that was unloaded in between has forgotten them, the card has not.
+    They are read from the card's lifetime counters, which survive unloading the driver.
 
     Args:
-        earlier: The node when it was looked at before.
+        earlier: The node at its previous reading.
         now: The node now.
     """
     cards = {_key(card): card for card in earlier.accelerators}
@@ -144,7 +145,7 @@ def since(earlier: Inventory, now: Inventory) -> list[GateFinding]:
         before = cards.get(_key(card))
         if before is None or not _same_board(before, card):
             continue
-        for field, what in _OF_A_LIFE:
+        for field, what in _LIFETIME:
             grown = _grown(before, card, field)
             if grown > 0:
                 finding = GateFinding(
@@ -161,7 +162,7 @@ def since(earlier: Inventory, now: Inventory) -> list[GateFinding]:
 
 
 def _same_board(one: Accelerator, other: Accelerator) -> bool:
-    """Return whether two cards of a slot are one; without or with hidden numbers they are taken for one."""
+    """Return whether a slot still has the same card; missing or redacted numbers count as equal."""
     pairs = ((one.uuid, other.uuid), (one.serial, other.serial))
     return all(a == b or a is None or b is None or REDACTED in (a, b) for a, b in pairs)
 
@@ -171,17 +172,18 @@ def _key(card: Accelerator) -> tuple[str, str]:
 
 
 def _minutes(before: Inventory, after: Inventory) -> float | None:
-    """Return the time between two readings, None where it is not known."""
+    """Return the minutes between two readings, None if unknown."""
     try:
         between = datetime.fromisoformat(after.taken) - datetime.fromisoformat(before.taken)
-    except (ValueError, TypeError):  # a made-up inventory has no time, or one without a zone
+    except (ValueError, TypeError):  # a made-up inventory has no time, or none with a time zone
         return None
     return between.total_seconds() / 60
 
 
 def _left_the_bus(card: Accelerator, before: Inventory, after: Inventory) -> bool:
-    was, now = before.on_bus, after.on_bus
-    return was is not None and now is not None and card.pci in was and card.pci not in now
+    if before.on_bus is None or after.on_bus is None:
+        return False
+    return card.pci in before.on_bus and card.pci not in after.on_bus
 
 
 def _lost(card: Accelerator) -> GateFinding:
@@ -200,9 +202,11 @@ def _lost(card: Accelerator) -> GateFinding:
     )
 
 
-def _happened(
+def _changes(
     before: Accelerator, after: Accelerator, minutes: float | None
 ) -> Iterator[GateFinding]:
+    """Yield findings about one card that both readings have."""
+
     def finding(
         what: str, expected: Value, found: Value, how: Severity, component: str, action: str
     ) -> GateFinding:
@@ -226,10 +230,12 @@ def _happened(
     for name, grown, how, component, action in blocks:
         found = f"{grown} more than at the start"
         yield finding(f"number of {name}", "no new one", found, how, component, action)
-    # The sum over all blocks says no more than they do, and blames the memory.
+    # Skipped if a block names the errors: the sum over all blocks would attribute them to the memory.
     if errors and not any(how == "FAIL" for _, _, how, _, _ in blocks):
-        what, found = "number of uncorrected ECC errors", f"{max(errors)} more than at the start"
-        yield finding(what, "no new one", found, "FAIL", memory, RESET)
+        found = f"{max(errors)} more than at the start"
+        yield finding(
+            "number of uncorrected ECC errors", "no new one", found, "FAIL", memory, RESET
+        )
     if after.remap_failed and not before.remap_failed:
         found = "failed during the run: the spare rows are used up"
         yield finding("row remapping", "working", found, "FAIL", memory, REPLACE)
@@ -246,7 +252,8 @@ def _happened(
             yield finding(what, "no new one", found, how, component, action)
     replays = _grown(before, after, "pcie_replays")
     if minutes and minutes > 0 and replays > REPLAYS_PER_MINUTE * max(minutes, 1):
-        limit, found = f"at most {REPLAYS_PER_MINUTE} a minute", f"{replays / minutes:.0f} a minute"
+        limit = f"at most {REPLAYS_PER_MINUTE} a minute"
+        found = f"{replays / minutes:.0f} a minute"
         yield finding("PCIe replays", limit, found, "INCONCLUSIVE", "accelerator.pcie", RESEAT)
     for field, what, component, action in _SHRUNK:
         was, now = getattr(before, field), getattr(after, field)
@@ -262,21 +269,21 @@ def _happened(
 def _grown_blocks(
     before: Accelerator, after: Accelerator
 ) -> Iterator[tuple[str, int, Severity, str, str]]:
-    """Yield which errors a card's blocks had in between: name, how many, how bad, component, next step."""
+    """Yield new errors of a card's blocks: name, number, severity, component, next step."""
     for name, now in after.block_errors.items():
-        # A driver that was loaded anew in between begins at zero.
+        # A driver that was reloaded in between counts from zero.
         was = before.block_errors.get(name)
         if was is None or now <= was:
             continue
         component = "accelerator.memory" if "ECC" in name else "accelerator"
         component = "accelerator.link" if name.startswith(XGMI) else component
-        for kind, how, action in _OF_BLOCKS:
+        for kind, how, action in _BLOCK_ERRORS:
             if kind in name.split():
                 yield name, now - was, how, component, action
 
 
 def _grown(before: Accelerator, after: Accelerator, field: str) -> int:
-    """Return by how much a counter grew; a driver that was loaded anew in between begins at zero."""
+    """Return the increase of a counter, negative if the driver was reloaded; 0 if it is unknown."""
     was, now = getattr(before, field), getattr(after, field)
     if was is None or now is None:
         return 0

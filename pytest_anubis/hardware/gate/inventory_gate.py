@@ -1,6 +1,6 @@
-"""The inventory gate: is the hardware there that should be, before anything is measured?
+"""Check a node's inventory before anything is measured: the inventory gate.
 
-Some checks need the class's golden inventory, others (error counters, sensors that fail) stand alone.
+Some checks compare with the golden inventory of the class; error counters and failed sensors need none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pytest_anubis.hardware.gate.single_checks import (
 )
 from pytest_anubis.hardware.inventory.nvidia_inventory import NO_ANSWER, NOT_ASKED, SILENT
 
-# Nothing is measured with these, so a normal user who may not read them is no obstacle.
+# Not needed for measurements, so it does not matter if a normal user may not read them.
 _IDENTITIES = ("serial", "uuid", "part", "address")
 _LOST = ("(NVML error 15)", "(NVML error 16)")
 _REFUSED = "(NVML error 4)"
@@ -41,7 +41,7 @@ _ASK_FOR_ALL = (
     "all of /dev/nvidia*), then test again"
 )
 
-# Vendor -> how the notes begin that say why its library counted no cards, or not all of them.
+# Vendor -> prefixes of the notes that explain why its library counted no cards, or not all of them.
 _LIBRARIES = {"nvidia": ("nvml: ", "accelerators: "), "amd": ("amdsmi: ", "accelerators: ")}
 
 
@@ -51,11 +51,11 @@ class GateLimits:
 
     Attributes:
         cards: Limits of an accelerator's counters.
-        memory_corrected: Corrected errors of main memory since boot. A module with more is about to fail.
+        memory_corrected: Corrected errors of main memory since boot. More errors mean a failing module.
         memory_uncorrected: Uncorrected errors of main memory since boot.
-        memory_share: Smallest share of the expected main memory; kernels reserve different amounts.
+        memory_share: Minimum share of the expected main memory; kernels reserve different amounts.
         wear: Used endurance of a disk in percent.
-        media_errors: Data that a disk could not read back.
+        media_errors: Number of errors in data that a disk read back.
     """
 
     cards: CardLimits = field(default_factory=CardLimits)
@@ -69,15 +69,15 @@ class GateLimits:
 def check_inventory(
     inventory: Inventory, golden: Inventory | None = None, limits: GateLimits | None = None
 ) -> list[GateFinding]:
-    """Compare a node's inventory with its class's.
+    """Check a node's inventory and compare it with the golden one of its class.
 
     Args:
         inventory: The node.
-        golden: What the class's nodes have; None: only the checks that need no comparison.
+        golden: The golden inventory; None: only the checks that need no comparison.
         limits: Limits of the counters; default those of `GateLimits`.
 
     Returns:
-        The findings, failures first, in the order of the hardware; empty when nothing is wrong.
+        The findings, failures first, in the order of the hardware; empty if nothing is wrong.
     """
     limits = limits or GateLimits()
     found = [
@@ -92,7 +92,7 @@ def check_inventory(
 
 
 def unavailable_vendors(inventory: Inventory) -> set[str]:
-    """Return the vendors whose library failed as a whole: their missing cards are unknown, and not lost."""
+    """Return the vendors whose library failed as a whole: the state of their missing cards is unknown."""
     return {
         vendor
         for vendor, begins in _LIBRARIES.items()
@@ -108,7 +108,7 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
         missing = [card.pci or f"number {card.index}" for card in golden.accelerators]
         missing = [slot for slot in missing if slot not in known]
         on_bus = [slot for slot in missing if slot in silent]
-        # A library that fails says nothing of cards that the bus still shows, or where no bus can be seen.
+        # A failed library proves nothing about cards that the bus still shows, or without a visible bus.
         gone = inventory.on_bus is not None and len(silent) < len(golden.accelerators) - found
         unknown = bool(unavailable_vendors(inventory)) and not gone
         withheld = found + len(_withheld(inventory)) >= len(golden.accelerators)
@@ -135,7 +135,7 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
             action="learn a baseline for this configuration",
         )
     elif silent:
-        # A container shows the cards that are meant for others too; where it did so in learning, it is so.
+        # A container also shows cards that belong to others: a note, if it did so during learning as well.
         usual = 0 if golden is None else len(golden.on_bus or ()) - len(golden.accelerators)
         yield GateFinding(
             what="accelerator",
@@ -151,25 +151,25 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
 def _cards(
     inventory: Inventory, golden: Inventory | None, limits: CardLimits
 ) -> Iterator[GateFinding]:
-    expected: dict[str | int, Accelerator] = {}
+    """Yield findings about all accelerators, compared with the golden cards by slot, else by number."""
+    golden_cards = () if golden is None else golden.accelerators
+    slots = {card.pci for card in inventory.accelerators}
+    by_slot = any(card.pci in slots for card in golden_cards if card.pci)
+
+    def key(card: Accelerator) -> str | int:
+        return card.pci if by_slot and card.pci else card.index
+
+    expected = {key(card): card for card in golden_cards}
     alone = len(inventory.accelerators) == 1
-    if golden is not None:
-        slots = {card.pci for card in inventory.accelerators}
-        by_slot = any(card.pci in slots for card in golden.accelerators if card.pci)
-        for card in golden.accelerators:
-            expected[card.pci if by_slot and card.pci else card.index] = card
-        for card in inventory.accelerators:
-            key = card.pci if by_slot and card.pci else card.index
-            yield from card_findings(card, expected.get(key), limits, alone=alone)
-    else:
-        for card in inventory.accelerators:
-            yield from card_findings(card, None, limits, alone=alone)
+    for card in inventory.accelerators:
+        yield from card_findings(card, expected.get(key(card)), limits, alone=alone)
 
 
 def _host(
     inventory: Inventory, golden: Inventory | None, limits: GateLimits
 ) -> Iterator[GateFinding]:
-    memory, swap = inventory.memory, "replace the memory module that the kernel log names"
+    memory = inventory.memory
+    swap = "replace the memory module that the kernel log names"
     for what, count, limit in (
         ("number of corrected errors", memory.corrected, limits.memory_corrected),
         ("number of uncorrected errors", memory.uncorrected, limits.memory_uncorrected),
@@ -177,7 +177,7 @@ def _host(
         yield from at_most(what, "main memory", limit, count, "memory", swap)
     if golden is None:
         return
-    # A hypervisor may take memory away while the machine runs; its firmware and microcode are the host's.
+    # A virtual machine's memory may be changed by its hypervisor; its firmware and microcode are the host's.
     virtual = inventory.system.virtual
     movable: Severity = "NOTE" if virtual else "FAIL"
     yield from _main_memory(memory.total, golden.memory.total, limits.memory_share, movable)
@@ -232,7 +232,7 @@ def _disks(
                 what=f"number of disks of the kind {name}",
                 expected=str(count),
                 found=str(present[model, size]),
-                # Not one of any kind: they cannot be seen from here, as in a container.
+                # Without any disk at all they are probably invisible from here, as in a container.
                 severity="FAIL" if inventory.disks else "INCONCLUSIVE",
                 component="disk",
                 action="look for a disk that is missing or did not start",
@@ -298,9 +298,9 @@ def _unreadable(inventory: Inventory, golden: Inventory | None) -> Iterator[Gate
             component="accelerator",
             action=_ASK_FOR_ALL.format(count=found + len(withheld)),
         )
-    told = (*lost, *withheld)
+    reported = (*lost, *withheld)
     parts = [
-        ("", tuple(note for note in inventory.unreadable if note not in told)),
+        ("", tuple(note for note in inventory.unreadable if note not in reported)),
         ("system", inventory.system.unreadable),
         ("CPU", inventory.processor.unreadable),
         ("main memory", inventory.memory.unreadable),
@@ -310,8 +310,8 @@ def _unreadable(inventory: Inventory, golden: Inventory | None) -> Iterator[Gate
     for card in inventory.accelerators:
         silent = [note for note in card.unreadable if note.startswith(f"{SILENT}: ")]
         yield from _silent_card(card, silent)
-        spoken = [note for note in card.unreadable if note not in silent]
-        for finding in _failed_sensors(card_place(card), spoken):
+        others = [note for note in card.unreadable if note not in silent]
+        for finding in _failed_sensors(card_place(card), others):
             yield replace(finding, action=with_serial(card, finding.action))
     for place, notes in parts:
         yield from _failed_sensors(place, notes)
@@ -323,12 +323,12 @@ def _is_lost_card(note: str) -> bool:
 
 
 def _withheld(inventory: Inventory) -> list[str]:
-    """Return the notes of cards that the driver counts and this process may not touch: another job's."""
+    """Return the notes about cards that the driver counts and this process may not use: another job's."""
     return [n for n in inventory.unreadable if n.startswith("GPU ") and n.endswith(_REFUSED)]
 
 
 def _lost_cards(inventory: Inventory, lost: Sequence[str]) -> Iterator[GateFinding]:
-    """Yield cards that the driver counts and cannot reach; the bus may still show where they are."""
+    """Yield findings about cards that the driver counts and cannot reach, with their slots if known."""
     known = {card.pci for card in inventory.accelerators}
     silent = sorted(address for address in inventory.on_bus or () if address not in known)
     places = silent if len(silent) == len(lost) else [""] * len(lost)
@@ -347,7 +347,7 @@ def _lost_cards(inventory: Inventory, lost: Sequence[str]) -> Iterator[GateFindi
 
 
 def _silent_card(card: Accelerator, notes: Sequence[str]) -> Iterator[GateFinding]:
-    """Yield a card that hangs its driver; those behind it were not asked, and it speaks for them."""
+    """Yield a finding about a card that hangs its driver, but none about the cards not read because of it."""
     for note in notes:
         reason = note.partition(": ")[2]
         if reason.startswith(NOT_ASKED):
@@ -369,7 +369,7 @@ def _silent_card(card: Accelerator, notes: Sequence[str]) -> Iterator[GateFindin
 
 
 def _failed_sensors(place: str, notes: Sequence[str]) -> Iterator[GateFinding]:
-    """Yield one finding for all sensors of a part that failed for the same reason."""
+    """Yield one finding for each reason, with all sensors of a part that failed for it."""
     sensors: dict[str, list[str]] = {}
     for note in notes:
         sensor, _, reason = note.partition(": ")

@@ -1,12 +1,11 @@
-"""Can the cards be tested as things are? What a healthy card fails for is found before anything is measured.
+"""Check before any measurement whether the cards can be tested, and find causes for which healthy cards fail.
 
-Nothing here rejects a node: it is INCONCLUSIVE, with what to mend, or a note where it may go well.
+No finding rejects a node: it is INCONCLUSIVE with a next step, or a note if the tests may still pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 
 from pytest_anubis.core.inventory import Accelerator, FindingKind, GateFinding, Inventory
 from pytest_anubis.core.metric import percent_text
@@ -15,15 +14,18 @@ from pytest_anubis.hardware.gate.single_checks import Severity, gib
 from pytest_anubis.hardware.gate.software_environment import SoftwareEnvironment, Torch
 from pytest_anubis.hardware.inventory.visible_devices import NOTHING
 
-LEAST_SHARED_MEMORY = 256 << 20
-"""Bytes of /dev/shm that ranks need: NCCL makes segments of up to 10 MB for a neighbour and a channel, so
-that the 64 MiB of a Docker container do not suffice for some (nccl#342)."""
+MIN_SHARED_MEMORY = 256 << 20
+"""Minimum bytes of /dev/shm for ranks. NCCL allocates segments of up to 10 MB for each neighbour and channel,
+so the 64 MiB of a Docker container may not suffice (nccl#342)."""
 
-LEAST_FREE, USUALLY_FREE = 0.5, 0.9
-"""Shares of a card's memory. Who holds more than half of it is at work there, and leaves too little to test;
-what holds more than a tenth is named, since it may get in the way. A context and the driver take some 1 %."""
+MIN_FREE = 0.5
+"""Minimum free share of a card's memory: with less, another program works there and leaves too little to
+test."""
 
-# Vendor -> variables that hide its cards, and which of torch's builds can use them.
+USUALLY_FREE = 0.9
+"""Free share of a card's memory below which a note says so: a context and the driver take about 1 %."""
+
+# Vendor -> variables that hide its cards.
 _VARIABLES = {
     "nvidia": ("CUDA_VISIBLE_DEVICES",),
     "amd": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
@@ -33,11 +35,11 @@ _VARIABLES = {
 def preflight(
     inventory: Inventory, environment: SoftwareEnvironment, visible: Collection[int] | None = None
 ) -> list[GateFinding]:
-    """Return what stands in the way of testing a node's cards.
+    """Return the findings that may prevent a test of a node's cards.
 
     Args:
         inventory: The node.
-        environment: What lies around it.
+        environment: Its variables, torch, shared memory and processes.
         visible: Positions of the accelerators that are tested; None: all.
     """
     cards = [
@@ -81,63 +83,65 @@ def _hidden(
     cards: Sequence[Accelerator],
     visibility: Mapping[str, str],
 ) -> Iterator[GateFinding]:
-    """Yield variables that name no card: a run would quietly leave cards out, or become one of the CPU."""
-    counts = {
-        vendor: sum(card.vendor.lower() == vendor for card in accelerators) for vendor in _VARIABLES
-    }
-    finding = partial(_finding, component="accelerator", kind=FindingKind.VISIBILITY)
-    told: set[str] = set()
+    """Yield findings about variables that hide cards by mistake: a run would silently skip them."""
+    checked: set[str] = set()
     for vendor, variables in _VARIABLES.items():
+        own = [card for card in accelerators if card.vendor.lower() == vendor]
         for variable in variables:
             value = visibility.get(variable)
-            if (
-                not counts[vendor]
-                or value is None
-                or value.strip().lower() in NOTHING
-                or variable in told
-            ):
+            if not own or value is None or value.strip().lower() in NOTHING or variable in checked:
                 continue
-            told.add(variable)
-            entries = [entry.strip() for entry in value.split(",")]
-            if any(entry.upper().startswith("MIG-") for entry in entries):
-                yield finding(
-                    variable,
-                    "whole cards",
-                    "a slice of a card (MIG)",
-                    "slices are not tested: switch MIG off (nvidia-smi -mig 0) and name the card there by "
-                    "number or UUID, or unset it",
-                )
-                continue
-            if len(set(entries)) < len(entries):
-                yield finding(
-                    variable,
-                    "each card once",
-                    "naming a card twice, and then none is shown",
-                    "name each card once, or unset it",
-                )
-                continue
-            unknown = next((e for e in entries if not _names(e, vendor, accelerators)), None)
-            if unknown is not None:
-                number = entries.index(unknown) + 1
-                shown = f" ({unknown})" if unknown.isdecimal() else ""  # no unique ids in findings
-                yield finding(
-                    f"entry {number} of {variable}",
-                    f"one of the node's {counts[vendor]} cards",
-                    f"none of them{shown}: it and what follows are hidden",
-                    "correct it (nvidia-smi -L or amd-smi list shows the cards), or unset it",
-                )
-            elif not cards:
-                yield finding(
-                    variable,
-                    "cards that are shown",
-                    "hiding all cards",
-                    "unset it, or set it to nothing where only the CPU is to be tested",
-                )
+            checked.add(variable)
+            found = _hidden_by(variable, value, vendor, own, shown=bool(cards))
+            if found is not None:
+                yield found
 
 
-def _names(entry: str, vendor: str, accelerators: Sequence[Accelerator]) -> bool:
-    """Return whether an entry names one card; AMD's own unique ids are not those of its library."""
-    own = [card for card in accelerators if card.vendor.lower() == vendor]
+def _hidden_by(
+    variable: str, value: str, vendor: str, own: Sequence[Accelerator], *, shown: bool
+) -> GateFinding | None:
+    """Return what is wrong with one variable, if anything.
+
+    Args:
+        variable: Its name.
+        value: Its value.
+        vendor: The vendor whose cards it hides.
+        own: All cards of that vendor.
+        shown: At least one card is tested.
+    """
+    entries = [entry.strip() for entry in value.split(",")]
+    unknown = next((entry for entry in entries if not _names(entry, vendor, own)), None)
+    what = variable
+    if any(entry.upper().startswith("MIG-") for entry in entries):
+        expected = "whole cards"
+        found = "a slice of a card (MIG)"
+        action = (
+            "slices are not tested: switch MIG off (nvidia-smi -mig 0) and name the card there by "
+            "number or UUID, or unset it"
+        )
+    elif len(set(entries)) < len(entries):
+        expected = "each card once"
+        found = "naming a card twice, and then none is shown"
+        action = "name each card once, or unset it"
+    elif unknown is not None:
+        what = f"entry {entries.index(unknown) + 1} of {variable}"
+        expected = f"one of the node's {len(own)} cards"
+        number = f" ({unknown})" if unknown.isdecimal() else ""  # no unique ids in findings
+        found = f"none of them{number}: it and what follows are hidden"
+        action = "correct it (nvidia-smi -L or amd-smi list shows the cards), or unset it"
+    elif not shown:
+        expected = "cards that are shown"
+        found = "hiding all cards"
+        action = "unset it, or set it to nothing where only the CPU is to be tested"
+    else:
+        return None
+    return _finding(
+        what, expected, found, action, component="accelerator", kind=FindingKind.VISIBILITY
+    )
+
+
+def _names(entry: str, vendor: str, own: Sequence[Accelerator]) -> bool:
+    """Return whether an entry names one card; AMD's variables use other unique ids than its library."""
     if entry.isdecimal():
         return int(entry) < len(own)
     if vendor == "amd" or any(card.uuid is None for card in own):
@@ -148,7 +152,7 @@ def _names(entry: str, vendor: str, accelerators: Sequence[Accelerator]) -> bool
 def _builds(
     cards: Sequence[Accelerator], drivers: Mapping[str, str], torch: Torch | None
 ) -> Iterator[GateFinding]:
-    """Yield a build of torch that cannot use the cards. Without torch its tests say so themselves."""
+    """Yield findings about a build of torch that cannot use the cards; tests report a missing torch."""
     if torch is None:
         return
     vendors = {card.vendor.lower() for card in cards}
@@ -161,7 +165,7 @@ def _builds(
                 f"install torch's build for {name}",
                 component="software",
             )
-    # Within one major version, a driver runs what was built for a newer minor one as well.
+    # A driver also runs programs that were built for a newer minor version of the same major one.
     able, needed = _major(drivers.get("cuda")), _major(torch.cuda)
     if "nvidia" in vendors and able is not None and needed is not None and needed > able:
         yield _finding(
@@ -179,13 +183,13 @@ def _major(version: str | None) -> int | None:
 
 
 def _shared_memory(cards: Sequence[Accelerator], size: int | None) -> Iterator[GateFinding]:
-    if size is None or size >= LEAST_SHARED_MEMORY or len(cards) < 2:
+    if size is None or size >= MIN_SHARED_MEMORY or len(cards) < 2:
         return
-    # Over NVLink NCCL seldom needs it (nccl#525): there a test may well pass, and says so if it does not.
+    # Over NVLink NCCL seldom needs it (nccl#525), so a test may pass; a failure would name the cause.
     linked = all(card.nvlinks_active for card in cards)
     yield _finding(
         "shared memory (/dev/shm)",
-        f"at least {LEAST_SHARED_MEMORY >> 20} MiB for {len(cards)} ranks",
+        f"at least {MIN_SHARED_MEMORY >> 20} MiB for {len(cards)} ranks",
         f"{size >> 20} MiB",
         "make it larger: docker run --shm-size=1g or --ipc=host; in Kubernetes a Memory emptyDir there",
         severity="NOTE" if linked else "INCONCLUSIVE",
@@ -195,7 +199,7 @@ def _shared_memory(cards: Sequence[Accelerator], size: int | None) -> Iterator[G
 def _occupied(
     card: Accelerator, count: int, environment: SoftwareEnvironment
 ) -> Iterator[GateFinding]:
-    """Yield who or what keeps our processes from a card."""
+    """Yield findings about other programs on a card and about its exclusive compute mode."""
     place = card_place(card)
     free = card.memory_free / card.memory if card.memory and card.memory_free is not None else 1.0
     if free < USUALLY_FREE:
@@ -206,11 +210,11 @@ def _occupied(
             "end the programs that hold it (nvidia-smi or amd-smi process shows them)",
             slot=place,
             component="accelerator.memory",
-            severity="INCONCLUSIVE" if free < LEAST_FREE else "NOTE",
+            severity="INCONCLUSIVE" if free < MIN_FREE else "NOTE",
         )
     if card.compute_mode is not None and card.compute_mode.startswith("exclusive"):
-        # A worker of its own leaves each card before the ranks of a whole-node test come; the one worker
-        # of a run without -n still holds them.
+        # With -n, a card's worker frees it before the ranks of a whole-node test start. Without -n the only
+        # process still uses all cards then.
         shared = environment.processes < 2 <= count
         yield _finding(
             "compute mode",

@@ -1,4 +1,4 @@
-"""Single comparisons of the inventory gate, each giving findings in plain words."""
+"""Compare single values for the inventory gate and yield findings about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def equal(
     component: str,
     action: str = "",
 ) -> Iterator[GateFinding]:
-    """Yield a finding when a value differs; INCONCLUSIVE when it should be there and is not."""
+    """Yield a finding if a value differs; INCONCLUSIVE if it is missing."""
     if expected is None or expected == found:
         return
     if found is None:
@@ -47,15 +47,14 @@ def at_least(
     component: str,
     action: str = "",
     *,
-    share: float = 1.0,
     severity: Severity = "FAIL",
 ) -> Iterator[GateFinding]:
-    """Yield a finding when a value is below `share` of what is expected; more is never one."""
+    """Yield a finding if a value is below the expected one; INCONCLUSIVE if it is missing."""
     if expected is None:
         return
     if found is None:
         yield no_reading(what, slot, expected, component)
-    elif found < share * expected:
+    elif found < expected:
         yield GateFinding(
             what=what,
             slot=slot,
@@ -70,7 +69,7 @@ def at_least(
 def at_most(
     what: str, slot: str, limit: float, found: float | None, component: str, action: str
 ) -> Iterator[GateFinding]:
-    """Yield a failure when a counter is above its limit; an absent counter is none."""
+    """Yield a failure if a counter is above its limit; a missing counter gives no finding."""
     if found is not None and found > limit:
         yield GateFinding(
             what=what,
@@ -84,7 +83,7 @@ def at_most(
 
 
 def no_reading(what: str, slot: str, expected: Value, component: str) -> GateFinding:
-    """Return the finding for a value that the class's nodes have and this node does not show."""
+    """Return the finding about a value that the golden inventory has and this node does not."""
     return GateFinding(
         what=what,
         slot=slot,
@@ -97,7 +96,7 @@ def no_reading(what: str, slot: str, expected: Value, component: str) -> GateFin
 
 
 def words(value: Value) -> str:
-    """Return a value as people write it."""
+    """Return a value as text."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)

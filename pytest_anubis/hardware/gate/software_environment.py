@@ -1,4 +1,4 @@
-"""What lies around the hardware and decides whether it can be tested: read here, checked in ``preflight``."""
+"""Read the software environment of the hardware tests, which ``preflight`` checks."""
 
 from __future__ import annotations
 
@@ -9,25 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-VISIBILITY = (
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-)
-"""Variables by which users hide cards from programs."""
+VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""Variables that hide cards from programs."""
 
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's, of which only the size is asked
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - only its size is read
 _VERSION_BYTES = 1 << 16  # torch/version.py has a dozen lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Torch:
-    """An installed torch.
+    """The version and build of an installed torch.
 
     Attributes:
         version: Its version.
-        cuda: Version of CUDA that it was built for; None without.
-        hip: Version of ROCm's HIP that it was built for; None without.
+        cuda: Version of CUDA that it was built for; None for a build without CUDA.
+        hip: Version of ROCm's HIP that it was built for; None for a build without ROCm.
     """
 
     version: str
@@ -37,13 +33,13 @@ class Torch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareEnvironment:
-    """What lies around the hardware.
+    """The variables, libraries and limits under which a node's cards are tested.
 
     Attributes:
         visibility: Variables of `VISIBILITY` that are set, and their values.
-        torch: What would be imported as ``torch``; None when there is none or its build is not told.
-        shared_memory: Size of /dev/shm in bytes; None where there is none.
-        processes: How many processes run tests.
+        torch: The installed torch; None if there is none or its build is unknown.
+        shared_memory: Size of /dev/shm in bytes; None if it does not exist.
+        processes: Number of processes that run tests.
     """
 
     visibility: Mapping[str, str] = field(default_factory=dict)
@@ -55,11 +51,11 @@ class SoftwareEnvironment:
 def read_software_environment(
     environ: Mapping[str, str], *, processes: int = 1
 ) -> SoftwareEnvironment:
-    """Read what lies around this machine's hardware, without importing torch.
+    """Read this machine's software environment without importing torch.
 
     Args:
-        environ: The environment.
-        processes: How many processes will run tests.
+        environ: The environment variables.
+        processes: Number of processes that will run tests.
     """
     return SoftwareEnvironment(
         visibility={name: environ[name] for name in VISIBILITY if name in environ},
@@ -78,7 +74,7 @@ def _size(folder: str) -> int | None:
 
 
 def _torch() -> Torch | None:
-    """Read the build of torch from its file of versions, as text."""
+    """Read the build of torch from its ``version.py`` as text."""
     try:
         spec = importlib.util.find_spec("torch")
     except (ImportError, ValueError):
@@ -93,7 +89,7 @@ def _torch() -> Torch | None:
 
 
 def torch_build(text: str) -> Torch | None:
-    """Return what a ``torch/version.py`` says; None when it says nothing of its build.
+    """Return the version and build that a ``torch/version.py`` names; None if it names no build.
 
     Args:
         text: The file's text, lines such as ``cuda: Optional[str] = '12.6'``.

@@ -1,6 +1,6 @@
-"""What a node consists of: read from NVML, ROCm, /proc and sysfs, named as a class, kept as plain data.
+"""Read a node's inventory from NVML, ROCm, /proc and sysfs, and name its hardware class.
 
-Whether it is as it should be is asked in ``gate``. Open ``inventory_reading.py`` first.
+``gate`` checks the inventory. Open ``inventory_reading.py`` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,7 +1,7 @@
-"""AMD's part of the inventory, through the amdsmi module that ROCm installs.
+"""Read AMD's cards for the inventory, through the amdsmi module that ROCm installs.
 
-Not tried on a card yet: the names follow AMD's published Python interface, and whatever a version
-answers differently becomes an absent reading.
+Not tried on a card yet: the names follow AMD's published Python interface. A value in an unknown form becomes
+an absent reading.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _WHOLE = "SPX"
 def read_amd(
     files: Files, module: Any = None
 ) -> tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]:
-    """Read all AMD cards; nothing when amdsmi is not installed.
+    """Read all AMD cards; none if amdsmi is not installed.
 
     Args:
-        files: Where the PCI links are read.
+        files: Reads the PCI links.
         module: Bindings to use in place of ``amdsmi``.
 
     Returns:
-        The cards, the version of the ``amdgpu`` driver, and what failed as a whole. A library that does not
-        start is no failure where that driver is not loaded.
+        The cards, the version of the ``amdgpu`` driver, and notes about failures of the library. A library
+        that does not start is no failure if that driver is not loaded.
     """
     smi = module if module is not None else _bindings()
     if smi is None:
@@ -50,14 +50,14 @@ def read_amd(
         modules = files.names(_MODULES)
         if (
             modules and _DRIVER not in modules
-        ):  # such as ROCm's container on a node without its cards
+        ):  # such as ROCm's container on a node without AMD cards
             return (), {}, ()
         return (), {}, (f"amdsmi: {error}",)
     try:
         handles = _ask(smi, notes, "accelerators", "amdsmi_get_processor_handles") or []
         numbers = _kfd_numbers(files)
         read = [_card(smi, files, handle, numbers) for handle in handles]
-        # By slot, as sysfs has them; the library's own order is nobody else's.
+        # By slot, as in sysfs, since no other tool uses the library's order.
         read.sort(key=lambda card: card.pci or "~")
         cards = tuple(replace(card, index=index) for index, card in enumerate(read))
         drivers = {}
@@ -67,7 +67,7 @@ def read_amd(
                 drivers["amdgpu"] = str(_text(found, "driver_version"))
         return cards, drivers, tuple(notes)
     finally:
-        with contextlib.suppress(Exception):  # nothing is held that could be lost
+        with contextlib.suppress(Exception):  # a failed shut-down loses nothing
             smi.amdsmi_shut_down()
 
 
@@ -131,20 +131,21 @@ def _card(smi: Any, files: Files, handle: Any, numbers: Mapping[str, int]) -> Ac
 
 
 def _kfd_numbers(files: Files) -> dict[str, int]:
-    """Return PCI address -> the number under which HIP counts the card, from the driver's own list.
+    """Return PCI address -> HIP's number of the card, from the driver's own list.
 
-    ROCm's run-time takes the cards in the order of the driver's topology, where processors have no GPU id.
+    ROCm's run-time numbers the cards in the order of the driver's topology, in which CPUs have no GPU id.
     """
     found: list[str] = []
     for name in sorted(filter(str.isdecimal, files.names(_KFD)), key=int):
         if files.text(f"{_KFD}/{name}/gpu_id") in (None, "0"):
             continue
-        told = key_values(files.text(f"{_KFD}/{name}/properties"))
+        properties = key_values(files.text(f"{_KFD}/{name}/properties"))
         try:
-            domain, place = int(told.get("domain", "0")), int(told["location_id"])
+            domain = int(properties.get("domain", "0"))
+            place = int(properties["location_id"])
         except (KeyError, ValueError):
-            return {}  # a number too few would name another card
-        # Bus, device and function as PCI packs them: 8, 5 and 3 bits.
+            return {}  # without this card, the numbers of the others would be wrong
+        # Bus, device and function, packed by PCI into 8, 5 and 3 bits.
         found.append(f"{domain:04x}:{place >> 8 & 255:02x}:{place >> 3 & 31:02x}.{place & 7}")
     return {address: number for number, address in enumerate(found)}
 
@@ -158,9 +159,9 @@ def _highest(smi: Any, notes: list[str], field: str, handle: Any, clock: str) ->
 
 
 def _links(answer: Any) -> tuple[int | None, int | None]:
-    """Return how many xGMI links a card has and how many run; None where that is not told.
+    """Return the numbers of a card's xGMI links and of those that are up; None if unknown.
 
-    Versions differ in how they name the type of a link: an enumeration, its number or its name.
+    The type of a link is an enumeration, its number or its name, depending on the version of amdsmi.
     """
     listed = answer.get("links") if isinstance(answer, dict) else answer
     if not isinstance(listed, list):
@@ -177,7 +178,7 @@ def _is_xgmi(kind: Any) -> bool:
 
 
 def _bindings() -> Any:
-    """Import amdsmi from the path, else from ROCm's own folder."""
+    """Import amdsmi from the path, else from ROCm's folder."""
     for folder in ("", f"{os.environ.get('ROCM_PATH', '/opt/rocm')}/share/amd_smi"):
         if folder and not Path(folder).is_dir():
             continue

@@ -1,4 +1,4 @@
-"""Versions of Python, the frameworks and what they run on, from files and metadata: nothing is imported."""
+"""Read the versions of Python, frameworks and their libraries, without importing any of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HEADERS = {
     "nccl": ("/usr/include/nccl.h", "/usr/local/cuda/include/nccl.h"),
     "rccl": ("/opt/rocm/include/rccl/rccl.h",),
 }
-"""Where the collectives' version stands when no distribution brings them."""
+"""Headers with the version of a collectives library that no Python distribution contains."""
 
 
 def read_software(
@@ -40,14 +40,14 @@ def read_software(
 ) -> dict[str, str]:
     """Return name -> version.
 
-    Besides distributions there are ``cuda`` or ``rocm``, which torch was built for, and ``nccl`` or ``rccl``,
-    which is not torch's own where a container brings another: from the container's variable
-    ``NCCL_VERSION``, else from the library's header.
+    Besides distributions there are ``cuda`` or ``rocm``, for which torch was built, and ``nccl`` or ``rccl``
+    if torch has no such library of its own: from the container's variable ``NCCL_VERSION``, else from the
+    library's header.
 
     Args:
-        files: Where the headers lie.
-        environ: The environment.
-        torch: Torch's folder; default the installed one's.
+        files: Reads the headers.
+        environ: The environment variables.
+        torch: Torch's folder; default that of the installed torch.
     """
     found = {"python": platform.python_version()}
     for name in _DISTRIBUTIONS:
@@ -67,16 +67,16 @@ def read_software(
 
 
 def _torch_folder() -> Path | None:
-    """Return where torch lies, without importing it."""
+    """Return torch's folder without importing it."""
     try:
         found = importlib.util.find_spec("torch")
-    except (ImportError, ValueError):  # half of an installation
+    except (ImportError, ValueError):  # an incomplete installation
         return None
     return Path(found.origin).parent if found is not None and found.origin else None
 
 
 def _built_for(torch: Path | None) -> dict[str, str]:
-    """Return the version of CUDA or ROCm that torch was built for, as its own ``version.py`` says."""
+    """Return the version of CUDA or ROCm that torch was built for, from its ``version.py``."""
     if torch is None:
         return {}
     try:
@@ -91,7 +91,7 @@ def _built_for(torch: Path | None) -> dict[str, str]:
 
 
 def _header(files: Files, name: str) -> str:
-    """Return the version in a header of NCCL or RCCL; empty where there is none."""
+    """Return the version in a header of NCCL or RCCL; empty without a header."""
     for place in _HEADERS[name]:
         text = files.quick(place)
         parts = [

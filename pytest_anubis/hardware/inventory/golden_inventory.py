@@ -1,4 +1,4 @@
-"""The golden inventory of a hardware class: what the majority of its nodes has."""
+"""Derive the golden inventory of a hardware class from the majority of its nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from pytest_anubis.core.inventory import (
@@ -23,8 +22,8 @@ from pytest_anubis.core.inventory import (
 T = TypeVar("T")
 P = TypeVar("P")
 
-# Belongs to one node and one moment, so a majority of it means nothing: identities, counters, and what
-# changes with the load. The gate compares counters with limits instead.
+# Fields of one node or one moment, for which a majority is meaningless: identities, counters, and values that
+# depend on the load. The gate compares counters with limits instead.
 OWN = {
     "serial",
     "uuid",
@@ -57,28 +56,28 @@ OWN = {
     "limit",
 }
 
-# systemd names ports without a slot, as on USB, by their own address: no other node has one of that name.
+# systemd names ports without a slot, such as on USB, by their address, which no other node has.
 _NAMED_BY_ADDRESS = re.compile(r"(?:en|wl|ww|ib)x[0-9a-f]{12,}")
 
-# Measured rather than declared: a few bytes more or less do not make another value.
+# Measured values, which may differ by a few bytes: their median is used.
 _MEDIAN = {"total"}
 
 
 def golden_inventory(inventories: Sequence[Inventory]) -> Inventory:
-    """Return what more than half of the nodes have, field by field.
+    """Return for each field the value that more than half of the nodes have.
 
-    A field without such a majority is None: then nothing is expected of it. Accelerators are matched by
-    slot, network ports by name, disks by model and size, because their names follow the order in which
-    they answered at boot.
+    A field without such a majority is None, and is not checked. Accelerators are matched by slot, network
+    ports by name, and disks by model and size, because their names depend on the order in which they start at
+    boot.
 
     Args:
-        inventories: Nodes of one hardware class, each once; one alone is its own golden inventory.
+        inventories: Nodes of one hardware class, each once; a single one is its own golden inventory.
 
     Returns:
         An inventory with the node name ``golden``, without serial numbers and counters.
 
     Raises:
-        ValueError: There is no inventory to learn from.
+        ValueError: There is no inventory.
     """
     if not inventories:
         raise ValueError("a golden inventory needs at least one node's inventory")
@@ -122,7 +121,7 @@ def _part(cls: type[P], parts: Sequence[P], **fixed: Any) -> P:
 
 
 def _accelerators(inventories: Sequence[Inventory]) -> tuple[Accelerator, ...]:
-    """Merge by slot where the slots agree between the nodes, else by position."""
+    """Merge the cards by slot if the nodes use the same slots, else by position."""
     count = _majority([len(i.accelerators) for i in inventories])
     groups = _grouped(
         inventories, lambda i: {card.pci: card for card in i.accelerators if card.pci}
@@ -156,26 +155,24 @@ def _nics(inventories: Sequence[Inventory]) -> tuple[Nic, ...]:
 
 
 def _disks(inventories: Sequence[Inventory]) -> tuple[Disk, ...]:
-    """Take the set of models and sizes that most nodes have, with each model's usual firmware."""
+    """Return the models and sizes of disks that most nodes have, with the usual firmware of each model."""
     sets = [tuple(sorted((d.model or "", d.size or 0) for d in i.disks)) for i in inventories]
     usual = _majority(sets)
     if usual is None:
         return ()
-    model = inventories[sets.index(usual)]
     found = []
-    for disk in model.disks:
+    for disk in inventories[sets.index(usual)].disks:
         alike = [
             d for i in inventories for d in i.disks if (d.model, d.size) == (disk.model, disk.size)
         ]
-        merged = _part(Disk, alike, name=disk.name)
-        found.append(replace(merged, pci=None))
+        found.append(_part(Disk, alike, name=disk.name, pci=None))
     return tuple(found)
 
 
 def _grouped(
     inventories: Sequence[Inventory], parts: Callable[[Inventory], dict[Any, T]]
 ) -> dict[Hashable, list[T]]:
-    """Collect the parts with the same key over the nodes; a key that only a minority has is left out."""
+    """Return key -> parts of all nodes with that key, for keys that more than half of the nodes have."""
     groups: dict[Hashable, list[T]] = {}
     for inventory in inventories:
         for key, part in parts(inventory).items():

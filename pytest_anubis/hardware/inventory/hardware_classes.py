@@ -1,4 +1,4 @@
-"""Hardware classes: which nodes may be compared with each other, as one readable key."""
+"""Name the hardware class of a node, as a readable key: only nodes of one class are compared."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from pytest_anubis.core.baseline import VIRTUAL
 from pytest_anubis.core.inventory import Inventory, Processor
 
 _GIB = 1 << 30
-# File systems allow names of 255 bytes; a part is cut long before eight of them could reach that.
+# Maximum length of a part of the key: file systems allow names of 255 bytes, which eight parts stay below.
 _PART_LENGTH = 28
 
-# Attributes that may differ between a node and its own class when hardware is missing or its driver was
-# changed; all others must agree before one class's golden inventory says anything about a node.
+# Attributes in which a node may differ from its own class because hardware is missing or its driver was
+# changed. All others must agree before the class's golden inventory applies to the node.
 _LIBRARIES = ("cuda", "rocm", "nccl", "rccl")
 _LOSABLE = ("count", "cores", "memory", "fabric", "driver", "torch", "lanes", *_LIBRARIES)
 
 ALONE, SIDE_BY_SIDE = "one at a time", "side by side"
-"""How the accelerators of a node are measured: never two at once, or in several lanes at the same time."""
+"""How a node's accelerators are measured: never two at once, or in several lanes at the same time."""
 
 
 def hardware_class(
     inventory: Inventory, profile: str, *, lanes: str = ALONE
 ) -> tuple[str, dict[str, str]]:
-    """Return the key of a node's hardware class and what it is made of.
+    """Return the key of a node's hardware class and the attributes that it is made of.
 
-    The key is safe as a file name. It is the same on one machine whatever its load, its uptime and the
-    state of its links; it changes with every attribute below. A CPU quota is no part of it: it is a
-    disturbance that measurements are labelled with. Neither is the memory of a virtual machine, which its
-    hypervisor may change at any time.
+    The key is safe as a file name. It does not depend on a machine's load, its uptime or the state of its
+    links, and changes with every attribute below. A CPU quota is not included, because it is a disturbance
+    with which measurements are labelled. A virtual machine's memory is not included either, because the
+    hypervisor may change it at any time.
 
-    With accelerators the minor versions count that move their speed by several percent, and whether they are
-    measured one at a time or side by side: what was learned in one way says nothing of the other. Without
-    any, torch's major version is enough.
+    With accelerators, minor versions that change the speed by several percent are included. So is whether the
+    accelerators are measured one at a time or side by side, since the results are not comparable. Without
+    accelerators torch's major version is enough.
 
     Args:
         inventory: The node.
@@ -43,8 +43,8 @@ def hardware_class(
 
     Returns:
         The key, and the attributes ``accelerator``, ``count``, ``cpu``, ``cores``, ``memory``,
-        ``fabric``, ``driver``, ``torch`` and ``profile``; with accelerators also ``lanes`` and, where they
-        are known, ``cuda`` or ``rocm`` and ``nccl`` or ``rccl``.
+        ``fabric``, ``driver``, ``torch`` and ``profile``; with accelerators also ``lanes`` and, if known,
+        ``cuda`` or ``rocm`` and ``nccl`` or ``rccl``.
     """
     attributes = {
         "accelerator": _accelerator(inventory),
@@ -65,18 +65,18 @@ def hardware_class(
 def closest_class(
     attributes: Mapping[str, str], candidates: Mapping[str, Mapping[str, str]]
 ) -> str | None:
-    """Find the class that a node most probably belongs to although its own key has no baseline.
+    """Find the class to which a node probably belongs although its own key has no baseline.
 
-    A node that lost an accelerator or a memory module has another key than its healthy siblings. Its
-    measurements are not comparable with theirs, but its inventory is.
+    A node that lost an accelerator or a memory module has another key than the healthy nodes of its class.
+    Its measurements are not comparable with theirs, but its inventory is.
 
     Args:
         attributes: The node's attributes.
         candidates: Key -> attributes of the classes that have a golden inventory.
 
     Returns:
-        The key of the class with the fewest differences, or None when each of them differs in more than
-        what a node can lose, or two are equally close.
+        The key of the class with the fewest differences. None if every class differs in an attribute that a
+        node cannot lose, or if two classes are equally close.
     """
     ranked = []
     for key, other in candidates.items():
@@ -90,7 +90,7 @@ def closest_class(
 
 
 def class_key(attributes: Mapping[str, str]) -> str:
-    """Return the key that `hardware_class` makes of its attributes."""
+    """Return the key for the attributes of `hardware_class`."""
     count = attributes["count"]
     card = slug(attributes["accelerator"])
     parts = [
@@ -122,31 +122,31 @@ _HARDWARE = (
     "profile",
 )
 CLASS_ATTRIBUTES = frozenset((*_HARDWARE, "lanes", *_LIBRARIES))
-"""What `hardware_class` makes a key of; what else a node's attributes hold was added."""
+"""Attributes of `hardware_class`; all others of a node were added by hooks or splits."""
 
 
 def extended_key(attributes: Mapping[str, str], added: Mapping[str, str]) -> str:
-    """Return the key of a class with what hooks added, or what it is split by."""
+    """Return the key of a class with attributes that hooks added or that split the class."""
     return "_".join([class_key(attributes), *_parts(added)])
 
 
 def split_key(key: str, attributes: Mapping[str, str], more: Mapping[str, str]) -> str:
-    """Return the key that a recorded run's class would have had, had these attributes been added then.
+    """Return the key that a recorded run's class has with further attributes.
 
     Args:
-        key: The key that it had.
-        attributes: The run's attributes, with those that were added; empty where nobody knows them.
-        more: Those to be added.
+        key: The recorded key.
+        attributes: The run's attributes, including added ones; empty if unknown.
+        more: The further attributes.
     """
     known = {name: value for name, value in attributes.items() if name in CLASS_ATTRIBUTES}
-    if not known.keys() >= set(_HARDWARE):  # an import: it has a class, and nobody says of what
+    if not known.keys() >= set(_HARDWARE):  # an imported run, whose class has unknown attributes
         return "_".join([key, *_parts(more)])
     added = {name: value for name, value in attributes.items() if name not in known}
     return extended_key(known, added | dict(more))
 
 
 def split_by(names: Collection[str], facts: Mapping[str, str]) -> dict[str, str]:
-    """Return the attributes that split a class; what a node does not know of itself is ``unknown``."""
+    """Return the attributes that split a class; a fact that a node lacks is ``unknown``."""
     return {name: facts.get(name) or "unknown" for name in names}
 
 
@@ -155,7 +155,7 @@ def _parts(added: Mapping[str, str]) -> list[str]:
 
 
 def slug(text: str) -> str:
-    """Return text as lower-case letters, digits, dots and dashes; a long one ends with a digest."""
+    """Return text as lower-case letters, digits, dots and dashes; a long text ends with a digest."""
     plain = re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "unknown"
     if len(plain) <= _PART_LENGTH:
         return plain
@@ -170,7 +170,7 @@ def _accelerator(inventory: Inventory) -> str:
 
 
 def _cpu(processor: Processor) -> str:
-    """Return the CPU's name without frills; with family and model where hypervisors hide the name."""
+    """Return the CPU's name without trademarks; with family and model if a hypervisor hides the name."""
     name = re.sub(
         r"\((R|TM|r|tm)\)|\bCPU\b|\bProcessor\b|@.*|(?<!\d)\d+-Core", " ", processor.model or ""
     )
@@ -183,8 +183,8 @@ def _cpu(processor: Processor) -> str:
 def _memory(total: int | None) -> str:
     """Round up to the next of 1, 1.5, 2, 3, 4, 6, ... GiB.
 
-    The kernel always shows a few percent less than what is installed, and installed sizes lie on these
-    steps, so one machine never falls on both sides of a step; a missing module is the gate's business.
+    Installed sizes are on these steps, and the kernel always shows a few percent less, so a machine's size is
+    always rounded to the same step. The gate reports a missing module.
     """
     if not total:
         return "unknown"
@@ -195,12 +195,12 @@ def _memory(total: int | None) -> str:
 
 
 def _is_three(step: float) -> bool:
-    """Say whether a step is 3 times a power of two."""
+    """Return whether a step is 3 times a power of two."""
     return (step / 3).hex().startswith("0x1.0000000000000")
 
 
 def _fabric(inventory: Inventory) -> str:
-    """Return what connects accelerators and nodes; hardware that exists, whether its links are up or not."""
+    """Return the hardware that connects accelerators and nodes, whether its links are up or not."""
     parts = []
     links = max((card.nvlinks or 0 for card in inventory.accelerators), default=0)
     if links:
@@ -222,11 +222,11 @@ def _driver(inventory: Inventory) -> str:
 
 
 def _accelerator_software(software: Mapping[str, str]) -> dict[str, str]:
-    """Return the minor versions of torch and of what it computes and communicates with."""
+    """Return the minor versions of torch and of its libraries for computation and communication."""
     found = {"torch": _minor(software.get("torch"))}
     for name in _LIBRARIES:
-        brought = [v for key, v in sorted(software.items()) if key.startswith(f"nvidia-{name}-cu")]
-        version = brought[0] if brought else software.get(name)
+        wheels = [v for key, v in sorted(software.items()) if key.startswith(f"nvidia-{name}-cu")]
+        version = wheels[0] if wheels else software.get(name)
         if version:
             found[name] = _minor(version)
     return found

@@ -1,4 +1,4 @@
-"""The host's part of the inventory, from /proc and sysfs: chassis, CPUs, memory and what sits on PCI."""
+"""Read the host's inventory from /proc and sysfs: chassis, CPUs, memory and PCI devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel", "0x1da3": "h
 _CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
 _ALWAYS_ACCELERATOR = ("0x0302", "0x1200")
 
-# PCIe's transfer rate in GT/s tells its generation.
+# PCIe transfer rate in GT/s -> generation.
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 _CLOUDS = (
@@ -29,7 +29,7 @@ _CLOUDS = (
     "Alibaba Cloud",
     "OpenStack",
 )
-"""Makers by the firmware of virtual machines, for processors without a flag that says so."""
+"""Makers named by the firmware of virtual machines, for processors without a flag for them."""
 
 
 def read_system(files: Files) -> System:
@@ -52,7 +52,7 @@ def read_system(files: Files) -> System:
 
 
 def is_virtual(files: Files) -> bool:
-    """Return whether this is a virtual machine, as far as processor, hypervisor or firmware tell."""
+    """Return whether processor, hypervisor or firmware show that this is a virtual machine."""
     flags = (line for line in files.quick("/proc/cpuinfo").splitlines() if line.startswith("flags"))
     if "hypervisor" in next(flags, "").split() or files.quick("/sys/hypervisor/type"):
         return True
@@ -60,7 +60,7 @@ def is_virtual(files: Files) -> bool:
 
 
 def read_processor(files: Files) -> Processor:
-    """Read the CPUs: what they are, and how much of them this process may use."""
+    """Read the CPUs and the share of them that this process may use."""
     files = files.part()
     first = _first_cpu(files)
     packages, cores, threads = _topology(files)
@@ -125,10 +125,10 @@ def edac_counts(files: Files) -> tuple[int | None, int | None]:
 
 
 def bus_accelerators(files: Files) -> tuple[str, ...] | None:
-    """Return the PCI addresses of all accelerators that the bus shows, whatever their drivers say.
+    """Return the PCI addresses of all accelerators on the bus, with or without a driver.
 
-    Plain display adapters of Intel (the chipset's own graphics) are no accelerators; NVIDIA's and AMD's
-    are. None where there is no PCI bus to look at.
+    Display adapters of NVIDIA and AMD are accelerators; those of Intel (the chipset's graphics) are not. The
+    result is None if there is no PCI bus.
     """
     if not files.exists(_PCI):
         return None
@@ -143,7 +143,7 @@ def bus_accelerators(files: Files) -> tuple[str, ...] | None:
 
 
 def pci_link(files: Files, address: str | None) -> dict[str, int | None]:
-    """Return a PCI device's link: width and generation, now and possible; {} without an address."""
+    """Return width and generation of a PCI device's link, present and maximum; {} without an address."""
     if not address:
         return {}
     folder = f"{_PCI}/{address.lower()}"
@@ -156,13 +156,13 @@ def pci_link(files: Files, address: str | None) -> dict[str, int | None]:
 
 
 def generation(speed: str | None) -> int | None:
-    """Turn ``16.0 GT/s PCIe`` into PCIe generation 4; None for anything else."""
+    """Return the PCIe generation of a speed, such as 4 for ``16.0 GT/s PCIe``; None if unknown."""
     match = re.match(r"(\d+(?:\.\d+)?)\s*GT/s", speed or "")
     return _GENERATIONS.get(float(match[1])) if match else None
 
 
 def pci_address(files: Files, device: str) -> str | None:
-    """Return the PCI address behind a sysfs ``device`` link; None when it sits on another bus."""
+    """Return the PCI address behind a sysfs ``device`` link; None for a device on another bus."""
     try:
         real = files.path(device).resolve()
     except OSError:
@@ -186,8 +186,10 @@ def _model(first: dict[str, str]) -> str | None:
 
 
 def _topology(files: Files) -> tuple[int | None, int | None, int | None]:
-    """Return packages, cores and hardware threads that are online."""
-    packages, cores, threads = set(), set(), 0
+    """Return the numbers of packages, cores and hardware threads that are online."""
+    packages = set()
+    cores = set()
+    threads = 0
     for name in files.names(_CPU):
         if re.fullmatch(r"cpu\d+", name) is None:
             continue
@@ -208,5 +210,5 @@ def _kib(text: str | None) -> int | None:
 
 
 def _positive(value: int | None) -> int | None:
-    # 0 and 255 are what the kernel shows for a link that does not exist or does not answer.
+    # The kernel shows 0 or 255 for a link that does not exist or does not answer.
     return value if value and value != 255 else None

@@ -1,4 +1,4 @@
-"""Reading a node's inventory, and keeping it as plain data."""
+"""Read a node's inventory, and convert it to plain data and back."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from pytest_anubis.hardware.text_files import Files, key_values
 SCHEMA = 1
 
 VENDOR_SECONDS = 60.0
-"""Seconds within which a vendor's library must answer. Without a persistent driver NVIDIA states 1 to 3 s for
-waking each card, and there are nodes with sixteen; a wedged card never answers."""
+"""Seconds within which a vendor's library must answer. Without driver persistence NVIDIA states 1 to 3 s to
+start each card, and some nodes have sixteen cards; a hanging card never answers."""
 
 
 class InventoryError(ValueError):
-    """Plain data is not an inventory; the one-line message says where and why."""
+    """Plain data that is not an inventory; the one-line message says where and why."""
 
 
 def read_inventory(
@@ -43,15 +43,15 @@ def read_inventory(
     pynvml: Any = None,
     deadline: float = VENDOR_SECONDS,
 ) -> Inventory:
-    """Read everything that can be known about this machine, without importing torch.
+    """Read the inventory of this machine without importing torch.
 
     Args:
-        root: Where /proc and /sys lie; only tests pass another folder.
+        root: Folder of /proc and /sys; only tests pass another one.
         pynvml: NVML bindings to use; default the installed ones.
         deadline: Seconds within which each vendor's library must answer.
 
     Returns:
-        The inventory. Nothing is raised for hardware: absent readings are None, failed ones are named.
+        The inventory. Hardware raises no errors: absent readings are None, failed ones are noted.
     """
     files = Files(root)
     reading = NvidiaReading(pynvml)
@@ -87,11 +87,11 @@ def inventory_from_plain(data: Any, *, where: str = "inventory") -> Inventory:
     """Build an inventory from plain data.
 
     Args:
-        data: What `inventory_to_plain` made, possibly read from a file.
-        where: Where it came from, for the message.
+        data: Result of `inventory_to_plain`, possibly read from a file.
+        where: Its origin, for the message.
 
     Raises:
-        InventoryError: A field is missing, unknown or of another type; one line that names it.
+        InventoryError: A field is missing, unknown or of the wrong type; one line that names it.
     """
     try:
         return from_plain(Inventory, inventory_fields(data, where=where), where=where)
@@ -100,10 +100,10 @@ def inventory_from_plain(data: Any, *, where: str = "inventory") -> Inventory:
 
 
 def inventory_fields(data: Any, *, where: str = "inventory") -> dict[str, Any]:
-    """Return an inventory's fields from plain data without the version of their form.
+    """Return an inventory's fields from plain data, without their schema version.
 
     Raises:
-        InventoryError: There is none, or it is of another version.
+        InventoryError: The data are no mapping, or have another schema version.
     """
     if not isinstance(data, Mapping):
         raise InventoryError(f"{where}: expected an object with the inventory's fields")
@@ -145,14 +145,14 @@ def _in_time(
     deadline: float,
     so_far: Callable[[str], Cards] | None = None,
 ) -> Cards:
-    """Read in a thread that is left behind when a card hangs its library: it is a daemon."""
+    """Read in a daemon thread, and leave it running if a card hangs its library."""
     found: list[Cards] = []
     failed: list[str] = []
 
     def work() -> None:
         try:
             found.append(read())
-        except Exception as error:  # the last resort: no library may stop the inventory
+        except Exception as error:  # a library must never stop the inventory
             failed.append(f"{name}: {type(error).__name__}: {error}")
 
     thread = threading.Thread(target=work, name=f"anubis-{name}", daemon=True)

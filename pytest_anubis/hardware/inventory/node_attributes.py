@@ -1,4 +1,4 @@
-"""What tells the nodes of one hardware class apart: versions and settings, by name, as text."""
+"""List the versions and settings by which the nodes of one hardware class can differ, as text by name."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.hardware.inventory.golden_inventory import OWN
 
 _PLACE = {"name", "pci", "index", "unreadable", "usable"}
-"""Where a part sits; the same on all nodes, or meaningless between them."""
+"""Fields for a part's place, which are equal on all nodes or not comparable."""
 
 
 def node_facts(inventory: Inventory) -> dict[str, str]:
-    """Return an inventory as facts that nodes can share: no serial numbers, counters or loads.
+    """Return an inventory as facts that nodes can share, without serial numbers, counters or loads.
 
     Returns:
-        Name -> value, e.g. ``accelerator vbios``, ``bios``, ``driver nvidia``, ``kernel``; where parts of
-        one kind differ within the node, their values are joined.
+        Name -> value, e.g. ``accelerator vbios``, ``bios``, ``driver nvidia``, ``kernel``. Different values
+        of parts of one kind are joined.
     """
     facts: dict[str, str] = {}
     for name, parts in (
@@ -28,7 +28,7 @@ def node_facts(inventory: Inventory) -> dict[str, str]:
         ("disk", inventory.disks),
         ("nic", inventory.nics),
     ):
-        facts.update(_of_parts(name, parts))
+        facts.update(_part_facts(name, parts))
     for name, value in (
         ("kernel", inventory.kernel),
         ("os", inventory.os),
@@ -40,18 +40,18 @@ def node_facts(inventory: Inventory) -> dict[str, str]:
     return facts
 
 
-def _of_parts(name: str, parts: Iterable[Any]) -> Iterator[tuple[str, str]]:
+def _part_facts(name: str, parts: Iterable[Any]) -> Iterator[tuple[str, str]]:
     found: dict[str, set[str]] = {}
     for part in parts:
         for field in dataclasses.fields(part):
             value = getattr(part, field.name)
             if value is not None and field.name not in OWN | _PLACE:
-                found.setdefault(field.name, set()).add(_shown(value))
+                found.setdefault(field.name, set()).add(_text(value))
     for field_name, values in found.items():
         yield f"{name} {field_name.replace('_', ' ')}".strip(), " + ".join(sorted(values))
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""What this node is called, by a setting or by the platform, and the id of its installation."""
+"""Find this node's name, from a setting or the platform, and the id of its installation."""
 
 from __future__ import annotations
 
@@ -10,43 +10,44 @@ from collections.abc import Mapping
 
 from pytest_anubis.hardware.text_files import Files
 
-ENV_NODE = "PYTEST_ANUBIS_NODE"  # as `options` has it, which this room does not import
+ENV_NODE = "PYTEST_ANUBIS_NODE"  # as in `options`, which this package may not import
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
-"""253 characters are the longest name of a host (RFC 1123), and of a node of Kubernetes."""
+"""A node's name: at most 253 characters, as for hosts (RFC 1123) and nodes of Kubernetes."""
 
 _ID_FILE = "/etc/machine-id"
-_POINT = 4  # field of the place of a mount in proc_pid_mountinfo(5)
+_POINT = 4  # field of the mount point in proc_pid_mountinfo(5)
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
-"""As machine-id(5) has it; ``uninitialized`` and an empty file are none."""
+"""A machine id as defined in machine-id(5); ``uninitialized`` is none."""
 
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {"overlay", "aufs", "fuse.fuse-overlayfs", "squashfs", "tmpfs", "ramfs", "rootfs"}
 )
-"""Filesystems of containers' and live images: what lies there is the image's, or made anew at each start."""
+"""Filesystems of containers and live images, whose files belong to the image or are recreated at each
+start."""
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-"""A blank or backslash in a path of proc_pid_mountinfo(5)."""
+"""An escaped blank or backslash in a path of proc_pid_mountinfo(5)."""
 
 
 class NodeNameError(ValueError):
-    """A node cannot be called that; the one-line message says where the name stands."""
+    """An invalid name of a node; the one-line message says where it was set."""
 
 
 def node_name(environ: Mapping[str, str], given: str = "", *, where: str = ENV_NODE) -> str:
-    """Return what this node is called.
+    """Return this node's name.
 
-    The first of: what was set, Slurm's name of the node that a step runs on, Kubernetes' name of the node
-    that a pod runs on (``NODE_NAME``, which the pod has to ask for: elsewhere other tools use that name), the
-    host name.
+    It is the first of: the setting, Slurm's name of the node that a step runs on, Kubernetes' name of the
+    node that a pod runs on, and the host name. In a pod, Kubernetes' name is ``NODE_NAME`` if the pod's
+    definition sets it; elsewhere that variable is ignored, since other tools use it too.
 
     Args:
-        environ: The environment.
-        given: What was set on the command line or in an ini file; empty asks the environment.
-        where: Where that stands, for the message.
+        environ: The environment variables.
+        given: Name set on the command line or in an ini file; empty: use the environment.
+        where: Where `given` was set, for the message.
 
     Raises:
-        NodeNameError: What was found is no name.
+        NodeNameError: The name is invalid.
     """
     in_pod = bool(environ.get("KUBERNETES_SERVICE_HOST"))
     for place, name in (
@@ -61,10 +62,10 @@ def node_name(environ: Mapping[str, str], given: str = "", *, where: str = ENV_N
 
 
 def checked_name(name: str, where: str) -> str:
-    """Return the name of a node, which is a part of file names and of other programs' arguments.
+    """Return a valid name of a node, which is safe in file names and in arguments of programs.
 
     Raises:
-        NodeNameError: It is none.
+        NodeNameError: The name is invalid.
     """
     if _NAME.fullmatch(name) is None:
         raise NodeNameError(
@@ -75,12 +76,12 @@ def checked_name(name: str, where: str) -> str:
 
 
 def machine_id(files: Files) -> str | None:
-    """Return a digest of the machine id, which machine-id(5) asks to be kept secret; None if none lasts.
+    """Return a digest of the machine id, which must stay secret (machine-id(5)); None without a lasting id.
 
-    That of a container's or live image's own files is none: all machines may have it, or each start another
-    one. A file of the host that is mounted there (``/etc/machine-id``) is one.
+    An id in a container or a live image does not count: many machines may share it, or each start may make a
+    new one. The host's ``/etc/machine-id`` counts if it is mounted there.
     """
-    if _filesystem(files, _ID_FILE) in _PASSING:
+    if _filesystem(files, _ID_FILE) in _TRANSIENT:
         return None
     text = (files.text(_ID_FILE) or "").strip()
     if _MACHINE_ID.fullmatch(text) is None:
@@ -89,7 +90,7 @@ def machine_id(files: Files) -> str | None:
 
 
 def _filesystem(files: Files, path: str) -> str:
-    """Return the type of the filesystem that a path lies on; empty where that is not told."""
+    """Return the type of a path's filesystem; empty if unknown."""
     found = longest = ""
     for line in (files.text("/proc/self/mountinfo") or "").splitlines():
         head, dash, tail = line.partition(" - ")
@@ -97,7 +98,7 @@ def _filesystem(files: Files, path: str) -> str:
         if not dash or len(fields) < _POINT + 1 or not kind:
             continue
         point = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[_POINT])
-        # Of several at one place the last hides the others.
+        # The last mount at a mount point hides earlier ones.
         inside = f"{path}/".startswith(f"{point.rstrip('/')}/")
         if inside and len(point) >= len(longest):
             found, longest = kind[0], point

@@ -1,4 +1,4 @@
-"""NVIDIA's part of the inventory, through NVML."""
+"""Read NVIDIA's cards for the inventory, through NVML."""
 
 from __future__ import annotations
 
@@ -25,30 +25,41 @@ _RECOVERY = (
     "reset the card by its bus",
     "reboot the system",
 )
-# Fields: speed and recoveries of one NVLink; what the driver asks for.
-_LINK_SPEED, _LINK_RECOVERIES, _RECOVERY_ACTION = 164, 162, 230
-_OLDER_DRIVER = ("(NVML error 25)", "(NVML error 2)")  # it does not know the structure's version
-_CLOCKS_SET = 0x2  # clock event reason: held down by application clocks or locked clocks
+# Fields: speed and recoveries of one NVLink; recovery action that the driver requests.
+_LINK_SPEED = 164
+_LINK_RECOVERIES = 162
+_RECOVERY_ACTION = 230
+_OLDER_DRIVER = (
+    "(NVML error 25)",
+    "(NVML error 2)",
+)  # the driver does not know the structure's version
+_CLOCKS_SET = 0x2  # clock event reason: limited by application clocks or locked clocks
 
-# Two bits each of the fabric's health: where they begin, and what 1 ("true") means.
+# Two bits each of the fabric's health: offset, and the meaning of 1 ("true").
 _FABRIC_FAULTS = (
     (0, "degraded bandwidth"),
     (2, "route recovery under way"),
     (4, "unhealthy route"),
     (6, "recovery from an access time-out under way"),
 )
-_UNHEALTHY = 2  # the summary of newer drivers, which may know of more than the mask tells
-_CONFIGURATION_SHIFT, _CONFIGURED = 8, (0, 1)  # four bits: not supported, and none wrong
+_UNHEALTHY = 2  # value of newer drivers' summary, which may cover more faults than the mask
+_CONFIGURATION_SHIFT = 8  # offset of four bits
+_CONFIGURED = (0, 1)  # not supported; no configuration error
 
-SILENT, NOT_ASKED, NO_ANSWER = "sensors", "not asked", "did not answer"
-"""Note of a card that hangs: in place of a sensor's name, and how the reason begins, for cards behind it and
-for itself (or for a library)."""
+SILENT = "sensors"
+"""Name, in the place of a sensor's, in the note about a card that hangs."""
+
+NOT_ASKED = "not asked"
+"""Beginning of the reason in the notes about the cards that were not read because of it."""
+
+NO_ANSWER = "did not answer"
+"""Beginning of the reason in the note about the card itself, or about a library."""
 
 Cards = tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]
 
 
 class NvidiaReading:
-    """One reading of all cards, of which another thread may take what there is when a card hangs."""
+    """One reading of all cards, whose results so far another thread can take if a card hangs."""
 
     def __init__(self, module: Any = None) -> None:
         self._module = module
@@ -58,10 +69,11 @@ class NvidiaReading:
         self._asked: int | None = None  # position of the card that is being asked
 
     def read(self) -> Cards:
-        """Read all cards: who they are first, so that one that hangs later can be named.
+        """Read all cards, first their identities, so that a card that hangs later can be named.
 
         Returns:
-            The cards, the versions of ``nvidia`` (driver) and ``cuda``, and what failed as a whole.
+            The cards, the versions of ``nvidia`` (driver) and ``cuda``, and notes about failures of the
+            library.
         """
         with Nvml(self._module) as nvml:
             self._notes += nvml.unreadable
@@ -70,11 +82,11 @@ class NvidiaReading:
         return tuple(self._cards), self._drivers, tuple(self._notes)
 
     def so_far(self, reason: str) -> Cards:
-        """Return what was read by now.
+        """Return the results so far.
 
         Args:
-            reason: Why no more comes. It is noted with the card that did not answer; the cards behind it
-                were not asked.
+            reason: Why the reading ended. It is noted with the card that did not answer; the cards after it
+                are noted as not read.
         """
         cards, notes, asked = list(self._cards), list(self._notes), self._asked
         if asked is None:
@@ -105,7 +117,7 @@ class NvidiaReading:
 
 
 def _identity(nvml: Nvml, index: int, handle: Any) -> Accelerator:
-    """Read what tells a card from others, and its class."""
+    """Read what identifies a card."""
     notes: list[str] = []
 
     def get(field: str, call: str) -> Any:
@@ -162,7 +174,7 @@ def _card(nvml: Nvml, known: Accelerator, handle: Any) -> Accelerator:
 
 
 def _settings(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
-    """Read what somebody may have set, and which stands in the way of testing."""
+    """Read settings of the card that may prevent a test."""
     mode = nvml.ask("compute_mode", notes, "nvmlDeviceGetComputeMode", handle)
     persistence = nvml.ask("persistence", notes, "nvmlDeviceGetPersistenceMode", handle)
     tried: list[str] = []
@@ -180,7 +192,7 @@ def _settings(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
 
 
 def _health(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
-    """Read error correction, row remapping, retired pages and what the driver asks for."""
+    """Read error correction, row remapping, retired pages and the requested recovery action."""
 
     def ecc_errors(field: str, kind: int, counter: int) -> Any:
         return nvml.ask(field, notes, "nvmlDeviceGetTotalEccErrors", handle, kind, counter)
@@ -217,7 +229,7 @@ def _health(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
 def _filled(
     nvml: Nvml, structure: str, call: str, field: str, handle: Any, notes: list[str]
 ) -> Any:
-    """Return a structure that NVML filled; None where the driver or the bindings know it not."""
+    """Return a structure filled by NVML; None if the driver or the bindings do not have it."""
     found = nvml.structure(structure)
     if found is None:
         return None
@@ -229,9 +241,9 @@ def _filled(
 
 
 def _fabric(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
-    """Read how the card stands to an NVSwitch fabric; the call is too slow to be made again and again."""
+    """Read the card's state in an NVSwitch fabric; the call is too slow for frequent use."""
     info = None
-    for version in (3, 2):  # the newer one is unknown to older drivers
+    for version in (3, 2):  # older drivers do not know version 3
         name = f"c_nvmlGpuFabricInfo_v{version}_t"
         info = _filled(nvml, name, "nvmlDeviceGetGpuFabricInfoV", "fabric", handle, notes)
         if info is not None:
@@ -252,10 +264,10 @@ def _fabric(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
 
 
 def _nvlinks(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
-    """Read how many NVLinks the card has, how many are up, their speed and what went wrong on them.
+    """Read the numbers of the card's NVLinks and of those that are up, their speed and errors.
 
-    A card without NVLink answers "not supported" for the first link, one with fewer links than the
-    highest "invalid argument" or "not supported" behind its last.
+    A card without NVLink answers "not supported" for the first link. A card with fewer links than the maximum
+    answers "invalid argument" or "not supported" after its last link.
     """
     up: list[bool] = []
     for link in range(nvml.constant("NVML_NVLINK_MAX_LINKS", _MAX_LINKS)):
@@ -292,7 +304,7 @@ def _word(words: tuple[str | None, ...], number: Any, other: str | None = None) 
 
 
 def _pci(info: Any) -> str | None:
-    """Turn NVML's ``00000000:5D:00.0`` into the kernel's ``0000:5d:00.0``."""
+    """Return NVML's ``00000000:5D:00.0`` in the kernel's form, ``0000:5d:00.0``."""
     if info is None:
         return None
     raw = info.busId

@@ -1,4 +1,4 @@
-"""NVML with its errors sorted: what a card does not have is absent, what fails is noted by name."""
+"""Call NVML and sort its errors: a feature that a card lacks gives None, a failure is noted by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-# Codes by which NVML says "this card, driver or system has no such thing": absent, not broken.
+# Codes for features that this card, driver or system does not have, which are absent and not broken.
 NOT_SUPPORTED = 3
 FUNCTION_NOT_FOUND = 13
 VGPU_ECC_NOT_SUPPORTED = 22
@@ -24,7 +24,7 @@ _ABSENT = {
     DEPRECATED,
 }
 
-# Codes by which initialisation says "this is no NVIDIA machine".
+# Codes of an initialisation on a machine without NVIDIA cards.
 LIBRARY_NOT_FOUND = 12
 DRIVER_NOT_LOADED = 9
 _NO_NVIDIA = {LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED}
@@ -34,18 +34,18 @@ VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
 class Nvml:
-    """An open NVML library; use it as a context manager.
+    """An open NVML library, used as a context manager.
 
     Args:
         module: The bindings; default imports ``pynvml`` (of the distribution nvidia-ml-py).
 
     Attributes:
         present: The library is there and initialised.
-        unreadable: ``nvml: reason`` when initialising failed although a driver is there.
+        unreadable: ``nvml: reason`` if initialising failed although a driver is loaded.
     """
 
     def __init__(self, module: Any = None) -> None:
-        # Here and not in the thread that reads: filters of warnings belong to the process, and to its tests.
+        # Not in the thread that reads, because the import changes the process's filters of warnings.
         self._module = _bindings() if module is None else module
         self.present = False
         self.unreadable: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Nvml:
         except self._module.NVMLError as error:
             if code_of(error) not in _NO_NVIDIA:
                 self.unreadable = (f"nvml: {describe(error)}",)
-        except (OSError, AttributeError) as error:  # a library that does not fit its bindings
+        except (OSError, AttributeError) as error:  # the library does not match the bindings
             self.unreadable = (f"nvml: {type(error).__name__}: {error}",)
         else:
             self.present = True
@@ -70,22 +70,22 @@ class Nvml:
             try:
                 self._module.nvmlShutdown()
             except self._module.NVMLError:
-                return  # nothing is held any more that could be lost
+                return  # a failed shut-down loses nothing
 
     def ask(self, field: str, notes: list[str], call: str, *arguments: Any) -> Any:
         """Call one NVML function.
 
         Args:
             field: Name of the sensor for the notes.
-            notes: Gets ``field: reason`` when the sensor should have answered and did not.
+            notes: ``field: reason`` is added if the sensor exists and failed.
             call: Name of the function.
             arguments: Its arguments.
 
         Returns:
-            The answer; None when there is no such sensor or it failed.
+            The answer; None if the sensor does not exist or failed.
         """
         function: Callable[..., Any] | None = getattr(self._module, call, None)
-        if function is None:  # bindings older than the function
+        if function is None:  # the bindings are older than the function
             return None
         try:
             answer = function(*arguments)
@@ -99,7 +99,7 @@ class Nvml:
         return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
 
     def refusal(self, call: str, *arguments: Any) -> str:
-        """Call a function that returns nothing, and say why it did not work; empty if it did."""
+        """Call a function that returns nothing; return why it failed, or an empty text."""
         function: Callable[..., Any] | None = getattr(self._module, call, None)
         if function is None:
             return "the bindings do not have it"
@@ -113,21 +113,21 @@ class Nvml:
         """Wait for an event of a registered set.
 
         Raises:
-            NVMLError: None came (code 10), or the library failed.
+            NVMLError: No event came (code 10), or the library failed.
         """
         return self._module.nvmlEventSetWait(events, milliseconds)
 
     def structure(self, name: str) -> Any:
-        """Return a new structure of the bindings, None when they do not have it."""
+        """Return a new structure of the bindings, None if they do not have it."""
         kind = getattr(self._module, name, None)
         return kind() if isinstance(kind, type) else None
 
     def fields(self, handle: Any, wanted: Sequence[tuple[int, int]]) -> list[int | None]:
-        """Return field values in one call, None for each that the card does not have.
+        """Return field values in one call, None for each field that the card does not have.
 
         Args:
             handle: The card.
-            wanted: Number and scope of each; the scope is the link, or 0.
+            wanted: Number and scope of each field; the scope is the link, or 0.
         """
         answer = self.ask("fields", [], "nvmlDeviceGetFieldValues", handle, list(wanted))
         values = [field_value(one) for one in answer or ()]
@@ -135,14 +135,14 @@ class Nvml:
         return [*known, *[None] * len(wanted)][: len(wanted)]
 
     def constant(self, name: str, default: int) -> int:
-        """Return a constant of the bindings, `default` when they do not have it."""
+        """Return a constant of the bindings, `default` if they do not have it."""
         return int(getattr(self._module, name, default))
 
 
 def field_value(field: Any) -> float | None:
-    """Return the value of one of NVML's field structures, None where the card does not have it.
+    """Return the value of one of NVML's field structures, None if the card does not have the field.
 
-    Which member of the union holds it depends on its type.
+    The field's type says which member of the union has the value.
     """
     kind = int(field.valueType)
     if field.nvmlReturn != 0 or not 0 <= kind < len(VALUE_NAMES):
@@ -152,19 +152,19 @@ def field_value(field: Any) -> float | None:
 
 
 def code_of(error: BaseException) -> int:
-    """Return NVML's error code; 999 (unknown) when the exception carries none."""
+    """Return NVML's error code; 999 (unknown) if the exception has none."""
     value = getattr(error, "value", 999)
     return value if isinstance(value, int) else 999
 
 
 def describe(error: BaseException) -> str:
-    """Return the error's words and its code."""
+    """Return the error's message and its code."""
     return f"{error} (NVML error {code_of(error)})"
 
 
 def _bindings() -> Any:
-    # The deprecated distribution of the same name warns at import; it must not stop a run. No catch_warnings:
-    # this may be a thread beside a test, whose warnings would be lost when what was before is put back.
+    # The deprecated distribution of the same name warns at import, which must not stop a run. catch_warnings
+    # cannot be used: in a thread that runs during a test, it would lose the test's warnings at its end.
     warnings.filterwarnings("ignore", category=FutureWarning, module="pynvml")
     warnings.filterwarnings("ignore", "The pynvml package is deprecated", FutureWarning)
     try:

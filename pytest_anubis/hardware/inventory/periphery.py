@@ -1,4 +1,4 @@
-"""Disks and network adapters of the inventory."""
+"""Read disks and network adapters for the inventory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_anubis.core.inventory import Disk, Nic
 from pytest_anubis.hardware.inventory.host_inventory import pci_address, pci_link
 from pytest_anubis.hardware.text_files import Files
 
-# Block devices without a disk of their own behind them.
+# Block devices that are not disks themselves.
 _VIRTUAL = re.compile(r"(loop|ram|zram|dm-|md|sr|fd|nbd)\d*")
 
 # smartctl normally answers in milliseconds; a dying disk may let it hang.
@@ -21,7 +21,7 @@ _SMART_SECONDS = 5.0
 
 
 def read_disks(files: Files) -> tuple[Disk, ...]:
-    """Read all block devices with hardware behind them; wear needs ``smartctl`` and its rights."""
+    """Read all disks; their wear needs ``smartctl`` and the rights to use it."""
     names = [n for n in files.names("/sys/block") if _VIRTUAL.fullmatch(n) is None]
     return tuple(_disk(files, name) for name in names)
 
@@ -88,7 +88,7 @@ def _smart(files: Files, name: str) -> dict[str, Any]:
 
 
 def smart_health(answer: Any) -> dict[str, Any]:
-    """Take ``percentage_used`` (float, %) and ``media_errors`` (int) out of smartctl's JSON."""
+    """Return ``percentage_used`` (float, %) and ``media_errors`` (int) from smartctl's JSON."""
     log = answer.get("nvme_smart_health_information_log") if isinstance(answer, dict) else None
     if not isinstance(log, dict):
         return {}
@@ -138,7 +138,7 @@ def _port(files: Files, adapter: str, port: str) -> Nic:
         kind="roce" if layer == "ethernet" else "infiniband",
         model=files.text(f"{base}/hca_type") or files.text(f"{base}/board_id"),
         driver=files.target(f"{base}/device/driver"),
-        # A port that is down shows the lowest rate of the standard, which is not its speed.
+        # A port that is down shows the lowest rate of the standard instead of its speed.
         speed=float(rate[1]) if rate and up else None,
         state=state.partition(":")[2].strip().lower() if state and ":" in state else state,
         firmware=files.text(f"{base}/fw_ver", "firmware"),

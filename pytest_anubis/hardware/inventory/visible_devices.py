@@ -1,4 +1,4 @@
-"""Which accelerators a run may use: what the user left visible, and how a process is bound to one of them."""
+"""Find the accelerators that a run may use, and the variables that bind a process to one of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CUDA, HIP, ROCR, ZE = (
 )
 
 NOTHING = ("", "-1", "none", "void", "nodevfiles")
-"""Values by which users and batch systems hide all cards on purpose."""
+"""Values with which users and batch systems hide all cards on purpose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +28,11 @@ class Visible:
 
     Attributes:
         devices: Torch's names, numbered over the whole node, in the order in which processes see them;
-            ``("cpu",)`` without any.
+            ``("cpu",)`` without accelerators.
         bindings: For each accelerator the variable and the value that leave only it visible to a process;
-            ``("", "")`` where that is not known.
-        notes: What the user's environment hides, one sentence each.
-        refused: What in the environment nothing can be tested with, and what to do, one sentence each.
+            ``("", "")`` if unknown.
+        notes: Accelerators that the user's environment hides, one sentence each.
+        refused: Settings in the environment that prevent any test, with the next step, one sentence each.
     """
 
     devices: tuple[str, ...]
@@ -43,7 +43,13 @@ class Visible:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What a variable's value names: positions of cards, and what ended the reading, if anything did."""
+    """The cards that a variable's value names.
+
+    Attributes:
+        cards: Their positions.
+        stopped: The entry that names no card and hides all after it; empty if there is none.
+        wrong: Why the value is refused; empty if it is accepted.
+    """
 
     cards: tuple[int, ...]
     stopped: str = ""
@@ -53,13 +59,13 @@ class _Chosen:
 def visible(accelerators: Sequence[Accelerator], environ: Mapping[str, str]) -> Visible:
     """Return the accelerators that the environment leaves visible.
 
-    Numbers of NVIDIA's cards are NVML's, as CUDA's are under ``CUDA_DEVICE_ORDER=PCI_BUS_ID``; UUIDs may be
-    shortened. As in CUDA, what follows an entry that names no card is not visible either. AMD's run-time
-    libraries have an order of their own: ``ROCR_VISIBLE_DEVICES`` chooses among all cards, then
-    ``HIP_VISIBLE_DEVICES``, or ``CUDA_VISIBLE_DEVICES`` in its place, among those that are left.
+    NVIDIA's cards are numbered as in NVML, and in CUDA with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``; UUIDs may be
+    shortened. As in CUDA, entries after one that names no card are ignored. AMD's run-time libraries apply
+    ``ROCR_VISIBLE_DEVICES`` to all cards, and then ``HIP_VISIBLE_DEVICES``, or ``CUDA_VISIBLE_DEVICES`` in
+    its place, to the remaining ones.
 
-    A value that names a MIG slice, one card twice or no card at all is refused: what runs then is a part of a
-    card, or the CPU, and looks like a test of the node.
+    A value that names a MIG slice, one card twice or no card at all is refused: only a part of a card, or the
+    CPU, would be tested, and the report would look like that of the node.
     """
     positions: list[int] = []
     bindings: list[tuple[str, str]] = []
@@ -74,7 +80,7 @@ def visible(accelerators: Sequence[Accelerator], environ: Mapping[str, str]) -> 
             text = environ[variable]
             chosen = _chosen(text, left, accelerators)
             if chosen.wrong:
-                refused.append(f"{_told(variable, text)} {chosen.wrong}")
+                refused.append(f"{_setting(variable, text)} {chosen.wrong}")
             elif hidden := [i for i in left if i not in chosen.cards]:
                 notes.append(_hidden(hidden, accelerators, variable, text, chosen.stopped))
             left = list(chosen.cards)
@@ -92,9 +98,9 @@ def visible(accelerators: Sequence[Accelerator], environ: Mapping[str, str]) -> 
 
 
 def _variables(vendor: str, environ: Mapping[str, str], vendors: Sequence[str]) -> list[str]:
-    """Return the variables that count for a vendor's cards, in the order in which they are applied."""
+    """Return the variables that apply to a vendor's cards, in the order in which they are applied."""
     if vendor == "amd":
-        # HIP reads CUDA's variable where its own is missing; beside NVIDIA's cards it means those.
+        # HIP reads CUDA's variable if its own is missing; on a node with NVIDIA cards it applies to those.
         second = HIP if HIP in environ or "nvidia" in vendors else CUDA
         names: tuple[str, ...] = (ROCR, second)
     else:
@@ -103,7 +109,7 @@ def _variables(vendor: str, environ: Mapping[str, str], vendors: Sequence[str]) 
 
 
 def _as_counted(own: Sequence[int], accelerators: Sequence[Accelerator]) -> list[int]:
-    """Return a vendor's cards in the order in which its run-time library counts them."""
+    """Return a vendor's cards in the order in which its run-time library numbers them."""
     numbers = [accelerators[i].hip_id for i in own]
     if None in numbers or len(set(numbers)) < len(numbers):
         return list(own)
@@ -111,7 +117,7 @@ def _as_counted(own: Sequence[int], accelerators: Sequence[Accelerator]) -> list
 
 
 def _chosen(text: str, cards: Sequence[int], accelerators: Sequence[Accelerator]) -> _Chosen:
-    """Return which of some cards a variable's value names."""
+    """Return the cards that a variable's value names."""
     if text.strip().lower() in NOTHING:
         return _Chosen(())
     found: list[int] = []
@@ -147,8 +153,8 @@ def _chosen(text: str, cards: Sequence[int], accelerators: Sequence[Accelerator]
 
 
 def _fitting(name: str, cards: Sequence[int], accelerators: Sequence[Accelerator]) -> list[int]:
-    """Return the cards that one entry fits: a number, or the beginning of a UUID."""
-    number = re.match(r"\d+", name)  # the libraries read numbers like strtoul: `1gpu` is 1
+    """Return the cards that match one entry, which is a number or the beginning of a UUID."""
+    number = re.match(r"\d+", name)  # the libraries parse numbers like strtoul: `1gpu` is 1
     if number:
         place = int(number[0]) if len(number[0]) < len(str(1 << 32)) else len(cards)
         return [cards[place]] if place < len(cards) else []
@@ -177,11 +183,11 @@ def _hidden(
     if stopped:
         what = "one of its entries" if any(map(str.isalpha, stopped)) else f"'{stopped}'"
         why = f" ({what} names no card, and nothing behind it counts)"
-    return f"{names} {verb} hidden by {_told(variable, text)}{why}"
+    return f"{names} {verb} hidden by {_setting(variable, text)}{why}"
 
 
-def _told(variable: str, text: str) -> str:
-    """Return a variable with its value, but without UUIDs, which may be nobody else's business."""
+def _setting(variable: str, text: str) -> str:
+    """Return a variable with its value, but without UUIDs, which may be confidential."""
     return variable if any(map(str.isalpha, text)) else f"{variable}={text or '(empty)'}"
 
 
@@ -190,11 +196,11 @@ def _name(position: int, card: Accelerator) -> str:
 
 
 def _binding(card: Accelerator, number: int) -> tuple[str, str]:
-    """Return what leaves one card visible.
+    """Return the variable and the value that leave only one card visible.
 
     Args:
         card: The card.
-        number: Its number among those that its run-time library is shown by what the user set before.
+        number: Its number among the cards that the user's variables leave to its run-time library.
     """
     vendor = card.vendor.lower()
     if vendor == "nvidia":  # by UUID: numbers depend on the order of enumeration

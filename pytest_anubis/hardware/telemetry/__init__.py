@@ -1,6 +1,6 @@
-"""Sensors and counters around measurements, in a thread of their own, and nodes recorded with them.
+"""Read sensors and counters around measurements, in a separate thread, and replay recorded nodes.
 
-What others do to the host is in ``load``. Open ``telemetry_sampler.py`` first.
+Disturbances of the host are in ``load``. Open ``telemetry_sampler.py`` first.
 
 PYTEST_DONT_REWRITE
 """

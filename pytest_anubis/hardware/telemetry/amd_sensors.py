@@ -1,6 +1,6 @@
-"""Telemetry of AMD cards from the kernel driver's sysfs files; no vendor library is needed.
+"""Read telemetry of AMD cards from the kernel driver's sysfs files, without a vendor library.
 
-Not tried on a card yet: the file names are those that the kernel documents for amdgpu.
+Not tried on a card yet: the file names are from the kernel's documentation of amdgpu.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pytest_anubis.hardware.text_files import Files
 _DRM = "/sys/class/drm"
 _AMD = "0x1002"
 
-# Sensor -> (files, the first that answers counts; divisor to its unit).
+# Sensor -> (candidate files, of which the first readable one is used; divisor to its unit).
 _SENSORS: dict[str, tuple[tuple[str, ...], float]] = {
     POWER: (("power1_average", "power1_input"), 1e6),
     SM_CLOCK: (("freq1_input",), 1e6),
@@ -36,7 +36,7 @@ _SENSORS: dict[str, tuple[tuple[str, ...], float]] = {
 }
 
 # The driver's table of metrics (kgd_pp_interface.h, gpu_metrics_v1_6 to v1_8: MI300 and later): version ->
-# where its residencies begin, six numbers of 32 bits in this order; v1_7 has the memory's bandwidth before.
+# offset of its residencies, six numbers of 32 bits in this order. v1_7 has the memory's bandwidth first.
 _RESIDENCIES = {(1, 6): 32, (1, 7): 40, (1, 8): 40}
 _RESIDENCY_NAMES = (
     CYCLES,
@@ -46,7 +46,7 @@ _RESIDENCY_NAMES = (
     f"{THERMAL_CYCLES}voltage regulator (cycles)",
     f"{THERMAL_CYCLES}memory (cycles)",
 )
-_UNKNOWN = 0xFFFFFFFF  # what the driver puts where the card has nothing
+_UNKNOWN = 0xFFFFFFFF  # the driver's value for a quantity that the card does not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _Card:
 
 
 class AmdSource:
-    """Reads AMD cards; they are numbered by PCI address, as the driver's own tools do."""
+    """The AMD cards of this node, numbered by PCI address as in the driver's own tools."""
 
     def __init__(self, files: Files | None = None) -> None:
         self._files = files or Files()
@@ -89,7 +89,7 @@ class AmdSource:
         return Reading(values=values, counters=counted, lost=tuple(lost))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
     def _hwmon(self, device: str) -> str:
         names = self._files.names(f"{device}/hwmon")
@@ -109,7 +109,7 @@ class AmdSource:
         return found
 
     def _counters(self, card: _Card) -> dict[str, int]:
-        """Return the errors of every block, PCIe replays, and for how long clocks were held down."""
+        """Return the errors of every block, PCIe replays, and for how long clocks were reduced."""
         found = block_errors(self._files, card.device)
         replays = self._files.integer(f"{card.device}/pcie_replay_count", "PCIe replays")
         if replays is not None:
@@ -122,15 +122,15 @@ class AmdSource:
         try:
             with self._files.path(f"{card.device}/gpu_metrics").open("rb") as file:
                 return file.read(max(_RESIDENCIES.values()) + 4 * len(_RESIDENCY_NAMES))
-        except OSError:  # older than the table, or not for this user: the other sensors say so too
+        except OSError:  # the driver has no such table, or this user may not read it
             return b""
 
 
 def residencies(table: bytes) -> dict[str, int]:
-    """Return in how many cycles of the firmware something held the clocks down, so far.
+    """Return the number of firmware cycles in which the clocks were reduced, by cause.
 
     Args:
-        table: The beginning of ``gpu_metrics``; of other versions nothing is known.
+        table: The beginning of ``gpu_metrics``; empty result for unknown versions.
     """
     begin = _RESIDENCIES.get((table[2], table[3])) if len(table) >= 4 else None
     if begin is None or len(table) < begin + 4 * len(_RESIDENCY_NAMES):

@@ -1,6 +1,6 @@
-"""From readings, driver messages and events to what the hardware reported: pure, and it decides nothing.
+"""Turn readings, driver messages and events into facts that the hardware reported, by pure functions.
 
-What follows from each sort of fact is in `validator.deciding.hardware_policy`.
+`validator.deciding.hardware_policy` decides what follows from each sort of fact.
 """
 
 from __future__ import annotations
@@ -22,39 +22,42 @@ from pytest_anubis.hardware.telemetry.xid_catalogue import xid
 
 UNCORRECTED = "uncorrected ECC errors"
 DEFERRED = "deferred ECC errors"
-_OF_BLOCK = re.compile(
-    r"(uncorrected|deferred) (\w+) errors"
-)  # of a card of AMD's; those of its memory have their own rules
+# Errors of an AMD card's block; those of its memory have their own rules.
+_BLOCK_ERRORS = re.compile(r"(uncorrected|deferred) (\w+) errors")
 
 CRC_RATE = 100.0
-"""CRC errors of an NVLink per second that count: the limit of NVIDIA's DCGM
-(DCGM_LIMIT_MAX_NVLINK_CRC_ERROR), below which retries are part of how the link works."""
+"""CRC errors of an NVLink per second that become a fact: the limit of NVIDIA's DCGM
+(DCGM_LIMIT_MAX_NVLINK_CRC_ERROR). Fewer retries are normal operation of a link."""
 
 RECOVERY_RATE = 1 / 3600
-"""Recoveries or replays of an NVLink per second that count, from the second on. DCGM's health check warns of
-the first one; at more than one an hour it is no chance."""
+"""Recoveries or replays of an NVLink per second, from the second one on, that become a fault. DCGM's health
+check warns of the first one; more than one an hour is not chance."""
 
-# NVML's types of events (nvml.h) that say what no XID need say.
+# NVML's types of events (nvml.h) that may come without an XID.
 EVENT_DOUBLE_BIT = 0x2
 EVENT_XID = 0x8
 EVENT_RETIREMENT_FAILED = 0x800
-EVENT_POISON = 0x2000  # fatal; the non-fatal one is contained and comes with XID 94
+EVENT_POISON = 0x2000  # fatal; non-fatal poison is contained and reported as XID 94
 EVENT_UNAVAILABLE = 0x4000
 EVENTS = EVENT_DOUBLE_BIT | EVENT_XID | EVENT_RETIREMENT_FAILED | EVENT_POISON | EVENT_UNAVAILABLE
 
 _LOST = re.compile(r"(GPU \d+): .*\(NVML error (15|16)\)")
-_LIBRARIES = ("nvml", "NvidiaSource", "AmdSource")  # who says why nothing at all could be read
+_LIBRARIES = (
+    "nvml",
+    "NvidiaSource",
+    "AmdSource",
+)  # sources of notes that nothing at all could be read
 _DECIDING = re.compile(r"(GPU \d+): (?:ECC errors|remapped rows|fields): (.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that the hardware reported.
+    """One fact that the hardware reported.
 
     Attributes:
-        sort: Under which rule it falls; see `core.events.HardwareFound`.
-        part: ``GPU 3``; empty where only a place is known, or the node is meant.
-        place: PCI address, as far as it is known.
+        sort: The rule that applies to it; see `core.events.HardwareFound`.
+        part: ``GPU 3``; empty if only a place is known, or for the node.
+        place: PCI address, if known.
     """
 
     sort: str
@@ -66,17 +69,18 @@ class Fact:
 
 
 def counter_facts(begin: Reading, end: Reading) -> list[Fact]:
-    """Return what moved between two readings and is a finding by itself."""
+    """Return the facts from error counters that changed between two readings."""
     facts = []
     for part, after in end.counters.items():
         before = begin.counters.get(part, {})
-        # The lifetime's counter survives the driver's unloading, the other one is there without InfoROM.
+        # The lifetime counter survives unloading the driver; cards without InfoROM only have the other one.
         grown = max(_grown(before, after, LIFETIME_ERRORS), _grown(before, after, UNCORRECTED))
         for name in after:
-            block = _OF_BLOCK.fullmatch(name)
+            block = _BLOCK_ERRORS.fullmatch(name)
             if not block or name == UNCORRECTED or not (more := _grown(before, after, name)):
                 continue
-            kind, errors = block[1], "errors" if more > 1 else "error"
+            kind = block[1]
+            errors = "errors" if more > 1 else "error"
             if name == DEFERRED:
                 sort, text = "deferred-memory-error", f"{more} deferred memory {errors}"
             else:
@@ -98,7 +102,7 @@ def counter_facts(begin: Reading, end: Reading) -> list[Fact]:
 
 
 def link_facts(first: Reading, end: Reading, seconds: float) -> list[Fact]:
-    """Return what the links' error counters say since the run's beginning, by their rates."""
+    """Return the facts from the links' error counters, by their rates since the beginning of the run."""
     facts = []
     for part, after in end.counters.items():
         before = first.counters.get(part, {})
@@ -122,7 +126,7 @@ def link_facts(first: Reading, end: Reading, seconds: float) -> list[Fact]:
 
 
 def _grown(before: Mapping[str, int], after: Mapping[str, int], name: str) -> int:
-    """Return by how much a counter grew; one that fell was reset, and counts from there."""
+    """Return the increase of a counter; one that decreased was reset and is counted from zero."""
     if name not in before or name not in after:
         return 0
     change = after[name] - before[name]
@@ -130,7 +134,7 @@ def _grown(before: Mapping[str, int], after: Mapping[str, int], name: str) -> in
 
 
 def lost_facts(notes: Iterable[str]) -> list[Fact]:
-    """Return the cards that NVML says are lost, from the notes of a reading."""
+    """Return a fact for each card that NVML reports as lost, from the notes of a reading."""
     parts = {match[1]: match[2] for note in notes if (match := _LOST.match(note))}
     return [
         Fact(
@@ -144,7 +148,7 @@ def lost_facts(notes: Iterable[str]) -> list[Fact]:
 
 
 def silent_facts(notes: Iterable[str]) -> list[Fact]:
-    """Return the cards whose deciding counters could not be read at the end, or the vendor's library."""
+    """Return a fact for each card, or vendor's library, whose error counters could not be read at the end."""
     found: dict[str, str] = {}
     for note in notes:
         source, _, why = note.partition(": ")
@@ -165,7 +169,7 @@ def silent_facts(notes: Iterable[str]) -> list[Fact]:
 
 
 def log_facts(events: Sequence[KernelEvent]) -> Iterator[Fact]:
-    """Yield what the kernel log tells of hardware, evidence too: it is listed."""
+    """Yield the facts from the kernel log; evidence that decides nothing is included, as it is listed."""
     for event in events:
         if event.sort == "program":
             continue
@@ -180,12 +184,12 @@ def log_facts(events: Sequence[KernelEvent]) -> Iterator[Fact]:
 
 
 def event_fact(part: str, kind: int, data: int) -> Fact | None:
-    """Return what one of NVML's events tells, None where it decides nothing.
+    """Return the fact that an event of NVML reports, None if it decides nothing.
 
     Args:
         part: The card.
         kind: NVML's type of event.
-        data: Its data: the number of an XID.
+        data: The event's data: the number of an XID.
     """
     if kind == EVENT_XID:
         sort = xid_sort(data)

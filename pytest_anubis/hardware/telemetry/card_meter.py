@@ -1,7 +1,7 @@
-"""Clock, power and energy of one NVIDIA card, asked while it works by whoever measures it.
+"""Read clock, power and energy of one NVIDIA card for a benchmark while the card works.
 
-Asked in a thread of its own, like all telemetry: a card that hangs in its driver costs the measurement one
-deadline and is not asked again.
+Like all telemetry, the readings are taken in a separate thread: a card that hangs in its driver costs the
+measurement one deadline and is not read again.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any
 from pytest_anubis.hardware.inventory.nvml import Nvml
 
 DEADLINE = 5.0
-"""Seconds within which the card must answer; usual is a millisecond, the first answer opens the library."""
+"""Seconds within which the card must answer; it usually takes a millisecond, and longer to open the
+library."""
 
 _CLOCK_SM = 1
 _FIELD_POWER_INSTANT = 186
 
 
 class CardMeter:
-    """Reads one card.
+    """A meter of one card.
 
     Args:
-        uuid: The card's, without NVML's ``GPU-``.
+        uuid: The card's UUID, without NVML's ``GPU-``.
         module: NVML bindings; default ``pynvml``.
         deadline: Seconds to wait for an answer.
     """
@@ -41,17 +42,17 @@ class CardMeter:
         threading.Thread(target=self._serve, name="anubis-card-meter", daemon=True).start()
 
     def energy(self) -> float | None:
-        """Return the joules that the card has used since its driver was loaded; None if it does not count."""
+        """Return the joules that the card has used since its driver was loaded; None if not counted."""
         found = self._asked(lambda: self._ask("nvmlDeviceGetTotalEnergyConsumption"))
         return None if found is None else float(found) / 1e3
 
     def load(self) -> tuple[float, float] | None:
-        """Return clock (MHz) and power (W) at this moment; None if one of them cannot be read."""
+        """Return the present clock (MHz) and power (W); None if one of them cannot be read."""
         found = self._asked(lambda: (self._ask("nvmlDeviceGetClockInfo", _CLOCK_SM), self._power()))
         return None if found is None or None in found else (float(found[0]), float(found[1]) / 1e3)
 
     def _power(self) -> Any:
-        """Return the power of this moment in mW; on older cards the average of the last second."""
+        """Return the present power in mW; on older cards the average of the last second."""
         (instant,) = self._nvml.fields(self._handle, [(_FIELD_POWER_INSTANT, 0)])
         return self._ask("nvmlDeviceGetPowerUsage") if instant is None else instant
 
@@ -74,7 +75,7 @@ class CardMeter:
             if self._nvml.present:
                 by_name = "nvmlDeviceGetHandleByUUID"
                 self._handle = self._nvml.ask("card", [], by_name, f"GPU-{self._uuid}")
-        except Exception:  # whatever a vendor library comes up with: there is no meter then
+        except Exception:  # vendor libraries raise anything; without a handle all readings are None
             self._handle = None
         while True:
             question = self._requests.get()

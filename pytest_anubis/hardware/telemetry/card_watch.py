@@ -1,7 +1,7 @@
-"""Watching all cards for a whole run: error counters between tests, the kernel log, and NVML's events.
+"""Watch all cards during a run: error counters between tests, the kernel log, and NVML's events.
 
-Whatever may hang does so in threads of its own; nobody waits for them beyond a deadline. One process holds
-NVML open for the run, so that opening it costs the others nothing where the driver does not persist.
+Calls that may hang run in separate threads, and no caller waits for them longer than a deadline. One process
+keeps NVML open during the run, so the others can open it quickly even without driver persistence.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
 from pytest_anubis.hardware.telemetry.telemetry_sampler import FIRST, merge
 
 LAST = 15.0
-"""Seconds within which the last look must come: longer than any answer of a driver that is only busy."""
+"""Seconds within which the last reading must come: a busy driver always answers sooner."""
 
 PACE = 1.0
-"""Seconds between two looks at the counters, at least: a look at eight cards takes some tens of milliseconds
-in drivers that measurements share, and trivial tests are many."""
+"""Minimum seconds between two readings of the counters: one of eight cards takes some tens of milliseconds in
+the driver that measurements use too, and there may be many trivial tests."""
 
 WAIT = 500
-"""Milliseconds for which NVML is asked to wait for an event, and so long the last one may take."""
+"""Milliseconds for which NVML waits for an event, and therefore the maximum delay of the last one."""
 
 LOG_PACE = 5.0
-"""Seconds after which the kernel log is read where nothing else happens: its ring has limited room."""
+"""Maximum seconds between two readings of the kernel log, whose ring buffer is limited."""
 
 LOG_LOST = Fact(
     sort="log-lost",
@@ -52,35 +52,35 @@ LOG_LOST = Fact(
     source="kernel log",
 )
 
-MOST_REPEATS = 20
-"""Times that one and the same report of a card is told: a link that fails reports thousands, and people read
-the journal too."""
+MAX_REPEATS = 20
+"""Maximum number of equal reports about a card: a failing link reports thousands, and people read the journal
+too."""
 
 _TIMEOUT = 10  # NVML's code for "no event came"
 
-Tell = Callable[[Sequence[Fact], bool], None]
-"""Takes facts, and whether a look at all counters is complete with them."""
+Report = Callable[[Sequence[Fact], bool], None]
+"""Receives facts, and whether they complete a reading of all counters."""
 
 
 class CardWatch:
-    """Looks at the error counters of all cards when asked, and listens to the driver.
+    """A watch of all cards, which reads error counters on request and receives the driver's messages.
 
     Args:
-        tell: Takes what was found, from threads of the watch.
-        sources: What to read; default NVIDIA's cards and AMD's.
+        report: Receives the facts, in threads of the watch.
+        sources: Sources to read; default NVIDIA's and AMD's cards.
         log: The kernel's log; None leaves it out.
-        first: Seconds within which the first reading must come: without persistence the driver starts then.
-        deadline: Seconds within which the last must.
-        pace: Seconds between two looks, at least.
-        wait: Milliseconds for which NVML is asked to wait for an event.
+        first: Seconds within which the first reading must come; without persistence it starts the driver.
+        deadline: Seconds within which the last reading must come.
+        pace: Minimum seconds between two readings.
+        wait: Milliseconds for which NVML waits for an event.
 
     Attributes:
-        without_events: Card -> why no event of it can be heard; known when the first reading is there.
+        without_events: Card -> why it sends no events; set before the first reading is ready.
     """
 
     def __init__(
         self,
-        tell: Tell,
+        report: Report,
         *,
         sources: Sequence[Source] | None = None,
         log: KernelLog | None = None,
@@ -89,20 +89,24 @@ class CardWatch:
         pace: float = PACE,
         wait: int = WAIT,
     ) -> None:
-        self._tell = tell
+        self._report = report
         self._sources: list[Source] = (
             list(sources) if sources is not None else [NvidiaSource(), AmdSource()]
         )
         self._log = log
-        self._first_deadline, self._deadline, self._pace = first, deadline, pace
+        self._first_deadline = first
+        self._deadline = deadline
+        self._pace = pace
         self._wait = wait
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._ready, self._done = threading.Event(), threading.Event()
-        self._hurry, self._stop = threading.Event(), threading.Event()
-        self._told: Counter[tuple[str, str, str]] = Counter()
-        self._saying = threading.Lock()
-        self._over = False  # what is heard now is no part of the run any more
-        self._pending = False  # a look was asked for and has not begun to answer
+        self._ready = threading.Event()
+        self._done = threading.Event()
+        self._hurry = threading.Event()
+        self._stop = threading.Event()
+        self._repeats: Counter[tuple[str, str, str]] = Counter()
+        self._reporting = threading.Lock()
+        self._over = False  # later facts do not belong to the run
+        self._pending = False  # a reading was requested and has not begun
         self._silent = False
         self._failed: list[str] = []  # sources that could not be opened
         self._listener: _Listener | None = None
@@ -114,25 +118,25 @@ class CardWatch:
         self._thread.start()
 
     def wait_ready(self) -> bool:
-        """Wait for the first reading, which all others are compared with; False when it does not come."""
+        """Wait for the first reading, with which all others are compared; False if it does not come."""
         if not self._ready.wait(self._first_deadline):
             self._gave_up(self._first_deadline)
         return self._ready.is_set()
 
     def look(self) -> None:
-        """Ask for a look at the counters; never waits, and one that is under way serves as well.
+        """Request a reading of the counters, unless one is pending; never waits.
 
-        A look that does not end is told at the end of the run: counters only grow, so nothing is missed by a
-        driver that is slow meanwhile.
+        A reading that does not end is reported at the end of the run. A slow driver hides nothing, because
+        counters only grow.
         """
         if not self._pending:
             self._pending = True
             self._requests.put("look")
 
     def finish(self) -> None:
-        """Take the last look, tell what it shows, and let go of everything; bounded by the deadline.
+        """Take the last reading, report it and release everything, at the latest at the deadline.
 
-        Nothing is told any more afterwards, whenever a driver that hangs may answer.
+        Nothing is reported afterwards, even if a driver that hangs answers later.
         """
         if not self._thread.is_alive() and not self._ready.is_set():
             return  # never started
@@ -142,16 +146,16 @@ class CardWatch:
             self._gave_up(self._deadline)
         self._stop.set()
         if self._log is not None:
-            if not self._done.is_set():  # the thread hangs: what the kernel says is asked here
-                self._say(self._log_facts(), False)
+            if not self._done.is_set():  # the thread hangs, so the kernel log is read here
+                self._send(self._log_facts(), False)
             self._log.close()
-        with self._saying:
+        with self._reporting:
             self._over = True
 
-    def _say(self, facts: Sequence[Fact], complete: bool) -> None:
-        with self._saying:
+    def _send(self, facts: Sequence[Fact], complete: bool) -> None:
+        with self._reporting:
             if not self._over:
-                self._tell(facts, complete)
+                self._report(facts, complete)
 
     def _gave_up(self, limit: float) -> None:
         if not self._silent:
@@ -159,13 +163,13 @@ class CardWatch:
             text = (
                 f"the driver's library did not answer within {limit:g} s: no error counter was read"
             )
-            self._say([Fact(sort="card-silent", name="error counters", text=text)], False)
+            self._send([Fact(sort="card-silent", name="error counters", text=text)], False)
 
     def _serve(self) -> None:
         for source in list(self._sources):
             try:
                 source.open()
-            except Exception as error:  # whatever a vendor library comes up with
+            except Exception as error:  # vendor libraries raise anything
                 self._sources.remove(source)
                 self._failed.append(f"{type(source).__name__}: {type(error).__name__}: {error}")
         first = before = self._read()
@@ -178,7 +182,7 @@ class CardWatch:
                 request = self._requests.get(timeout=LOG_PACE)
             except queue.Empty:
                 if facts := self._new(self._log_facts()):
-                    self._say(facts, False)
+                    self._send(facts, False)
                 continue
             if request != "last" and (rest := last + self._pace - time.monotonic()) > 0:
                 self._hurry.wait(rest)
@@ -197,37 +201,37 @@ class CardWatch:
             if request == "last" and self._listener is not None:
                 self._listener.drain(self._deadline / 2)
             before = _kept(before, after)
-            self._say(self._new(facts), True)
+            self._send(self._new(facts), True)
         self._done.set()
         self._stop.set()
-        # A library that is closed under a thread which waits in it may take the process along.
+        # Closing a library while another thread waits in it may crash the process.
         if self._listener is None or self._listener.ended(self._deadline):
             for source in self._sources:
                 source.close()
 
     def _log_facts(self) -> list[Fact]:
-        """Return what the kernel log says since the last time, and whether a part of that is lost."""
+        """Return the facts from new lines of the kernel log, with `LOG_LOST` if messages are missing."""
         if self._log is None:
             return []
         facts = list(log_facts(kernel_events(self._log.new_lines())))
         return [*facts, LOG_LOST] if self._log.lost else facts
 
-    def _heard(self, fact: Fact) -> None:
-        """Tell what an event of NVML says."""
+    def _receive(self, fact: Fact) -> None:
+        """Report the fact from an event of NVML."""
         if new := self._new([fact]):
-            self._say(new, False)
+            self._send(new, False)
 
     def _new(self, facts: Sequence[Fact]) -> list[Fact]:
-        """Return facts that are to be told: states once, errors and messages each time, but never a flood."""
+        """Return the facts to report: states once, errors and messages at most `MAX_REPEATS` times."""
         new = []
         for fact in facts:
             state = fact.source == "counters" and not fact.sort.startswith(
                 ("uncorrected", "deferred")
             )
             key = (fact.sort, fact.name, fact.part or fact.place)
-            if self._told[key] < (1 if state else MOST_REPEATS):
+            if self._repeats[key] < (1 if state else MAX_REPEATS):
                 new.append(fact)
-            self._told[key] += 1
+            self._repeats[key] += 1
         return new
 
     def _read(self) -> Reading:
@@ -244,42 +248,43 @@ class CardWatch:
         nvidia = next((one for one in self._sources if isinstance(one, NvidiaSource)), None)
         if nvidia is not None and nvidia.handles:
             self._listener = _Listener(
-                nvidia.nvml, nvidia.handles, self._heard, self._stop, self._wait
+                nvidia.nvml, nvidia.handles, self._receive, self._stop, self._wait
             )
             self.without_events = self._listener.start()
 
 
 class _Listener:
-    """Waits for NVML's events in a thread of its own: they reach containers that cannot read the kernel log.
+    """A thread that receives NVML's events, which also reach containers that cannot read the kernel log.
 
     Args:
         handles: Card -> its handle.
-        stop: Set when nobody wants to hear more.
-        wait: Milliseconds for which NVML is asked to wait.
+        receive: Receives the fact of each event.
+        stop: Set at the end of the run.
+        wait: Milliseconds for which NVML waits for an event.
     """
 
     def __init__(
         self,
         nvml: Nvml,
         handles: dict[str, Any],
-        heard: Callable[[Fact], None],
+        receive: Callable[[Fact], None],
         stop: threading.Event,
         wait: int,
     ) -> None:
         self._nvml = nvml
         self._handles = handles
-        self._heard = heard
+        self._receive = receive
         self._stop = stop
         self._wait = wait
-        self._quiet = threading.Event()  # no event is waiting to be told
+        self._quiet = threading.Event()  # no event is waiting
         self._set: Any = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> dict[str, str]:
-        """Register for the events that each card has, and listen.
+        """Register for the events of each card and start the thread.
 
         Returns:
-            Card -> why its XIDs will not be heard, such as "Not Supported (NVML error 3)".
+            Card -> why it sends no XIDs, such as "Not Supported (NVML error 3)".
         """
         self._set = self._nvml.ask("events", [], "nvmlEventSetCreate")
         if self._set is None:
@@ -301,13 +306,13 @@ class _Listener:
         return without_events
 
     def drain(self, seconds: float) -> None:
-        """Wait until what has happened so far is reported, at most so long."""
+        """Wait until all events so far are reported, at most `seconds`."""
         if self._set is not None:
             self._quiet.clear()
             self._quiet.wait(seconds)
 
     def ended(self, seconds: float) -> bool:
-        """Wait until nobody is inside the library any more, at most so long, and say whether that is so."""
+        """Wait at most `seconds` until the thread has left the library; return whether it has."""
         if self._thread is not None:
             self._thread.join(seconds)
         return self._thread is None or not self._thread.is_alive()
@@ -318,17 +323,17 @@ class _Listener:
                 event = self._nvml.wait_event(self._set, self._wait)
             except Exception as error:  # the library is gone, or its card
                 if code_of(error) != _TIMEOUT:
-                    # No event will come: XID 79 is one that the counters tell as well.
+                    # No more events will come; the counters report a lost card (XID 79) as well.
                     self._stop.wait(self._wait / 1000)
                 self._quiet.set()
                 continue
             part = self._part(event.device)
             fact = event_fact(part, int(event.eventType), int(event.eventData))
             if fact is not None:
-                self._heard(fact)
+                self._receive(fact)
 
     def _part(self, handle: Any) -> str:
-        """Return whose handle this is; the bindings' pointers are equal by what they point at."""
+        """Return the card with this handle; handles are compared by the address that they point to."""
         mine = _address(handle)
         for part, other in self._handles.items():
             if _address(other) == mine:
@@ -344,7 +349,7 @@ def _address(handle: Any) -> Any:
 
 
 def _kept(before: Reading, after: Reading) -> Reading:
-    """Return the reading that the next is compared with: a counter that was not read keeps what it was."""
+    """Return the reading to compare the next one with: a counter that was not read keeps its last value."""
     counters = {
         part: {**before.counters.get(part, {}), **after.counters.get(part, {})}
         for part in {*before.counters, *after.counters}

@@ -1,4 +1,4 @@
-"""What telemetry is made of: readings of sensors and counters, and the host's own sensors."""
+"""Define the readings of telemetry, and read the host's own sensors and counters."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ PRESSURE = "CPU pressure (%)"
 STEAL = "steal (%)"
 INLET = "inlet temperature (°C)"
 
-# Counters that more than their reader must know by name.
+# Counters that other modules use by name.
 ENERGY = "energy (mJ)"
 LIFETIME_ERRORS = "uncorrected ECC errors, lifetime"
 FAILED_REMAPPING = "failed row remappings"
 PENDING_REMAPPING = "row remappings pending"
 RECOVERY_ACTION = "recovery action"
 
-# Residencies of firmware that counts its own cycles, and in how many of them something held the clocks down.
+# Cycles of the firmware in all, and cycles in which the clocks were reduced.
 CYCLES = "firmware (cycles)"
-THERMAL_CYCLES = "thermal slowdown, "  # of which part of the card, and " (cycles)"
+THERMAL_CYCLES = "thermal slowdown, "  # a prefix: the part of the card and " (cycles)" follow
 POWER_CYCLES = "power limit slowdown (cycles)"
 
 HOST = "host"
 
-MOST_CPUS = 16
-"""CPUs whose frequency is read: asking a CPU interrupts it, and hundreds of files take milliseconds."""
+MAX_SAMPLED_CPUS = 16
+"""Maximum number of CPUs whose frequency is read: reading interrupts a CPU, and hundreds of files take
+milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +47,9 @@ class Reading:
     """One reading of one source.
 
     Attributes:
-        values: Part -> quantity with its unit -> value at this moment.
-        counters: Part -> name -> count so far; only when counters were asked for.
-        users: Part -> ids of the processes that use it; only when counters were asked for.
+        values: Part -> quantity with its unit -> present value.
+        counters: Part -> name -> count so far; only if counters were requested.
+        users: Part -> ids of the processes that use it; only if counters were requested.
         lost: Sensors that did not answer, ``part: sensor: reason``.
     """
 
@@ -59,23 +60,23 @@ class Reading:
 
 
 class Source(Protocol):
-    """Something that can be read again and again, from one thread."""
+    """A source of readings, used from one thread."""
 
     def open(self) -> None:
-        """Get ready; called in the thread that reads."""
+        """Prepare for reading; called in the thread that reads."""
         ...
 
     def read(self, counters: bool) -> Reading:
-        """Read all sensors, and the counters as well when asked."""
+        """Read all sensors, and the counters if requested."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         ...
 
 
 class HostSource:
-    """CPU frequency and temperature, steal and pressure; memory errors and thermal throttling as counters."""
+    """Source of CPU frequency, temperature, steal and pressure, and counts of memory and heat events."""
 
     def __init__(self, files: Files | None = None) -> None:
         self._files = files or Files()
@@ -87,10 +88,10 @@ class HostSource:
         self._before: tuple[float, float, float, float] | None = None
 
     def open(self) -> None:
-        """Find out which sensors there are."""
+        """Find the sensors."""
         names = self._files.names("/sys/devices/system/cpu")
         self._cpus = [name for name in names if re.fullmatch(r"cpu\d+", name)]
-        step = max(1, len(self._cpus) // MOST_CPUS)
+        step = max(1, len(self._cpus) // MAX_SAMPLED_CPUS)
         self._sampled = self._cpus[::step]
         self._thermal = self._temperature_files()
         self._inlet = self._inlet_files()
@@ -115,7 +116,7 @@ class HostSource:
         return Reading(values={HOST: values} if values else {}, counters=counted, lost=lost)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
     def _rates(self) -> dict[str, float]:
         """Return pressure and steal since the last reading, in percent of the wall time."""
@@ -131,7 +132,7 @@ class HostSource:
         }
 
     def _frequency(self) -> float | None:
-        """Return the mean frequency of some CPUs, spread over all, in MHz."""
+        """Return the mean frequency in MHz of some CPUs spread over all."""
         path = "/sys/devices/system/cpu/{}/cpufreq/scaling_cur_freq"
         if self._sampled and self._files.exists(path.format(self._sampled[0])):
             found = [self._files.integer(path.format(c), FREQUENCY) for c in self._sampled]
@@ -145,7 +146,7 @@ class HostSource:
         return [f"{base}/{zone}/temp" for zone in zones]
 
     def _inlet_files(self) -> list[str]:
-        """Return the sensors of the air that comes in, by their labels; few boards have one."""
+        """Return the sensors of the inlet air, found by their labels; few boards have one."""
         base = "/sys/class/hwmon"
         return [
             f"{base}/{chip}/{name.removesuffix('_label')}_input"

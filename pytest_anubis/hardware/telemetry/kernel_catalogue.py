@@ -1,7 +1,7 @@
-"""What the kernel and its drivers write into the kernel log about hardware: one row for each kind of line.
+"""Catalogue of lines in the kernel log about hardware, with one row for each kind of line.
 
-The rule of a row's sort (`RULES` in `validator.deciding.hardware_policy`) has severity, component and next
-step; a new line is one row here. XIDs and SXids carry numbers of their own (`xid_catalogue`).
+`RULES` in `validator.deciding.hardware_policy` gives severity, component and next step for a row's sort. XIDs
+and SXids have numbers of their own (`xid_catalogue`).
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import re
 from typing import NamedTuple
 
 ADDRESS = r"(?P<at>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)"
-"""A PCI address: the place of what a line is about."""
+"""Pattern of a PCI address, the place of the device that a line is about."""
 
 _AT = rf"(?:{ADDRESS}.{{0,200}}?)?"  # before the words, where the line has an address
 _AMD = rf"amdgpu {ADDRESS}: .{{0,80}}?"
 _MOUNTED = r"(?P<dev>(?!loop|sr|fd)[\w-]+)"
 _CARD = r"\b(?:NVRM|nvidia|amdgpu|xe|habanalabs)\b.{0,200}?"
 _DISK = r"(?P<dev>(?:nvme|sd|vd|xvd|hd|mmcblk|pmem)\w*)"
-_BAD = r"(?:event severity|Error \d+, type): (?:recoverable|fatal)\b"  # of a record of the firmware
+_BAD = r"(?:event severity|Error \d+, type): (?:recoverable|fatal)\b"  # in a record of the firmware
 _UNCORRECTED = r"(?:AER: |PCIe Bus Error: severity=).{0,80}?Uncorrect(?:ed|able)"
 
 
 class KernelLine(NamedTuple):
-    """One kind of line.
+    """One kind of line in the kernel log.
 
     Attributes:
-        sort: Under which rule it falls; ``evidence`` decides nothing by itself, ``program`` does not even
-            speak against hardware.
-        what: What it says, in our words; names in braces are groups of the pattern.
-        pattern: Regular expression that is searched for in the line, whatever the case of its letters.
-        source: Where in the kernel, or in which driver, the line is written.
+        sort: The rule that applies to it; ``evidence`` decides nothing by itself, ``program`` is no evidence
+            against hardware.
+        what: Its meaning in our words; names in braces are groups of the pattern.
+        pattern: Regular expression to search for in the line, ignoring case.
+        source: File of the kernel, or driver, that writes the line.
     """
 
     sort: str
@@ -38,10 +38,9 @@ class KernelLine(NamedTuple):
     source: str
 
 
-# Sort, words, pattern, source. The first row that fits counts: what is said more exactly stands above what is
-# said in general.
+# Sort, words, pattern, source. The first row that matches counts, so specific rows precede general ones.
 _ROWS = (
-    # Accelerators. AMD's driver repeats totals, which are none of this run's, "... in total in umc block".
+    # Accelerators. AMD's driver repeats totals ("... in total in umc block"), which are older than the run.
     ("uncorrected-memory-error", "uncorrectable error of the card (RAS)",
      rf"{_AMD}\b[1-9]\d* (?:new )?uncorrectable hardware errors detected in (?!total)", "amdgpu_ras.c"),
     ("deferred-memory-error", "deferred error of the card (RAS)",
@@ -66,7 +65,7 @@ _ROWS = (
      rf"\b(?:xe|i915|amdgpu)\b.{{0,60}}?{_AT}(?:wedged|VRAM is lost|GPU reset\S* failed)",
      "xe_device.c, intel_reset.c, amdgpu_device.c"),
     ("evidence", "time-out of the card", rf"amdgpu\b.{{0,40}}?{_AT}ring .{{0,40}}timeout", "amdgpu_job.c"),
-    # The host's memory and processors; records of the firmware (APEI) come as one line, see `kernel_log`.
+    # The host's memory and processors. `kernel_log` joins each record of the firmware (APEI) into one line.
     ("host-memory-error", "uncorrected memory error, reported by the firmware",
      rf"{_BAD}.*section_type: memory error", "cper.c"),
     ("pcie-fatal", "uncorrected PCIe error, reported by the firmware",
@@ -94,11 +93,11 @@ _ROWS = (
      r"\[Hardware Error\]|Machine check", "arch/x86/kernel/cpu/mce/core.c"),
     ("evidence", "the processor is throttled for heat",
      r"temperature (?:is )?above threshold", "therm_throt.c"),
-    # PCIe. A port reports for what is behind it: "... error message received from 0000:5d:00.0".
+    # PCIe. A port reports for the devices behind it: "... error message received from 0000:5d:00.0".
     ("pcie-fatal", "uncorrected PCIe error",
      rf"{_UNCORRECTED} \(Fatal\)(?:.{{0,60}}?(?:received|from).{{0,20}}?{ADDRESS})", "aer.c"),
     ("pcie-fatal", "uncorrected PCIe error", rf"{_AT}{_UNCORRECTED} \(Fatal\)", "aer.c"),
-    # Where a driver has no way to recover this follows on errors that programs cause, too.
+    # A driver that cannot recover also logs this after errors that programs cause.
     ("pcie-uncorrected", "a PCIe device that could not be recovered",
      rf"{_AT}AER: .{{0,40}}?(?:can't recover|recovery failed)", "err.c"),
     ("pcie-uncorrected", "uncorrected PCIe error",
@@ -111,7 +110,7 @@ _ROWS = (
      rf"{_AT}(?:fallen off the bus|lost from (?:the )?bus)", "drivers of any device"),
     ("evidence", "corrected PCIe error",
      rf"{_AT}(?:AER: |PCIe Bus Error: severity=).{{0,80}}?(?<!un)correct", "aer.c"),
-    # Disks. Discs, floppies and loop devices fail without being hardware under test.
+    # Disks, without optical discs, floppies and loop devices, which are not hardware under test.
     ("disk-fault", "unreadable sector of {dev}", rf"critical medium error, dev {_DISK}", "blk-core.c"),
     ("disk-fault", "unreadable sector of {dev}",
      r"(?P<dev>sd\w+|nvme\d\w*)\b.{0,120}?(?:Sense Key ?: (?:Medium|Hardware) Error|"
@@ -148,7 +147,7 @@ _ROWS = (
      rf"health recovery failed|firmware internal error|cmd_exec_timeout|"
      rf"Port module event.{{0,60}}(?:error|unplugged)|tx timeout)",
      "net/sched/sch_generic.c, mlx5_core, e1000e"),
-    # The kernel itself: a device that does not answer holds its tasks, and so may a driver's mistake.
+    # The kernel itself: a device that does not answer blocks its tasks, and so may a bug in a driver.
     ("host-trouble", "a task was blocked for minutes",
      r"INFO: task .{1,80} blocked .{0,30}?for more than \d+ seconds", "kernel/hung_task.c"),
     ("host-trouble", "a processor was stuck in the kernel",
@@ -158,7 +157,7 @@ _ROWS = (
      r"BUG: (?:unable to handle|kernel |Bad page)|kernel BUG at|Oops: |"
      r"general protection fault, probably", "arch/x86/mm/fault.c, lib/bug.c"),
     ("program", "the kernel killed a process", r"Out of memory: Killed process|oom-kill:", "mm/oom_kill.c"),
-    # Whoever else says it.
+    # Any other driver.
     ("unclear", "uncorrected error",
      rf"{_AT}(?<!\b0 )(?<!\bno )\buncorrect(?:ed|able)\b(?!.{{0,60}} in total)", "drivers of any device"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Hardware events in the kernel log: XIDs and SXids, the rows of the catalogue, and errors of any driver."""
+"""Find hardware events in the kernel log: XIDs, SXids, rows of the catalogue, and errors of any driver."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _RECORD = 8192
 
 # "Xid (PCI:0000:5d:00): 79", "Xid (PCI:0000:5d:00 GPU-I:05): 94", "Xid (0000:5d:00): 31" (older)
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]{0,40}\): (\d{1,6})(.{0,200})")
-# "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"; details follow in
-# lines of their own, which say "Severity" or "Data" instead.
+# "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"; further lines have
+# "Severity" or "Data" in its place.
 _SXID = re.compile(
     r"nvidia-(nvswitch\d{1,3}): SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6}), (Fatal|Non-fatal)"
 )
-# "priority,number,time,flags;message": of the kernel itself are priorities below 8, errors those up to 3.
+# "priority,number,time,flags;message": the kernel's own priorities are below 8, those of errors at most 3.
 KERNEL_PRIORITIES = 8
 _PREFIX = re.compile(r"(\d{1,4}),\d+,-?\d+,[^;]{0,80};")
 _ERROR = 3
-# "{1}[Hardware Error]: event severity: recoverable": lines with one number in braces are one record.
+# "{1}[Hardware Error]: event severity: recoverable": lines with the same number in braces are one record.
 _RECORD_OF_FIRMWARE = re.compile(r"(\{\d+\})\[Hardware Error\]:")
 _BEGINS = "Hardware error from APEI"
 _REST = 0.05
-"""Seconds in which the rest of a record of the firmware is written, on a slow console too."""
-_KINDS = 20
-"""Kinds of error-level lines without a row of the catalogue that are listed at once."""
+"""Seconds within which the rest of a firmware record is written, even with a slow console."""
+_MAX_KINDS = 20
+"""Maximum number of kinds of error lines that are in no row of the catalogue and are listed at once."""
 _SHOWN = 120
-"""Characters that are shown of such a line."""
+"""Characters of such a line that are shown."""
 
-_OF_GRADE: dict[str, str] = {
+_SORTS: dict[str, str] = {
     "fault": "xid-fault",
     "reset": "xid-reset",
     "unclear": "xid-unclear",
@@ -52,11 +52,11 @@ class KernelEvent:
 
     Attributes:
         what: ``XID 79: the card has fallen off the bus``, ``machine check of the CPU``, ...
-        place: PCI address of the card, empty when unknown.
-        sort: Which rule of the policy it falls under; ``evidence`` decides nothing by itself, and
-            ``program`` does not even speak against hardware.
-        count: How often it was seen; repeats are one event with a count.
-        line: The log's own words, first occurrence.
+        place: PCI address of the card, empty if unknown.
+        sort: The rule that applies to it; ``evidence`` decides nothing by itself, ``program`` is no evidence
+            against hardware.
+        count: Number of occurrences.
+        line: The first such line of the log.
     """
 
     what: str
@@ -67,7 +67,7 @@ class KernelEvent:
 
     @property
     def hardware(self) -> bool:
-        """Evidence against the hardware, rather than against a program."""
+        """Whether this is evidence against the hardware, rather than against a program."""
         return self.sort != "program"
 
     @property
@@ -80,10 +80,10 @@ class KernelEvent:
 
 
 class KernelLog:
-    """Reads what the kernel logs from now on.
+    """A reader of the messages that the kernel logs from now on.
 
     Attributes:
-        unreadable: Why nothing can be read; empty when all is well.
+        unreadable: Why nothing can be read; empty if the log is readable.
         lost: Messages were overwritten before the last call of `new_lines` could read them.
     """
 
@@ -100,7 +100,8 @@ class KernelLog:
     def new_lines(self) -> list[str]:
         """Return the messages since the last call, each with the prefix that has its priority.
 
-        A record of the firmware is waited for until it is whole: its severity and its cause are lines apart.
+        The method waits until a record of the firmware is complete, since its severity and its cause are on
+        different lines.
         """
         self.lost = False
         lines = self._read()
@@ -119,18 +120,17 @@ class KernelLog:
                 record = os.read(self._descriptor, _RECORD)
             except BlockingIOError:
                 break
-            except (
-                BrokenPipeError
-            ):  # records were overwritten before they were read; go on behind them
+            except BrokenPipeError:  # some records were overwritten: continue with the next one
                 self.lost = True
                 continue
             except OSError as error:
-                self.lost, self.unreadable = True, f"kernel log: {error.strerror or error}"
+                self.lost = True
+                self.unreadable = f"kernel log: {error.strerror or error}"
                 self.close()
                 break
             if not record:
                 break
-            # Lines that begin with a blank continue a record, with key=value.
+            # A line that begins with a blank continues a record, with key=value.
             text = record.decode(errors="replace")
             lines += [line for line in text.splitlines() if not line.startswith(" ")]
         return lines
@@ -143,11 +143,11 @@ class KernelLog:
 
 
 def kernel_events(lines: Sequence[str]) -> tuple[KernelEvent, ...]:
-    """Pick the events that matter out of kernel log lines; repeats become one event with a count.
+    """Return the hardware events in kernel log lines; repeats become one event with a count.
 
     Args:
-        lines: With or without the prefix; only with it a line without a row in the catalogue is known as an
-            error, and listed as evidence.
+        lines: Lines with or without the prefix. Error lines that are in no row of the catalogue can only be
+            recognised by the prefix, and are listed as evidence.
     """
     counts: Counter[tuple[str, str, str]] = Counter()
     first: dict[tuple[str, str, str], tuple[str, str]] = {}
@@ -158,7 +158,7 @@ def kernel_events(lines: Sequence[str]) -> tuple[KernelEvent, ...]:
         elif level is not None and level <= _ERROR and line.strip():
             what = f"error: {line.strip()[:_SHOWN]}"
             key = (re.sub(r"\d[\da-fA-FxX]*", "#", what), "", EVIDENCE)
-            if key not in first and sum(one[2] == EVIDENCE for one in first) >= _KINDS:
+            if key not in first and sum(one[2] == EVIDENCE for one in first) >= _MAX_KINDS:
                 continue
         else:
             continue
@@ -171,7 +171,7 @@ def kernel_events(lines: Sequence[str]) -> tuple[KernelEvent, ...]:
 
 
 def _messages(lines: Sequence[str]) -> Iterator[tuple[int | None, str]]:
-    """Yield priority and text of every message, a record of the firmware as one; None: it is not known."""
+    """Yield priority, if known, and text of every message; a record of the firmware is one message."""
     records: list[list[str]] = []
     last: dict[str, list[str]] = {}
     for line in lines:
@@ -192,7 +192,7 @@ def _messages(lines: Sequence[str]) -> Iterator[tuple[int | None, str]]:
 
 
 def _event(line: str) -> tuple[str, str, str] | None:
-    """Return what a line says, of which place, and under which rule it falls; None where no row fits."""
+    """Return the meaning of a line, its place and its sort; None if no row matches."""
     if (match := _XID.search(line)) is not None:
         number = int(match[2])
         return f"XID {number}: {xid(number).meaning}", match[1].lower(), xid_sort(number, match[3])
@@ -209,16 +209,16 @@ def _event(line: str) -> tuple[str, str, str] | None:
 
 
 def xid_sort(number: int, message: str = "") -> str:
-    """Return under which rule an XID falls.
+    """Return the sort of an XID, which names the rule that applies to it.
 
     Args:
         number: The XID.
-        message: What the kernel log says behind the number; NVML's events have none.
+        message: The kernel log's text after the number; NVML's events have none.
     """
     grade = xid(number).grade
     if grade != "link":
-        return _OF_GRADE[grade]
-    # The newer NVLink's numbers say in words whether the link goes on: "Nonfatal", "Fatal".
+        return _SORTS[grade]
+    # For newer NVLinks only the message shows whether the error is fatal: "Nonfatal", "Fatal".
     if re.search(r"non-?fatal", message, re.IGNORECASE):
         return "evidence"
     return "xid-fault" if "fatal" in message.lower() else "xid-unclear"

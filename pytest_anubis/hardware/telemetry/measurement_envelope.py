@@ -1,4 +1,4 @@
-"""What telemetry says about one measurement: series, changed counters, and both in words."""
+"""Summarise the telemetry around one measurement: series, changed counters, slowdowns and phrases."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ HOT = SW_THERMAL | HW_THERMAL
 
 THROTTLED_SHARE = 0.05
 """Share of the time above which throttling explains a slow sample: the practical threshold of the criteria is
-a loss of 5 %, and a slowdown costs at most the time that it lasts."""
+a loss of 5 %, and a slowdown cannot cost more than the time that it lasts."""
 
-LEAST_SEEN = 2
-"""Samples in which a slowdown must be seen before anything follows from it by itself: one may be the moment
-in which a load begins. A duration counter needs no second witness."""
+MIN_SLOWED_SAMPLES = 2
+"""Minimum number of samples with a slowdown before it is a finding: a single one may be the start of a load.
+A duration counter needs no confirmation."""
 
 AIR_LIMIT = 35.0
-"""Degrees of the air that a node takes in: servers are built for at most 35 °C (ASHRAE's class A2, and what
-makers of boards with eight cards state)."""
+"""Maximum inlet temperature in °C: the limit for servers of ASHRAE's class A2, which makers of boards with
+eight cards state as well."""
 
-# Counters of nanoseconds and cycles are turned into shares, not into "+300000000". Energy is a reading.
+# Suffixes of counters that are not events: nanoseconds and cycles become shares, and energy a series.
 _NO_EVENTS = (" (ns)", " (cycles)", ENERGY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterChange:
-    """A counter that moved during a measurement."""
+    """A counter that changed during a measurement."""
 
     part: str
     name: str
@@ -66,11 +66,11 @@ class CounterChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdown:
-    """Clocks that were pulled down during a measurement: a finding of its own, however the metric comes out.
+    """Clocks that were reduced during a measurement, which is a finding whatever the metric's verdict.
 
     Attributes:
-        sort: Which rule of the policy it falls under.
-        part: ``GPU 3``; ``host`` for the air that comes in.
+        sort: The rule of the policy that applies to it.
+        part: ``GPU 3``; ``host`` for the inlet air.
         text: One phrase, with numbers and without the part.
     """
 
@@ -90,12 +90,12 @@ class Envelope:
     """Telemetry around one measurement.
 
     Attributes:
-        times: Seconds since the beginning of every sample.
-        series: ``GPU 3 power (W)`` -> values at those times, those missing left out.
-        changes: Counters that moved, durations and energy left out.
-        disturbance: What made the measurement slower than the hardware is, one phrase each.
-        evidence: What speaks for or against the hardware, one phrase each.
-        slowdowns: Clocks that were pulled down, which is no excuse for a bad value: it is why it is bad.
+        times: Time of every sample, in seconds since the beginning.
+        series: ``GPU 3 power (W)`` -> values at those times, without missing ones.
+        changes: Counters that changed, without durations and energy.
+        disturbance: Causes outside the hardware that slowed the measurement, one phrase each.
+        evidence: Observations for or against the hardware, one phrase each.
+        slowdowns: Reduced clocks; they explain a bad value and do not excuse it.
     """
 
     seconds: float
@@ -120,16 +120,16 @@ def make_envelope(
     visible: Mapping[int, str] | Collection[int] = (),
     allowed: Sequence[str] = (),
 ) -> Envelope:
-    """Work out an envelope; pure.
+    """Return the envelope of a measurement; pure.
 
     Args:
         begin: Reading with counters before the measurement.
-        samples: (seconds since then, reading) during it; none: the last reading stands in.
+        samples: (seconds since then, reading) during it; without any, the last reading is used.
         end: Reading with counters after it.
         seconds: Its duration.
-        events: What the kernel logged.
+        events: Events in the kernel log.
         ours: Process ids that belong to the measurement.
-        visible: Process ids that exist here, with their commands' names where they are known.
+        visible: Process ids that exist here, with the names of their commands if known.
         allowed: Names of commands, as shell patterns, that may use a card meanwhile.
     """
     samples = samples or [(seconds, end)]
@@ -172,7 +172,7 @@ def _columns(readings: Sequence[Reading]) -> dict[tuple[str, str], list[float]]:
 
 
 def _energies(begin: Reading, end: Reading) -> list[tuple[str, tuple[float, ...]]]:
-    """Return what each card took in all, one value in joules: with the work done, work per joule."""
+    """Return the energy that each card used, as a series of one value in joules."""
     pairs = (
         (part, counters[ENERGY], end.counters.get(part, {}).get(ENERGY))
         for part, counters in begin.counters.items()
@@ -186,7 +186,7 @@ def _energies(begin: Reading, end: Reading) -> list[tuple[str, tuple[float, ...]
 
 
 def counter_changes(begin: Reading, end: Reading) -> list[CounterChange]:
-    """Return every counter that moved; one that is read at only one end says nothing."""
+    """Return every counter that changed, of those that both readings have."""
     return [
         CounterChange(part=part, name=name, before=before, after=end.counters[part][name])
         for part, counters in begin.counters.items()
@@ -197,11 +197,11 @@ def counter_changes(begin: Reading, end: Reading) -> list[CounterChange]:
     ]
 
 
-# Sort, name, bits of the reasons, bits that explain it otherwise, duration counter of the newer drivers.
+# Sort, name, bits of the reasons, bits of another cause, duration counter of newer drivers.
 _SLOWDOWNS: tuple[tuple[str, str, int, int, str], ...] = (
     ("thermal-slowdown", "thermal slowdown", HOT, 0, "thermal slowdown (ns)"),
     ("power-brake", "power brake", POWER_BRAKE, 0, "power brake (ns)"),
-    # The board raises its own bit for heat and for the brake as well; alone it has another cause.
+    # Heat and the power brake set this bit as well; without their bits there is another cause.
     ("hw-slowdown", "hardware slowdown", HW_SLOWDOWN, HOT | POWER_BRAKE, ""),
 )
 
@@ -209,9 +209,10 @@ _SLOWDOWNS: tuple[tuple[str, str, int, int, str], ...] = (
 def _throttling(
     columns: Mapping[tuple[str, str], list[float]], begin: Reading, end: Reading, seconds: float
 ) -> tuple[list[Slowdown], list[str]]:
-    """Return (slowdowns, mere evidence) about throttled clocks.
+    """Return (slowdowns, evidence) about throttled clocks.
 
-    What is seen in too few samples is evidence only, and so is the power limit: it is normal under full load.
+    A slowdown in too few samples is only evidence, and so is the power limit, which is normal under full
+    load.
     """
     slowdowns, evidence = [], []
     parts = {part for part, quantity in columns if quantity == REASONS} | set(begin.counters)
@@ -224,19 +225,19 @@ def _throttling(
             sampled = sum(seen) / len(seen) if seen else 0.0
             lasted = _lasted(begin, end, part, counter, seconds) if counter else 0.0
             if sort == "thermal-slowdown":
-                lasted = max(lasted, _of_cycles(begin, end, part, THERMAL_CYCLES))
+                lasted = max(lasted, _share_of_cycles(begin, end, part, THERMAL_CYCLES))
             if max(sampled, lasted) <= THROTTLED_SHARE:
                 continue
             text = f"{name} {_percent(max(sampled, lasted))} of the time{upto}"
             one = Slowdown(sort=sort, name=name, part=part, text=text)  # type: ignore[arg-type]  # from the table
-            if sum(seen) >= LEAST_SEEN or lasted > THROTTLED_SHARE:
+            if sum(seen) >= MIN_SLOWED_SAMPLES or lasted > THROTTLED_SHARE:
                 slowdowns.append(one)
             else:
                 evidence.append(f"{one.phrase}, seen once")
         capped = max(
             _share(reasons, SW_POWER_CAP),
             _lasted(begin, end, part, "power limit slowdown (ns)", seconds),
-            _of_cycles(begin, end, part, POWER_CYCLES),
+            _share_of_cycles(begin, end, part, POWER_CYCLES),
         )
         if capped > THROTTLED_SHARE:
             evidence.append(f"{part} at its power limit {_percent(capped)} of the time")
@@ -244,7 +245,7 @@ def _throttling(
 
 
 def _hot_air(columns: Mapping[tuple[str, str], list[float]]) -> list[Slowdown]:
-    """Return whether the air that comes in is hotter than the node is built for, where a sensor says so."""
+    """Return a slowdown if the median inlet temperature exceeds the limit; none without a sensor."""
     degrees = columns.get((HOST, INLET), [])
     if not degrees or statistics.median(degrees) <= AIR_LIMIT:
         return []
@@ -264,8 +265,8 @@ def _lasted(begin: Reading, end: Reading, part: str, name: str, seconds: float) 
     return min(1.0, max(0, after - before) * 1e-9 / seconds)
 
 
-def _of_cycles(begin: Reading, end: Reading, part: str, prefix: str) -> float:
-    """Return the largest share of the firmware's cycles that a counter of such a name has."""
+def _share_of_cycles(begin: Reading, end: Reading, part: str, prefix: str) -> float:
+    """Return the largest share of the firmware's cycles among the counters with a prefix."""
     before, after = begin.counters.get(part, {}), end.counters.get(part, {})
     grown = {name: after[name] - before[name] for name in before if name in after}
     cycles = grown.get(CYCLES, 0)
@@ -282,22 +283,22 @@ def _other_users(
     names: Mapping[int, str],
     allowed: Sequence[str],
 ) -> list[str]:
-    """Name processes that use a card and are not ours.
+    """Describe the processes of others that use a card.
 
-    Inside a container NVML may give process ids of the host, our own among them. An id is a stranger's
-    only where ids mean the same to NVML and to us: it exists here, or one of ours is in the same list.
+    Inside a container NVML may return the host's process ids, even for our own processes. So an id counts
+    only if NVML's ids are known to be valid here: it exists here, or one of ours is in the same list.
     """
     phrases = []
     for part in sorted({*begin.users, *end.users}):
         users = {*begin.users.get(part, ()), *end.users.get(part, ())}
-        strangers = sorted(users - ours if users & ours else (users & names.keys()) - ours)
-        strangers = [pid for pid in strangers if not is_allowed(names.get(pid, ""), allowed)]
-        if strangers:
+        others = sorted(users - ours if users & ours else (users & names.keys()) - ours)
+        others = [pid for pid in others if not is_allowed(names.get(pid, ""), allowed)]
+        if others:
             shown = ", ".join(
-                f"{names[pid]} (pid {pid})" if names.get(pid) else str(pid) for pid in strangers[:3]
+                f"{names[pid]} (pid {pid})" if names.get(pid) else str(pid) for pid in others[:3]
             )
-            more = f" and {len(strangers) - 3} more" if len(strangers) > 3 else ""
-            plural = "es" if len(strangers) > 1 else ""
+            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+            plural = "es" if len(others) > 1 else ""
             phrases.append(f"{part} in use by other process{plural} {shown}{more}")
     return phrases
 

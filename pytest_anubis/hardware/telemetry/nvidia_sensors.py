@@ -1,4 +1,4 @@
-"""Telemetry of NVIDIA cards: sensors many times a second, counters before and after a measurement."""
+"""Read telemetry of NVIDIA cards: sensors many times a second, counters before and after a measurement."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _CLOCK_SM, _CLOCK_MEMORY = 1, 2
 _SENSOR_GPU = 0
 _POLICY_POWER, _POLICY_THERMAL = 0, 1
 
-# Fields, all of which one call of NVML answers (nvml.h, NVML_FI_DEV_...). GetPowerUsage is a mean over a
-# second on newer cards; this is the power of the moment, in mW.
+# Fields, which one call of NVML reads together (nvml.h, NVML_FI_DEV_...). The first is the present power in
+# mW; GetPowerUsage is a mean over a second on newer cards.
 _POWER_INSTANT = 186
 _MEMORY_TEMPERATURE = 82
 _ENERGY = 83  # mJ since the driver was loaded
-_RECOVERY_ACTION = 230  # 0: none; else what the driver asks for
+_RECOVERY_ACTION = 230  # the action that the driver requests; 0: none
 _SAMPLED = (_POWER_INSTANT, _MEMORY_TEMPERATURE)
 _COUNTED: dict[int, str] = {
-    3: "corrected ECC errors",  # volatile: gone with the driver, as with every process without persistence
+    3: "corrected ECC errors",  # volatile: lost with the driver, so without persistence with every process
     4: "uncorrected ECC errors",
     6: LIFETIME_ERRORS,
     94: "PCIe replays",
@@ -45,7 +45,7 @@ _COUNTED: dict[int, str] = {
     _ENERGY: ENERGY,
 }
 _REMAPPED = (142, 143)
-_POWER_CAP_NS = 74  # the reasons' own durations, in ns
+_POWER_CAP_NS = 74  # durations of the throttle reasons, in ns
 _THERMAL_NS = 75
 _THERMAL_PARTS_NS = (269, 270)  # by software, by hardware; newer drivers
 _BRAKE_NS = 271
@@ -55,7 +55,7 @@ _LINK_ERRORS = (
     (2, "CRC errors (flits)"),
     (3, "CRC errors (data)"),
 )
-# Newer cards count link errors in fields that are scoped by the link instead, the newest in others again.
+# Newer cards count link errors in fields scoped by the link; the newest cards use 214 and 215.
 _LINK_FIELDS = (
     (161, "replays"),
     (162, "recoveries"),
@@ -63,9 +63,9 @@ _LINK_FIELDS = (
     (214, "failed recoveries"),
     (215, "recoveries"),
 )
-# What a driver that knows none of the wanted fields may answer for all of them together.
+# Error of the whole call if the driver knows none of the requested fields.
 _NO_SUCH_FIELD = "(NVML error 2)"
-# A field's own code that means failure; all others mean that this card or driver does not have it.
+# Codes of a field that mean failure; with all others this card or driver does not have the field.
 _FAILED = {10: "Timeout", 15: "GPU is lost", 16: "GPU requires reset"}
 
 THERMAL_NS = "thermal slowdown (ns)"
@@ -73,14 +73,14 @@ POWER_NS = "power limit slowdown (ns)"
 BRAKE_NS = "power brake (ns)"
 
 Fields = dict[tuple[int, int], float]
-"""(field, scope) -> its value, those that the card does not have left out."""
+"""(field, scope) -> value, without fields that the card does not have."""
 
 
 class NvidiaSource:
-    """Reads NVIDIA cards.
+    """Source of readings of NVIDIA cards.
 
     Args:
-        uuids: Only these cards; None: all.
+        uuids: UUIDs of the cards to read; None: all.
         module: NVML bindings; default ``pynvml``.
 
     Attributes:
@@ -161,7 +161,7 @@ class NvidiaSource:
         return {name: float(value) for name, value in found.items() if value is not None}
 
     def _counters(self, handle: Any, links: Sequence[int], notes: list[str]) -> dict[str, int]:
-        """Return all counters: one call where the card knows the fields, single calls for the rest."""
+        """Return all counters: fields from one call, the rest from single calls."""
         plain = (
             *(*_COUNTED, *_REMAPPED),
             *(_POWER_CAP_NS, _THERMAL_NS, *_THERMAL_PARTS_NS, _BRAKE_NS),
@@ -190,7 +190,7 @@ class NvidiaSource:
     def _ask_for_the_rest(
         self, handle: Any, found: dict[str, float | None], notes: list[str]
     ) -> None:
-        """Ask by single calls for the counters that older drivers have no fields for."""
+        """Read with single calls the counters that older drivers have no fields for."""
 
         def ask(name: str, call: str, *arguments: Any) -> Any:
             return self._nvml.ask(name, notes, call, handle, *arguments)
@@ -214,7 +214,7 @@ class NvidiaSource:
             found[ENERGY] = ask(ENERGY, "nvmlDeviceGetTotalEnergyConsumption")
 
     def _links(self, handle: Any) -> tuple[int, ...]:
-        """Return the NVLinks that are up: one that is down has no counters, and costs a call for each."""
+        """Return the NVLinks that are up; a link that is down has no counters."""
         up = []
         for link in range(self._nvml.constant("NVML_NVLINK_MAX_LINKS", 36)):
             state = self._nvml.ask("link", [], "nvmlDeviceGetNvLinkState", handle, link)

@@ -1,4 +1,4 @@
-"""Recorded nodes: an inventory with telemetry in a file, to be replayed where the node is not at hand."""
+"""Read and write recorded nodes: files with an inventory and telemetry, to replay without the node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_anubis.hardware.telemetry.host_sensors import Reading
 SCHEMA = 1
 KIND = "anubis recorded node"
 
-# A recording of hours would be a mistake; 64 MiB are some hundred thousand readings of eight cards.
+# Maximum bytes of a file: 64 MiB are some hundred thousand readings of eight cards, or hours.
 _LARGEST = 64 << 20
 
 
@@ -34,7 +34,7 @@ class Recorded:
     """A recorded node.
 
     Attributes:
-        origin: Where the recording comes from, in words.
+        origin: Description of where the recording comes from.
         interval: Seconds between two readings.
         readings: The telemetry in time order; may be empty.
     """
@@ -50,10 +50,10 @@ class Recorded:
 
 
 class RecordedSource:
-    """Plays recorded readings in order, again and again; an instance of `sensors.Source`.
+    """A telemetry source (`Source`) that replays recorded readings in order, again and again.
 
     Args:
-        readings: What to play; none: nothing is ever read.
+        readings: Readings to replay; without any, every reading is empty.
     """
 
     def __init__(self, readings: Sequence[Reading]) -> None:
@@ -65,7 +65,7 @@ class RecordedSource:
         self._next = 0
 
     def read(self, counters: bool) -> Reading:
-        """Return the next reading, without its counters when they are not asked for."""
+        """Return the next reading, without its counters unless they are requested."""
         if not self._readings:
             return Reading()
         found = self._readings[self._next % len(self._readings)]
@@ -73,11 +73,11 @@ class RecordedSource:
         return found if counters else Reading(values=found.values, lost=found.lost)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
 
 def recording_text(recorded: Recorded) -> str:
-    """Return what the file of a recorded node holds.
+    """Return the text of a recorded node's file.
 
     Raises:
         CodecError: The recording holds NaN or an infinity.
@@ -91,7 +91,7 @@ def replay(path: Path) -> Recorded:
     """Read a recorded node.
 
     Raises:
-        RecordingError: The file is no recorded node; one line that says what is wrong with it.
+        RecordingError: The file is not a recorded node; one line with the reason.
         OSError: The file cannot be read.
     """
     try:

@@ -1,8 +1,8 @@
-"""Sampling sensors around measurements, in a thread of its own that a dead sensor cannot take along.
+"""Sample sensors around measurements, in a separate thread so that a dead sensor cannot block the test.
 
-Everything that may hang (a vendor library whose card fell off the bus) happens in the sampling thread.
-The measuring thread only hands over requests and waits for an answer within a deadline; when none comes,
-telemetry is given up for the rest of the run, and every envelope says so.
+All calls that may hang, such as into a vendor library whose card fell off the bus, are made in the sampling
+thread. The measuring thread sends requests and waits for an answer until a deadline. If none comes, telemetry
+is given up for the rest of the run, and every envelope says so.
 """
 
 from __future__ import annotations
@@ -32,39 +32,40 @@ DEADLINE = 5.0
 """Seconds within which the sensors must answer; NVML's slowest calls take some tens of milliseconds."""
 
 FIRST = 60.0
-"""Seconds within which the first answer must come: without persistence the driver starts every card when NVML
-is opened, some seconds for each, and nine processes wait for each other."""
+"""Seconds within which the first answer must come. Without persistence the driver starts every card when NVML
+is opened, which takes some seconds for each, and nine processes wait for each other."""
 
 COST_SHARE = 0.05
-"""Largest share of one thread's time that sampling may take, most of it waiting in a driver: slow sensors
-are read less often."""
+"""Maximum share of one thread's time for sampling, most of which is waiting in a driver: slow sensors are
+read less often."""
 
 FRESH = 0.25
-"""Seconds for which a reading with counters also serves the next test as its beginning: a reading of eight
-cards takes some milliseconds, and a trivial test must not wait for it."""
+"""Seconds for which a reading with counters also serves as the beginning of the next test: a reading of eight
+cards takes some milliseconds, too long for a trivial test to wait."""
 
 LINGER = 1.0
-"""Seconds for which sampling goes on when nobody has asked for anything. Longer than `FRESH`: a mark that
-asks for no reading of its own finds the thread awake."""
+"""Seconds for which sampling continues after the last request. It is longer than `FRESH`, so the thread still
+samples after a mark that reuses an earlier reading."""
 
-MOST_SAMPLES = 2000
-"""Samples kept of one measurement; of a longer one every second is dropped and the pace halved."""
+MAX_SAMPLES = 2000
+"""Maximum number of samples of one measurement; at this number every second one is dropped and the interval
+is doubled."""
 
 
 @dataclass(slots=True)
 class Observation:
-    """Handed out at the beginning of a measurement; `envelope` is there after its end."""
+    """The telemetry of one measurement; `envelope` is set at its end."""
 
     envelope: Envelope = field(default_factory=lambda: Envelope(seconds=0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment from which an envelope can be taken later.
+    """A moment at which an envelope can begin.
 
     Attributes:
         when: The moment, by the monotonic clock.
-        lines: How many lines of the kernel log were known then.
+        lines: Number of lines of the kernel log read by then.
     """
 
     when: float
@@ -72,7 +73,7 @@ class Mark:
 
 
 class Telemetry:
-    """Samples sources around measurements.
+    """A sampler of sources around measurements.
 
     ::
 
@@ -82,11 +83,11 @@ class Telemetry:
             print(around.envelope.evidence)
 
     Args:
-        sources: What to read; default the host and all cards.
+        sources: Sources to read; default the host and all cards.
         interval: Seconds between samples.
         deadline: Seconds within which the sensors must answer.
-        first: Seconds within which they must for the first time.
-        root: Process whose tree counts as our own when a card's users are looked at.
+        first: The same for the first answer.
+        root: Process whose tree counts as our own among a card's users.
         log: The kernel's log; None leaves it out.
         allowed: Names of commands, as shell patterns, that may use a card meanwhile.
 
@@ -117,7 +118,7 @@ class Telemetry:
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[_Seen] = queue.SimpleQueue()
         self._lines: list[str] = []  # of the kernel log, since the oldest mark
-        self._asked = float("-inf")  # when counters were last asked for without waiting
+        self._asked = float("-inf")  # when counters were last requested without waiting
         self._mark: Mark | None = None
         self._thread = threading.Thread(target=self._serve, name="anubis-telemetry", daemon=True)
         self._failed: list[str] = []
@@ -131,15 +132,15 @@ class Telemetry:
 
     def __exit__(self, *_: object) -> None:
         self._requests.put("close")
-        # A thread that hangs in a vendor library is left behind; it is a daemon.
+        # A thread that hangs in a vendor library is left running; it is a daemon.
         self._thread.join(timeout=0.0 if self.dead else self._deadline)
         if self._log is not None:
             self._log.close()
 
     @contextmanager
     def around(self) -> Iterator[Observation]:
-        """Sample while the block runs; never raises for a sensor, and never waits beyond the deadline."""
-        known = self._read_log()  # what happened before is not this measurement's
+        """Sample while the block runs, without raising for a sensor or waiting beyond the deadline."""
+        known = self._read_log()  # earlier messages do not belong to this measurement
         around = Observation()
         begin = self._request("begin").end
         started = time.monotonic()
@@ -153,9 +154,9 @@ class Telemetry:
             around.envelope = self._envelope(begin, samples, seen.end, seconds, self._lines[known:])
 
     def mark(self) -> Mark:
-        """Remember this moment, without waiting for any sensor; the one before is forgotten.
+        """Mark this moment, without waiting for any sensor; it replaces the mark before.
 
-        Sampling goes on from here until `since` was asked or the next test is marked.
+        Sampling continues from here until `since` is called or the next test is marked.
         """
         now = time.monotonic()
         if now - self._asked > FRESH:  # trivial tests share a reading
@@ -167,7 +168,7 @@ class Telemetry:
         return self._mark
 
     def since(self, mark: Mark) -> Envelope:
-        """Return the envelope of the time since the latest mark; waits as `around` does at its end.
+        """Return the envelope of the time since the latest mark, waiting as `around` does at its end.
 
         Counters are compared with the last reading at or before the mark (at most `FRESH` seconds older),
         else with the first one after it.
@@ -182,11 +183,11 @@ class Telemetry:
         return self._envelope(begin, samples, seen.end, seconds, self._lines[mark.lines :])
 
     def unmark(self) -> None:
-        """Forget the mark: nobody will ask for what happened since."""
+        """Remove the mark: no envelope since then will be requested."""
         self._mark = None
 
     def _read_log(self) -> int:
-        """Take what the kernel has logged meanwhile; return how many lines are known."""
+        """Read the kernel's new messages; return the number of lines read so far."""
         if self._log is not None:
             self._lines += self._log.new_lines()
         return len(self._lines)
@@ -235,7 +236,7 @@ class Telemetry:
         return _Seen()
 
     def _serve(self) -> None:
-        """The sampling thread: wait for requests; sample while somebody may ask for what happened."""
+        """Run the sampling thread: answer requests, and sample while an envelope may be requested."""
         self._open()
         self._opened.set()
         samples: list[tuple[float, Reading]] = []
@@ -254,7 +255,7 @@ class Telemetry:
             if request == "sample":
                 samples.append((before, reading))
                 pause = max(pause, (time.monotonic() - before) / COST_SHARE)
-                if len(samples) >= MOST_SAMPLES:
+                if len(samples) >= MAX_SAMPLES:
                     del samples[1::2]
                     pause *= 2
                 continue
@@ -276,17 +277,17 @@ class Telemetry:
             try:
                 source.open()
                 opened.append(source)
-            except Exception as error:  # whatever a vendor library comes up with
+            except Exception as error:  # vendor libraries raise anything
                 self._failed.append(f"{type(source).__name__}: {type(error).__name__}: {error}")
         self._sources = opened
 
     def _read(self, counters: bool) -> Reading:
-        """Read all sources; one that fails altogether does not take the others along."""
+        """Read all sources; one that fails does not affect the others."""
         found = []
         for source in self._sources:
             try:
                 found.append(source.read(counters))
-            except Exception as error:  # the last resort: a sensor may never stop a measurement
+            except Exception as error:  # a sensor must never stop a measurement
                 name = type(source).__name__
                 found.append(Reading(lost=(f"{name}: {type(error).__name__}: {error}",)))
         return merge(found)
@@ -294,7 +295,7 @@ class Telemetry:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the sampling thread knows: the reading asked for, samples and readings with counters by time."""
+    """The sampling thread's answer: the requested reading, samples, and readings with counters, by time."""
 
     end: Reading = field(default_factory=Reading)
     samples: tuple[tuple[float, Reading], ...] = ()
@@ -304,12 +305,12 @@ class _Seen:
 def _between(
     samples: Sequence[tuple[float, Reading]], begin: float, end: float
 ) -> list[tuple[float, Reading]]:
-    """Return the samples of a span, with the seconds since its beginning."""
+    """Return the samples between two times, with the seconds since the first."""
     return [(when - begin, one) for when, one in samples if begin <= when <= end]
 
 
 def _needless(counted: Sequence[tuple[float, Reading]], mark: Mark | None) -> int:
-    """Return how many readings with counters lie before the one that a mark's envelope begins with."""
+    """Return the number of readings with counters before the one at which a mark's envelope begins."""
     last = mark.when if mark is not None else float("inf")
     return max(0, sum(when <= last for when, _ in counted) - 1)
 
@@ -332,7 +333,7 @@ def default_sources(uuids: Collection[str] | None = None) -> list[Source]:
     """Return the sources of this machine: the host, NVIDIA's cards and AMD's.
 
     Args:
-        uuids: Only these cards of NVIDIA, and none of AMD; None: all.
+        uuids: Only these cards of NVIDIA, and no AMD cards; None: all cards.
     """
     if uuids is not None:
         return [HostSource(), NvidiaSource(uuids)]

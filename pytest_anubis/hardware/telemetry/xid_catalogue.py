@@ -1,9 +1,9 @@
-"""What the error numbers of NVIDIA's driver (XIDs) mean, in our words, and what speaks against hardware.
+"""Catalogue of the error numbers of NVIDIA's driver (XIDs): their meaning in our words, and their grade.
 
-The source of every number is NVIDIA's catalogue "Analyzing Xid Errors with the Xid Catalog"
-(docs.nvidia.com/deploy/xid-errors): its column "immediate action" stands beside each number here. The grade
-is ours: RESTART_APP and IGNORE are what programs provoke, RESET_GPU and CONTACT_SUPPORT are hardware's unless
-the catalogue's own text says that programs and drivers cause it too.
+The source is NVIDIA's "Analyzing Xid Errors with the Xid Catalog" (docs.nvidia.com/deploy/xid-errors), whose
+column "immediate action" is in the comment after each number. The grade is ours: RESTART_APP and IGNORE are
+caused by programs; RESET_GPU and CONTACT_SUPPORT are caused by hardware unless the catalogue's text says that
+programs and drivers cause them too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ programs and hardware cause it. ``link``: hardware if the message says fatal. ``
 
 
 class Xid(NamedTuple):
-    """One number."""
+    """The meaning and grade of one number."""
 
     meaning: str
     grade: Grade
@@ -96,9 +96,9 @@ XIDS: dict[int, Xid] = {
 }
 
 UNKNOWN = Xid("meaning unknown here", "unclear")
-"""A number that is not listed: it must be looked at, not overlooked."""
+"""Entry for a number that is not listed: someone has to look at it."""
 
 
 def xid(number: int) -> Xid:
-    """Return what a number means."""
+    """Return the entry of a number."""
     return XIDS.get(number, UNKNOWN)
