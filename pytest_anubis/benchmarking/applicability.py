@@ -1,4 +1,4 @@
-"""Applicability: instructions for an element type, a card's compute mode, switches between cards."""
+"""Find out whether a benchmark applies: instructions for an element type, compute mode, NVSwitches."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ DTYPES = (
     "float8_e4m3fn",
     "float8_e4m3fnuz",
 )
-"""Element types by torch's names; ``tf32`` is `float32` with factors of 10 bits, ``float8_e4m3fnuz`` what
-AMD's MI300 has for 8 bits: another bias, and a single zero."""
+"""Element types by torch's names. ``tf32`` is `float32` with factors of 10 bits; ``float8_e4m3fnuz`` is the
+8-bit type of AMD's MI300, with another bias and a single zero."""
 
-# By the kernel's names of x86's features, then of ARM's. A conversion alone (F16C, AVX-NE-CONVERT) computes
-# nothing; without products of its own a CPU takes thousands of times as long as in single precision.
+# By the kernel's names of the features of x86, then of ARM. Conversions alone (F16C, AVX-NE-CONVERT) do not
+# count: without products a CPU takes thousands of times as long as in single precision.
 _CPU_FLAGS = {
     "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},
     "float16": {"avx512_fp16", "amx_fp16", "asimdhp"},
@@ -34,7 +34,7 @@ _CPU_FLAGS = {
     "float8_e4m3fn": {"amx_fp8"},
 }
 
-# NVIDIA's compute capabilities from which on a type has arithmetic: CUDA's table of throughputs.
+# NVIDIA's first compute capability with arithmetic for a type: CUDA's table of throughputs.
 _CAPABILITIES = {
     "float64": (1, 3),
     "float32": (1, 0),
@@ -54,22 +54,22 @@ _AMD = {
     "tf32": (),
 }
 
-# Apple's: no double precision, none of the short types of other vendors' matrix units.
+# Apple's devices have no double precision and no shorter types.
 _APPLE = {"float32", "float16", "bfloat16"}
 
 
 def supports(device: torch.device, dtype: str, *, files: Files | None = None) -> bool:
     """Return whether a device's hardware has instructions for products of an element type.
 
-    Where nobody tells, the answer is yes: a benchmark that is tried says more than one that is left out.
+    The answer is yes if it is unknown: trying a benchmark is better than skipping it.
 
     Args:
         device: The CPU or an accelerator that is present.
         dtype: One of `DTYPES`.
-        files: Where to read the CPU's features.
+        files: Reads the CPU's features.
 
     Raises:
-        ValueError: The type is not known here.
+        ValueError: The type is not one of `DTYPES`.
     """
     if dtype not in DTYPES:
         raise ValueError(f"element type {dtype!r} is none of {', '.join(DTYPES)}")
@@ -83,10 +83,10 @@ def supports(device: torch.device, dtype: str, *, files: Files | None = None) ->
 
 
 def require(device: torch.device, dtype: str, *, files: Files | None = None) -> None:
-    """Leave the test out, as not applicable, where the hardware has no instructions for a type.
+    """Skip the test as not applicable if the hardware has no instructions for a type.
 
     Raises:
-        ValueError: The type is not known here.
+        ValueError: The type is not one of `DTYPES`.
     """
     if not supports(device, dtype, files=files):
         what = "this CPU" if device.type == "cpu" else "this accelerator"
@@ -94,18 +94,18 @@ def require(device: torch.device, dtype: str, *, files: Files | None = None) -> 
 
 
 def compute_mode(pci: str) -> str | None:
-    """Return ``default``, ``exclusive-process`` or ``prohibited`` of a slot's card; None where unknown."""
+    """Return the compute mode of a slot's card, such as ``default`` or ``prohibited``; None if unknown."""
     modes = {card.pci: card.compute_mode for card in read_inventory().accelerators}
     return modes.get(pci) if pci else None
 
 
 def has_switches() -> bool:
-    """Say whether the cards of this node hang on an NVSwitch fabric, in whatever state it is."""
+    """Return whether this node's cards belong to an NVSwitch fabric, whatever its state."""
     return any(card.fabric is not None for card in read_inventory().accelerators)
 
 
 def cpu_flags(files: Files) -> frozenset[str]:
-    """Return the features of the first CPU as the kernel names them; empty where it does not say."""
+    """Return the features of the first CPU by the kernel's names; empty if it does not list them."""
     for line in (files.text("/proc/cpuinfo") or "").splitlines():
         name, _, rest = line.partition(":")
         if name.strip() in ("flags", "Features"):
@@ -124,8 +124,8 @@ def _card_supports(dtype: str, device: torch.device) -> bool:
     import torch
 
     if torch.version.hip is None:
-        least = _CAPABILITIES.get(dtype)
-        return least is not None and torch.cuda.get_device_capability(device) >= least
+        minimum = _CAPABILITIES.get(dtype)
+        return minimum is not None and torch.cuda.get_device_capability(device) >= minimum
     properties: Any = torch.cuda.get_device_properties(device)
     architecture = str(getattr(properties, "gcnArchName", ""))
     known = _AMD.get(dtype)

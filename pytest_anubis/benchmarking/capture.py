@@ -1,4 +1,4 @@
-"""Capture: work that is handed to a card as one CUDA graph, on that card, whichever was the first."""
+"""Capture work as a CUDA graph on any of several cards."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     import torch
 
 STEPS_BEFORE_CAPTURE = 3
-"""Times that the work is done before it is captured, as CUDA's graphs want: libraries choose kernels and take
-memory."""
+"""Number of runs before the capture, in which libraries choose kernels and allocate memory, as CUDA graphs
+require."""
 
 EAGER = "eager"
-"""Group of what was measured as it is where a graph could not be captured: it waits for the host's launches,
-so its values are compared with their like only."""
+"""Group for values measured without a graph because none could be captured. They include the host's launches,
+so they are only compared with each other."""
 
 
 def graph_of(
@@ -25,21 +25,21 @@ def graph_of(
     first: Callable[[], object] | None = None,
     before: Callable[[], object] = lambda: None,
 ) -> torch.cuda.CUDAGraph:
-    """Capture what `work` hands to a device of CUDA's kind; the current stream and device stay what they are.
+    """Capture the work that `work` queues on a CUDA or HIP device; current stream and device are kept.
 
-    Left to itself ``torch.cuda.graph`` captures on one stream for the whole process, which belongs to the
-    card that was the current one at the first capture: a second card's kernels are then refused. And where
-    the capture cannot be ended it leaves that stream the current one. So a stream of the device's own is
-    given, and entered around it.
+    By default ``torch.cuda.graph`` captures on one stream for the whole process, which belongs to the card
+    that was current at the first capture, so kernels of a second card are refused. If the capture fails, it
+    also leaves that stream current. This function therefore enters a stream of the device itself.
 
     Args:
         work: Does the same on the same tensors each time and waits for nothing.
-        device: Where.
-        first: What is done a few times before, instead of `work`.
-        before: Called between those times and the capture.
+        device: The device.
+        first: Called before the capture, instead of `work`.
+        before: Called between those calls and the capture.
 
     Raises:
-        RuntimeError: It cannot be captured, or the device is at fault: ``torch.cuda.synchronize`` tells.
+        RuntimeError: The work cannot be captured, or the device failed; ``torch.cuda.synchronize`` then
+            raises.
     """
     import torch
 
@@ -64,24 +64,24 @@ def as_graph(
     first: Callable[[], object] | None = None,
     before: Callable[[], object] = lambda: None,
 ) -> tuple[torch.cuda.CUDAGraph | None, str]:
-    """Capture as `graph_of` does where that is possible.
+    """Capture with `graph_of` if that is possible.
 
     Returns:
-        The graph and "", or None and why it was not captured: then record in the group `EAGER`. A fault of
-        the device is raised.
+        The graph and "", or None and the reason; without a graph, record in the group `EAGER`. A fault of the
+        device is raised.
     """
     import torch
 
     try:
         return graph_of(work, device, first=first, before=before), ""
     except RuntimeError as error:
-        torch.cuda.synchronize(device)  # a fault of the device shows here, not a capture's
+        torch.cuda.synchronize(device)  # raises if the device failed, but not for a failed capture
         return None, str(error).partition("\n")[0]
 
 
 @cache
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """Return the stream on which a device captures: one for all times, as libraries keep memory for each."""
+    """Return the device's only stream for captures: libraries keep memory for each stream."""
     import torch
 
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

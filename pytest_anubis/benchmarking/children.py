@@ -1,8 +1,8 @@
-"""Child processes that answer one JSON line per request and never outlive the test that started them.
+"""Run child processes that answer one JSON line per request and never outlive the test that started them.
 
-The two ends talk over a socket pair. A parent that dies, however it dies, closes its end; the child then
-reads the end of the stream and exits. A child that dies or hangs is an error with the tail of what it
-printed, after a time-out, never a wait without end.
+Parent and child communicate over a socket pair. If the parent dies in any way, its end is closed, and the
+child reads the end of the stream and exits. A child that dies or hangs causes an error, with the end of its
+output, at the latest after a time-out.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Message = dict[str, Any]
 Handler = Callable[[Message], Message]
 
 GRACE = 5.0
-"""Seconds that a child has to leave after its socket closed, before it is killed."""
+"""Seconds that a child has to exit after its socket closed, before it is killed."""
 
 _TAIL = 2000
-"""Bytes of what a child printed that a message shows: a traceback's end."""
+"""Bytes of a child's output that a message shows: the end of a traceback."""
 
 _PAUSE = 0.01
-"""Seconds between two looks for what a child left behind; it is gone at the first, as a rule."""
+"""Seconds between two checks for processes that a child left behind; usually there are none."""
 
 _BLOCK = 1 << 16
 """Bytes of an answer that are read at a time."""
@@ -46,17 +46,17 @@ class Child:
     """One child process running ``python -m module arguments``.
 
     Args:
-        module: Dotted name, importable here; its main ends in `answer`.
-        arguments: What follows on its command line.
-        name: What to call it in messages.
-        environment: Variables to set besides those of this process.
-        within: What stands before the command, such as ``ip netns exec NAME`` (`ShapedLink.command`).
+        module: Dotted name of an importable module whose main ends in `answer`.
+        arguments: Further arguments on its command line.
+        name: Its name in messages.
+        environment: Variables to set in addition to those of this process.
+        within: Prefix of the command, such as ``ip netns exec NAME`` (`ShapedLink.command`).
 
     Attributes:
-        name: What it is called in messages.
-        gone: It was found to have ended before its time.
-        late: It owes an answer that was not waited for any longer; it is not asked again, as that answer
-            would be taken for the next one's.
+        name: Its name in messages.
+        gone: It ended too early.
+        late: An answer timed out. The child gets no more requests, since the late answer would be taken for
+            the next one.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Child:
         self.gone = self.late = False
         self._rest = b""
         self._stack = ExitStack()
-        # Has no name, so a parent that is killed leaves no file behind either.
+        # It has no name, so even a parent that is killed leaves no file behind.
         output = tempfile.TemporaryFile()  # noqa: SIM115 - the stack closes it
         self._output = self._stack.enter_context(output)
         self._socket, theirs = (self._stack.enter_context(end) for end in socket.socketpair())
@@ -80,7 +80,7 @@ class Child:
         inherited = [p for p in (os.environ.get("PYTHONPATH"),) if p]
         paths = [*_homes(module, __name__), *inherited]
         variables = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(paths)}
-        variables.pop("PYTHONWARNINGS", None)  # a library that warns is no failure of its process
+        variables.pop("PYTHONWARNINGS", None)  # a library's warning must not fail the child
         try:
             self._process = subprocess.Popen(
                 command,
@@ -89,7 +89,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 env=variables,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # what it starts is ended with it
+                start_new_session=True,  # the processes that it starts are ended with it
             )
         except BaseException:
             self._stack.close()
@@ -111,13 +111,13 @@ class Child:
         """Send one request and return its answer.
 
         Args:
-            request: What to do, under the key ``do``, and its arguments.
+            request: The name of a handler under the key ``do``, and its arguments.
             timeout: Seconds to wait for the answer.
 
         Raises:
-            ChildError: There is no answer, or it says that the child failed.
+            ChildError: There is no answer, or the child failed.
         """
-        __tracebackhide__ = True  # what failed is shown where the test asked for it
+        __tracebackhide__ = True  # the failure is shown at the test's own call
         self.send(request)
         return self.receive(timeout=timeout)
 
@@ -125,7 +125,7 @@ class Child:
         """Send one request without waiting for its answer.
 
         Raises:
-            ChildError: The child is gone, or owes an answer since a time-out.
+            ChildError: The child is gone, or an answer timed out before.
         """
         __tracebackhide__ = True
         self._check()
@@ -138,7 +138,7 @@ class Child:
         """Return the answer to the oldest request that has none yet.
 
         Raises:
-            ChildError: There is none in time, now or before, the child is gone, or it says that it failed.
+            ChildError: An answer timed out now or before, or the child is gone or failed.
         """
         __tracebackhide__ = True
         self._check()
@@ -165,16 +165,16 @@ class Child:
         return self._socket.fileno()
 
     def dismiss(self) -> None:
-        """Tell the child to leave, without waiting for it: several leave in the time of one."""
+        """Ask the child to exit, without waiting for it, so that several exit at the same time."""
         self._socket.close()
 
     def close(self) -> None:
-        """End the child and all that it started, by force if they do not leave by themselves."""
+        """End the child and all processes that it started, by force if they do not exit by themselves."""
         self.dismiss()
         until = time.monotonic() + GRACE
         try:
             self._process.wait(GRACE)
-            while self._signal(0) and time.monotonic() < until:  # somebody is left in its group
+            while self._signal(0) and time.monotonic() < until:  # its group still has processes
                 time.sleep(_PAUSE)
         except subprocess.TimeoutExpired:
             pass
@@ -184,7 +184,7 @@ class Child:
             self._stack.close()
 
     def _signal(self, number: int) -> bool:
-        """Send a signal to the child's process group; return whether anybody is there to get it."""
+        """Send a signal to the child's process group; return whether the group has any process."""
         try:
             os.killpg(self._process.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -224,12 +224,12 @@ def _homes(*modules: str) -> list[str]:
 
 
 def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.0) -> list[Message]:
-    """Return every child's answer to its oldest request, listening to all of them at once.
+    """Return every child's answer to its oldest request, waiting for all of them at once.
 
     Args:
-        children: Each has one request without an answer.
-        timeout: Seconds to wait for the last of the answers.
-        settle: Seconds to go on listening when one has failed, so that the others can fail too.
+        children: Children with one unanswered request each.
+        timeout: Seconds to wait for the last answer.
+        settle: Seconds to wait for further failures after the first one.
 
     Raises:
         ChildError: A child is gone, failed or did not answer in time; those that are gone are named first,
@@ -267,7 +267,7 @@ def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.
 
 
 class Group:
-    """Children that are asked together; a context manager that ends all of them. For subclasses.
+    """Base class for children that are asked together; a context manager that ends all of them.
 
     Args:
         timeout: Seconds that one request may take.
@@ -278,7 +278,8 @@ class Group:
     """
 
     def __init__(self, *, timeout: float, settle: float = 0.0) -> None:
-        self._timeout, self._settle = timeout, settle
+        self._timeout = timeout
+        self._settle = settle
         self._stack = ExitStack()
         self.processes: list[Child] = []
 
@@ -293,14 +294,14 @@ class Group:
     def ask_all(
         self, do: str, *, timeout: float | None = None, **arguments: object
     ) -> list[Message]:
-        """Ask all children the same and return their answers, in order.
+        """Send all children the same request and return their answers, in order.
 
-        All are listened to at once: who is gone is heard of before those that wait for it.
+        The answers are awaited together, so a child that is gone is noticed before those that wait for it.
 
         Args:
             do: The name of a handler.
             timeout: Seconds to wait for the last answer; by default the group's.
-            **arguments: What else the request says; JSON's types.
+            **arguments: The request's arguments, of JSON's types.
 
         Raises:
             ChildError: A child is gone, failed or took too long; those that are gone are named first.
@@ -313,7 +314,7 @@ class Group:
 
     @contextmanager
     def _starting(self) -> Iterator[None]:
-        """End what was started if not all can be."""
+        """End the children that were started if one cannot be."""
         try:
             yield
         except BaseException:
@@ -327,7 +328,7 @@ class Group:
 
 
 def handlers_of(worker: object) -> dict[str, Handler]:
-    """Return what requests to a worker can name: its public methods."""
+    """Return a worker's public methods, which requests can name."""
     names = [name for name in dir(worker) if not name.startswith("_")]
     return {name: getattr(worker, name) for name in names}
 
@@ -337,7 +338,7 @@ def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:
 
     Args:
         descriptor: Number of the inherited socket, the first argument on the command line.
-        handlers: What a request's ``do`` names. One that raises answers with an ``error``.
+        handlers: Handlers by the name in a request's ``do``. If one raises, the answer is an ``error``.
     """
     # The parent decides when its children end; an interrupt from the terminal reaches them as well.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -346,7 +347,7 @@ def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:
             request = json.loads(line)
             try:
                 reply = handlers[request["do"]](request)
-            except Exception as error:  # the parent has to hear of every failure
+            except Exception as error:  # the parent gets every failure
                 reply = {"error": f"{type(error).__name__}: {error}"}
             stream.write(json.dumps(reply).encode() + b"\n")
             stream.flush()

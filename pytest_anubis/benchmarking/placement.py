@@ -1,4 +1,4 @@
-"""Placement: which CPUs are near a card, where results are checked, and waiting for a device."""
+"""Find the CPUs near a card and the device that checks results, and wait for a device."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def usable_cores() -> int:
-    """Return how many CPUs this process may use: ``anubis_node.cores`` for fixtures of wider scopes."""
+    """Return how many CPUs this process may use, as ``anubis_node.cores``, for fixtures of wider scopes."""
     return usable_threads()
 
 
 def checking_device(device: torch.device) -> torch.device:
-    """Return where results are checked: on the device itself where it has double precision.
+    """Return the device that checks results: the device itself, unless it lacks double precision.
 
-    Checking tens of gigabytes on the host would leave the device idle for most of a test. Apple's
-    have no double precision.
+    If tens of gigabytes were checked on the host, the device would be idle for most of a test. Apple's
+    devices have no double precision.
     """
     import torch
 
@@ -32,7 +32,7 @@ def checking_device(device: torch.device) -> torch.device:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until everything queued on a device is done; there is nothing to wait for on a CPU."""
+    """Wait until all work queued on a device is done; a CPU has none."""
     import torch
 
     if device.type != "cpu":
@@ -42,22 +42,22 @@ def synchronize(device: torch.device) -> None:
 def physical_cores(
     usable: int, allowed: Collection[int] | None = None, root: Path = Path("/")
 ) -> int:
-    """Return how many physical cores a program may use: what Open MPI has slots for.
+    """Return how many physical cores a program may use, which is Open MPI's number of slots.
 
     Args:
-        usable: CPUs that this process may use (``anubis_node.cores``): a quota may be less than the cores.
+        usable: Number of CPUs that this process may use (``anubis_node.cores``), which a quota may limit.
         allowed: Their numbers; default: those that this process may run on.
-        root: Where ``sys`` lies.
+        root: Folder of ``sys``.
     """
     numbers = os.sched_getaffinity(0) if allowed is None else allowed
     return max(1, min(usable, len(cores_of(Files(root), numbers))))
 
 
 def slot_of(card: Any) -> str:
-    """Return a card's PCI address, such as ``0000:1b:00.0``, as the inventory has it; empty if not known.
+    """Return a card's PCI address in the inventory's form, such as ``0000:1b:00.0``; empty if unknown.
 
     Args:
-        card: What torch tells of it (``torch.cuda.get_device_properties``); before 2.6 not its slot.
+        card: Its properties (``torch.cuda.get_device_properties``), which have no slot before torch 2.6.
     """
     slot = [getattr(card, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
     numbers = [one for one in slot if isinstance(one, int)]
@@ -68,11 +68,11 @@ def slot_of(card: Any) -> str:
 
 
 def cpus_near(card: Any, root: Path = Path("/")) -> set[int]:
-    """Return the CPUs of a card's NUMA node; empty where nobody says.
+    """Return the CPUs of a card's NUMA node; empty if unknown.
 
     Args:
-        card: What torch tells of it (``torch.cuda.get_device_properties``); before 2.6 not its slot.
-        root: Where ``sys`` lies.
+        card: As for `slot_of`.
+        root: Folder of ``sys``.
     """
     address = slot_of(card)
     if not address:

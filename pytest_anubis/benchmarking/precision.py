@@ -1,4 +1,4 @@
-"""Precision: which arithmetic a product really uses, and how far off its result may be."""
+"""Control the arithmetic of products, and compute how large the error of a result may be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 TF32_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
-"""What switches TF32 on or off behind a program's back: NVIDIA's containers set the second one."""
+"""Variables that switch TF32 on or off without the program's knowledge: NVIDIA's containers set the
+second."""
 
 UNIT_ROUNDOFF = {
     "float64": 2.0**-53,
@@ -23,27 +24,26 @@ UNIT_ROUNDOFF = {
     "float8_e5m2": 2.0**-3,
     "int8": 0.0,
 }
-"""Half the distance from 1 to the next number of a type, by torch's name of it (``tf32``: `float32` whose
-factors have 10 bits); sums of products of whole numbers are exact."""
+"""Half the distance from 1 to the next number of a type, by torch's name of it. ``tf32`` is `float32` with
+factors of 10 bits; sums of products of integers are exact."""
 
 SAFETY = 4.0
-"""How many times the expected rounding error a result may be off: a healthy library that splits a sum into
-parts of the shorter type rounds three times instead of once; a wrong element is off by whole units."""
+"""Maximum error as a multiple of the expected rounding error: a correct library that splits a sum into parts
+of the shorter type rounds three times instead of once, while a wrong element is off by whole units."""
 
 
 def tolerance(dtype: str, *, terms: int = 1) -> float:
-    """Return how large the error of a result may be, relative to the result, both in the 2-norm.
+    """Return the maximum error of a result relative to the result, both in the 2-norm.
 
-    A result is rounded once to its own type, and a sum of random terms in the type that it is added up in:
-    the units add up sums of short types in single precision. Errors of random sign grow with the root of
-    their number.
+    The result is rounded once to its own type. Its sum is rounded in the type of the accumulator, which is
+    single precision for short types; errors of random sign grow with the square root of their number.
 
     Args:
         dtype: A key of `UNIT_ROUNDOFF`: the type of factors and result.
-        terms: How many products each element of the result is the sum of.
+        terms: Number of products whose sum is one element of the result.
 
     Raises:
-        KeyError: The type is not known here.
+        KeyError: The type is not in `UNIT_ROUNDOFF`.
     """
     own = UNIT_ROUNDOFF[dtype]
     if own == 0.0:
@@ -53,16 +53,16 @@ def tolerance(dtype: str, *, terms: int = 1) -> float:
 
 
 def drop_tf32_variables() -> tuple[str, ...]:
-    """Take the variables out of this process and its children; return those that were set.
+    """Remove the variables from this process and its children; return those that were set.
 
-    Has to happen before the CUDA libraries are loaded: they read them once.
+    Call it before the CUDA libraries are loaded, because they read the variables once.
     """
     return tuple(name for name in TF32_VARIABLES if os.environ.pop(name, None) is not None)
 
 
 @contextmanager
 def single_precision(*, tf32: bool = False) -> Iterator[None]:
-    """Compute ``float32`` in true single precision, or in TF32, whatever the environment says.
+    """Compute ``float32`` in true single precision, or in TF32, regardless of the environment.
 
     Args:
         tf32: Let products and convolutions round their factors to 10 bits.
@@ -71,7 +71,7 @@ def single_precision(*, tf32: bool = False) -> Iterator[None]:
 
     backends: Any = torch.backends
     parts: list[Any] = []
-    # From torch 2.9 on each part has a setting of its own, which counts before the older ones.
+    # From torch 2.9 on each part has its own setting, which overrides the older ones.
     if hasattr(backends.cudnn, "conv"):
         parts = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
         parts += [backends.mkldnn.matmul, backends.mkldnn.conv]
@@ -87,11 +87,11 @@ def single_precision(*, tf32: bool = False) -> Iterator[None]:
             tf32,
         ),
     )
-    of_parts: list[Callable[[], object]] = [
+    put_back_parts: list[Callable[[], object]] = [
         partial(setattr, part, "fp32_precision", part.fp32_precision) for part in parts
     ]
     put_back: list[Callable[[], object]] = []
-    # Both are set, alike: torch refuses to tell the older ones where they contradict the others.
+    # Both kinds are set alike, because torch refuses to read the older ones if they contradict the others.
     for get, put, value in older:
         with suppress(RuntimeError):
             put_back.append(partial(put, get()))
@@ -101,5 +101,5 @@ def single_precision(*, tf32: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        for again in (*put_back, *of_parts):
-            again()
+        for restore in (*put_back, *put_back_parts):
+            restore()

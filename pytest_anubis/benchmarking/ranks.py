@@ -1,7 +1,7 @@
-"""Ranks: processes on this machine that are connected by torch's collectives and answer round by round.
+"""Run ranks: processes on this machine that torch's collectives connect and that answer round by round.
 
-The parent starts them and asks all at once; whoever is gone is named, not the one that waits for it. A rank's
-module ends in `serve`.
+The parent starts them and sends requests to all at once. If one is gone, it is named in the error, and not
+the ranks that wait for it. A rank's module ends in `serve`.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ NCCL_CHOICES = tuple(
         "MAX_NCHANNELS", "MIN_CTAS", "MAX_CTAS", "CROSS_NIC", "NVLSTREE_MAX_CHUNKSIZE",
     )
 )  # fmt: skip
-"""Variables of NCCL and RCCL that choose another way than the library's own, so that something else is
-measured. What a site needs to be connected at all (interfaces, adapters, plugins, topology) is not one."""
+"""Variables that replace NCCL's or RCCL's own choices, so that something else would be measured. Variables
+that a site needs for any connection (interfaces, adapters, plugins, topology) are not included."""
 
 START = 120.0
-"""Seconds that the ranks have to import torch and find each other."""
+"""Seconds that the ranks have to import torch and connect."""
 
 TIMEOUT = 60.0
 """Seconds after which a rank gives up on the others."""
 
 ROUND = 90.0
 """Seconds that one request may take: longer than a rank waits for the others (`TIMEOUT`), so that a rank can
-say who is missing."""
+report which one is missing."""
 
 SETTLE = 2.0
-"""Seconds for which the other ranks are listened to when one has failed: the first to complain of a dead rank
-may be a neighbour that was waiting for it."""
+"""Seconds to wait for further failures after the first one, which may come from a rank that was waiting for a
+dead one."""
 
 
 def drop_nccl_choices() -> tuple[str, ...]:
-    """Take the variables out of this process and its children; return those that were set.
+    """Remove the variables from this process and its children; return those that were set.
 
-    What a benchmark itself chooses it gives its ranks as their `environment`.
+    A benchmark that needs a choice of its own passes it to its ranks as `environment`.
     """
     return tuple(name for name in NCCL_CHOICES if os.environ.pop(name, None) is not None)
 
@@ -61,17 +61,17 @@ class Ranks(Group):
     """Connected processes; a context manager that ends all of them.
 
     Args:
-        module: Dotted name of what a rank runs: a module whose main is `serve`.
-        world: How many ranks.
-        backend: torch's word: ``gloo`` on CPUs, ``nccl`` with one accelerator for each rank.
-        threads: Threads that each rank computes with.
-        arguments: What follows on the command line of each.
-        environment: Variables to set besides those of this process.
-        within: For each rank what stands before its command (`ShapedLink.command`); empty for none.
+        module: Dotted name of a rank's module, whose main is `serve`.
+        world: Number of ranks.
+        backend: torch's name: ``gloo`` on CPUs, ``nccl`` with one accelerator for each rank.
+        threads: Number of threads in which each rank computes.
+        arguments: Further arguments on the command line of each.
+        environment: Variables to set in addition to those of this process.
+        within: Prefix of each rank's command (`ShapedLink.command`); empty for none.
 
     Attributes:
-        world: How many ranks there are.
-        failed: A request to all has failed, so that nobody knows what they still wait for.
+        world: Number of ranks.
+        failed: A request to all has failed, so the state of the ranks is unknown.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Ranks(Group):
             folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-ranks-"))
             store = str(Path(folder) / "store")
             common = [str(world), backend, store, str(threads), *arguments]
-            # gloo would look up the host's name, which many containers cannot.
+            # gloo would resolve the host's name, which fails in many containers.
             variables = {"GLOO_SOCKET_IFNAME": "lo", **(environment or {})}
             for number in range(world):
                 self._start(
@@ -115,9 +115,7 @@ class Ranks(Group):
         self.ask_all("join", timeout=START)
 
     def rest(self) -> None:
-        """Let all ranks give back their memory: others measure before they are asked again.
-
-        Needs a handler ``rest``.
+        """Let all ranks release their memory while others measure; needs a handler ``rest``.
 
         Raises:
             ChildError: A rank failed or took too long.
@@ -128,7 +126,7 @@ class Ranks(Group):
     def ask_all(
         self, do: str, *, timeout: float | None = None, **arguments: object
     ) -> list[Message]:
-        """Ask all ranks the same (`Group.ask_all`); whether that ever failed is remembered."""
+        """Send all ranks the same request (`Group.ask_all`) and remember a failure in `failed`."""
         __tracebackhide__ = True
         try:
             return super().ask_all(do, timeout=timeout, **arguments)
@@ -138,15 +136,15 @@ class Ranks(Group):
 
 
 class NodeRanks(Ranks):
-    """Ranks on all devices of this node. For subclasses, which name the module that their ranks run.
+    """Base class for ranks on all devices of this node; a subclass names the module of its ranks.
 
     Args:
-        accelerators: How many this machine has. With two or more there is one rank on each, and NCCL; else
-            there are two ranks on the CPU, and gloo over the loopback interface.
-        cores: CPUs that this process may use, shared among the ranks.
-        module: What is run in place of the subclass's own; tests put in one that is slow or faulty.
-        environment: As of `Ranks`.
-        within: As of `Ranks`.
+        accelerators: Number of this machine's accelerators. With two or more there is one rank on each, with
+            NCCL; else there are two ranks on the CPU, with gloo over the loopback interface.
+        cores: Number of CPUs that this process may use, which the ranks share.
+        module: Module to run in place of the subclass's; tests use a slow or faulty one.
+        environment: As for `Ranks`.
+        within: As for `Ranks`.
 
     Attributes:
         on_accelerators: There is one rank on each accelerator.
@@ -177,10 +175,10 @@ class NodeRanks(Ranks):
 
 @contextmanager
 def lasting(start: Callable[[int, int], R]) -> Iterator[R]:
-    """Connect ranks that many tests are to share; where they do not connect, `sharing` lets each say why.
+    """Start and connect ranks that many tests share; if that fails, `sharing` makes each test report why.
 
     Args:
-        start: Starts them; takes how many accelerators there are, and how many CPUs this process may use.
+        start: Starts them; takes the numbers of accelerators and of CPUs that this process may use.
     """
     import torch
 
@@ -192,16 +190,16 @@ def lasting(start: Callable[[int, int], R]) -> Iterator[R]:
 
 @contextmanager
 def sharing(shared: R, start: Callable[[], R]) -> Iterator[R]:
-    """Give ranks that several tests share; some of this test's own where a request to those has failed.
+    """Yield the ranks that several tests share, or new ones if a request to the shared ranks has failed.
 
-    To start ranks takes longer than many a test measures: each of them loads torch and finds the others.
+    Ranks are shared because starting them, with loading torch and connecting, takes longer than many tests.
 
     Args:
-        shared: Started by a fixture of a wider scope; they rest when the block has ended.
+        shared: Ranks of a fixture of a wider scope; they rest at the end of the block.
         start: Starts ranks of the same kind.
 
     Raises:
-        ChildError: The test's own failed or took too long.
+        ChildError: The new ranks failed or took too long.
     """
     if shared.failed or any(rank.gone or rank.late for rank in shared.processes):
         with start() as own:
@@ -214,7 +212,7 @@ def sharing(shared: R, start: Callable[[], R]) -> Iterator[R]:
 
 
 def timed(work: Callable[[], object], device: torch.device, times: int = 1) -> float:
-    """Return the seconds of one of so many calls, begun on all ranks together: a rank's side."""
+    """Return the mean seconds of one of `times` calls that all ranks begin together: a rank's side."""
     import torch.distributed as dist
 
     synchronize(device)
@@ -233,12 +231,12 @@ def serve(
 ) -> None:
     """Join the group and answer until the parent closes the socket: a rank's side.
 
-    With NCCL the rank takes the accelerator of its number and stays on the CPUs near it.
+    With NCCL the rank uses the accelerator of its own number and the CPUs near it.
 
     Args:
-        arguments: What is on the command line (``sys.argv[1:]``).
-        make: Takes the rank's number, how many there are, its device and the arguments of its own, and
-            returns what requests name; ``join`` is answered here.
+        arguments: The command line (``sys.argv[1:]``).
+        make: Takes the rank's number, the number of ranks, the device and the rank's further arguments, and
+            returns handlers by the names in requests; ``join`` is answered here.
     """
     import torch
     import torch.distributed as dist
@@ -247,7 +245,7 @@ def serve(
     device = torch.device("cpu")
     if backend == "nccl":
         device = torch.device("cuda", int(number))
-        stay_near(torch.cuda.get_device_properties(device))  # before anything has threads
+        stay_near(torch.cuda.get_device_properties(device))  # before any threads start
         torch.cuda.set_device(device)
     torch.set_num_threads(int(threads))
     dist.init_process_group(

@@ -1,4 +1,4 @@
-"""The air that a node takes in: a card in a warmer room is hotter, and as well as before."""
+"""Read the inlet temperature of a node: a healthy card is hotter in a warmer room."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytest_anubis.hardware.telemetry.host_sensors import HOST, INLET, HostSourc
 
 
 def inlet_temperature() -> float | None:
-    """Return the temperature of the air that the node takes in, in °C; None where no sensor tells it."""
+    """Return the temperature of the node's inlet air in °C; None without a sensor."""
     source = HostSource()
     source.open()
     return source.read(counters=False).values.get(HOST, {}).get(INLET)

@@ -1,8 +1,8 @@
-"""A link of a known rate: two ends in network namespaces of their own, shaped each way by ``tc tbf``.
+"""Make a link of a known rate between two network namespaces, shaped in each direction by ``tc tbf``.
 
-For benchmarks of links, and for tests that show what a slow link does to them: what is measured must be what
-the link was given. Needs root and iproute2. Names carry the process id of whoever made them: what a killed
-process left behind is removed by the next one.
+Benchmarks of links use it, and their tests, which compare the measured rate with the given one. It needs root
+and iproute2. The names contain the id of the process that made them, so that the next process can remove what
+a killed one left behind.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ INTERFACE = "shaped"
 """Name of the interface at both ends."""
 
 NAMESPACES = Path("/run/netns")
-"""Where ``ip netns`` keeps what it made."""
+"""Folder in which ``ip netns`` keeps the namespaces."""
 
 ADDRESSES = ("10.213.0.1", "10.213.0.2")
-"""Of the two ends: private, and inside namespaces that know no other network."""
+"""Private addresses of the two ends, in namespaces without any other network."""
 
 BURST_SECONDS = 0.002
-"""Bucket of the shaper in seconds at its rate: long against the kernel's timers, which count microseconds,
-and short against any round."""
+"""Bucket of the shaper in seconds at its rate: long compared with the kernel's timers, which count
+microseconds, and short compared with any round."""
 
-LEAST_BURST = 16 << 10
-"""Bytes of the bucket at least: a packet, and what the card's offloading makes of several."""
+MIN_BURST = 16 << 10
+"""Minimum bytes of the bucket: a packet, or several that offloading has merged."""
 
 QUEUE = 64 << 20
-"""Bytes that may wait in the shaper's queue: more than TCP ever has under way, so that nothing is dropped.
-With a queue of 50 ms TCP lost packets and reached a half of the rate."""
+"""Maximum bytes in the shaper's queue: more than TCP ever sends without an acknowledgement, so that nothing
+is dropped. With a queue of 50 ms TCP lost packets and reached half of the rate."""
 
 _NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-(\d+)-(\d+)-(a|b|hub|h\d+)")
-"""Namespace of process ids, process id, its start, number of the link, its end, or a simulated host."""
+"""PID namespace, process id, start of the process, number of the link, and its end or a simulated host."""
 _SECONDS = 20.0
-"""What one call of ``ip`` or ``tc`` may take: they take milliseconds."""
+"""Maximum seconds of one call of ``ip`` or ``tc``, which usually takes milliseconds."""
 
 _made = 0
 
 
 class NotPossible(RuntimeError):
-    """The link cannot be made here; the message says why."""
+    """A link that cannot be made here; the message says why."""
 
 
 class Namespaces(ABC):
-    """Network namespaces; a context manager that leaves nothing behind. For subclasses, which connect them.
+    """Base class for connected network namespaces; a context manager that leaves nothing behind.
 
     Args:
-        ends: How the name of each ends.
+        ends: Suffix of the name of each.
 
     Attributes:
         spaces: The namespaces.
@@ -87,14 +87,14 @@ class Namespaces(ABC):
         self.close()
 
     def close(self) -> None:
-        """Remove all of them; what still runs there loses its network."""
-        with ExitStack() as stack:  # the rest also when an interrupt arrives while one goes
+        """Remove all namespaces; programs that still run there lose their network."""
+        with ExitStack() as stack:  # removes the others even if an interrupt arrives meanwhile
             for name in self.spaces:
                 stack.callback(run, [self._ip, "netns", "del", name], may_fail=True)
 
     @abstractmethod
     def _make(self) -> None:
-        """Connect the namespaces, which are there."""
+        """Connect the namespaces, which exist."""
 
     def _within(self, place: int, argv: Sequence[str]) -> list[str]:
         return [self._ip, "netns", "exec", self.spaces[place], *argv]
@@ -104,8 +104,8 @@ class ShapedLink(Namespaces):
     """Two connected network namespaces; a context manager that leaves nothing behind.
 
     Args:
-        rate: Bytes a second that the link carries each way, its headers included; None leaves it unshaped.
-        back: The rate from the second end to the first, where it is another.
+        rate: Bytes per second in each direction, including headers; None leaves the link unshaped.
+        back: The rate from the second end to the first, if it differs.
 
     Attributes:
         addresses: IPv4 addresses of the ends.
@@ -121,7 +121,7 @@ class ShapedLink(Namespaces):
         super().__init__("ab")
 
     def shape(self, rate: float | None, *, back: float | None = None) -> None:
-        """Give the link another rate, also while data flows.
+        """Give the link another rate, even during a transfer.
 
         Raises:
             NotPossible: The kernel refused.
@@ -134,9 +134,9 @@ class ShapedLink(Namespaces):
             run([*tc, "replace", "dev", INTERFACE, "root", *shaper(one).split()])
 
     def command(self, end: int, argv: Sequence[str] = ()) -> list[str]:
-        """Return the arguments that run a program at one end, 0 or 1; without one what stands before it.
+        """Return the arguments that run a program at one end, 0 or 1; without `argv` only their prefix.
 
-        Gloo's ranks want to be told the interface there: ``GLOO_SOCKET_IFNAME``, `INTERFACE`.
+        Ranks with gloo need the interface there: set ``GLOO_SOCKET_IFNAME`` to `INTERFACE`.
         """
         return self._within(end, argv)
 
@@ -153,36 +153,36 @@ class ShapedLink(Namespaces):
 
 
 def new_name() -> str:
-    """Return how the namespaces of one more link begin: by the process that makes it, and when it began."""
+    """Return the prefix for the namespaces of one more link, with this process's id and start."""
     global _made
     _made += 1
     pid = os.getpid()
     return f"{PREFIX}{_namespace()}-{pid}-{_started(pid)}-{_made}"
 
 
-def shaper(rate: float, least: int = LEAST_BURST) -> str:
-    """Return the words of ``tc`` for a rate in bytes a second, headers included."""
-    burst = max(least, int(rate * BURST_SECONDS))
+def shaper(rate: float, min_burst: int = MIN_BURST) -> str:
+    """Return the arguments of ``tc`` for a rate in bytes per second, including headers."""
+    burst = max(min_burst, int(rate * BURST_SECONDS))
     return f"tbf rate {int(rate * 8)}bit burst {burst}b limit {QUEUE}b"
 
 
 def sweep(ip: str = "") -> None:
-    """Remove what processes that are gone have left behind.
+    """Remove the namespaces of processes that no longer exist.
 
     Args:
-        ip: Path of the program; default: it is looked for.
+        ip: Path of the program; default: the one on the PATH.
 
     Raises:
-        NotPossible: Something is to be removed, and there is no such program that root may run.
+        NotPossible: There are such namespaces, and no ``ip`` that root may run.
     """
     try:
         found = [place.name for place in NAMESPACES.iterdir()]
-    except OSError:  # nobody ever made one
+    except OSError:  # no namespace was ever made
         return
     here = _namespace()
     for name in found:
         match = _NAME.fullmatch(name)
-        # Of processes that another container counts nothing is known here.
+        # Processes of another PID namespace are unknown here.
         if match and match[1] == here and _started(int(match[2])) != match[3]:
             run([ip or trusted("ip"), "netns", "del", name], may_fail=True)
 
@@ -200,7 +200,7 @@ def trusted(tool: str) -> str:
 
 
 def _namespace() -> str:
-    """Return the number of this process's namespace of process ids; 0 where the kernel does not tell."""
+    """Return the number of this process's PID namespace; 0 if unknown."""
     try:
         return re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink())) or "0"
     except OSError:
@@ -208,9 +208,9 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return when a process started, in ticks since the machine did; empty where there is none."""
+    """Return a process's start in ticks since boot; empty if it does not exist."""
     try:
-        # The name in brackets may hold spaces and brackets; proc(5): field 22, the state being the third.
+        # Field 22 in proc(5); the state, field 3, follows the name, which may contain spaces and brackets.
         words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return words.rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -220,10 +220,10 @@ def _started(pid: int) -> str:
 def run(
     argv: list[str], *, given: str = "", may_fail: bool = False, seconds: float = _SECONDS
 ) -> None:
-    """Run ``ip`` or ``tc``, with what it is to read.
+    """Run ``ip`` or ``tc`` with `given` as its input.
 
     Raises:
-        NotPossible: It failed or did not end; not with `may_fail`.
+        NotPossible: It failed or did not end, and `may_fail` is not set.
     """
     try:
         done = subprocess.run(argv, capture_output=True, text=True, input=given, timeout=seconds)

@@ -1,4 +1,4 @@
-"""Sizes: how much memory a device has, and how much of it one benchmark takes."""
+"""Choose sizes: how much memory a device has, and how much of it one benchmark may use."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     import torch
 
 SHARE = 0.5
-"""Largest share of a device's memory that one benchmark takes: the libraries' workspaces, the communication
-buffers and other processes' contexts need room as well."""
+"""Maximum share of a device's memory for one benchmark: libraries' workspaces, communication buffers and
+other processes' contexts need room as well."""
 
 FREE_SHARE = 0.9
-"""Largest share of what is free: the allocator rounds up."""
+"""Maximum share of the free memory to allocate: the allocator rounds up."""
 
 
 NEEDED = 0.95
-"""Largest share of what is free that a benchmark may need: the allocator rounds up. More than `FREE_SHARE`,
-as a process's own context takes some hundredths of a card that nobody else uses."""
+"""Maximum share of the free memory that a benchmark may need. It is larger than `FREE_SHARE` because a
+process's own context takes some percent of an otherwise unused card."""
 
 
 class MemoryTakenError(RuntimeError):
-    """Somebody else has the memory of an accelerator that a benchmark takes on every card of its class."""
+    """Another program uses the memory that a benchmark takes on every card of its class."""
 
 
 def memory_of(device: torch.device) -> tuple[int, int] | None:
-    """Return the bytes that are free on an accelerator and those that it has; None where nobody says.
+    """Return the free and total bytes of an accelerator; None if unknown.
 
-    Blocks that torch keeps in this process for later count as taken.
+    Blocks that torch caches in this process count as used.
     """
     import torch
 
@@ -46,10 +46,11 @@ def memory_of(device: torch.device) -> tuple[int, int] | None:
 def fitting(wanted: int, device: torch.device, *, times: int = 1) -> int:
     """Return `wanted` bytes, halved until `times` of it fit into the device's memory.
 
-    What fits is `SHARE` of all memory, so it is the same on all devices of a class and whatever ran before.
+    The limit is `SHARE` of the total memory, so the size is the same on all devices of a class, whatever ran
+    before.
 
     Raises:
-        MemoryTakenError: So much is not free; a smaller size would measure something else.
+        MemoryTakenError: This much is not free; a smaller size would measure something else.
     """
     known = memory_of(device)
     if known is None:
@@ -61,16 +62,17 @@ def fitting(wanted: int, device: torch.device, *, times: int = 1) -> int:
 
 
 def require_free(wanted: int, device: torch.device) -> None:
-    """Make sure that so many bytes are free on an accelerator, and some that the allocator rounds up.
+    """Make sure that `wanted` bytes are free on an accelerator, with a margin for the allocator's rounding.
 
-    What torch keeps in this process for later is given back if need be.
+    Memory that torch caches in this process is released if necessary.
 
     Raises:
-        MemoryTakenError: They are not.
+        MemoryTakenError: The bytes are not free.
     """
     free, total = memory_of(device) or (wanted, wanted)
     if wanted > NEEDED * free and free < total:
-        free = _given_back(device)
+        give_back(device)
+        free = (memory_of(device) or (0, 0))[0]
     if wanted > NEEDED * free and free < total:
         raise MemoryTakenError(
             f"of {device}'s {total / 1e9:.1f} GB {free / 1e9:.1f} GB are free, and this benchmark takes "
@@ -79,23 +81,16 @@ def require_free(wanted: int, device: torch.device) -> None:
 
 
 def give_back(device: torch.device) -> None:
-    """Give back what torch keeps of an accelerator's memory for later; on a CPU it keeps none."""
+    """Release the memory of an accelerator that torch caches; on a CPU it caches none."""
     import torch
 
-    gc.collect()  # what only a circle of objects still holds
+    gc.collect()  # tensors that only reference cycles keep alive
     if device.type != "cpu":
         getattr(torch, device.type).empty_cache()
 
 
-def _given_back(device: torch.device) -> int:
-    """Give back what torch keeps of an accelerator's memory in this process; return the bytes free then."""
-    give_back(device)
-    known = memory_of(device)
-    return known[0] if known else 0
-
-
 def host_memory(files: Files | None = None) -> tuple[int, int]:
-    """Return the bytes of main memory that are available and those that this process may have at all."""
+    """Return the available bytes of main memory and the total that this process may use."""
     files = files or Files()
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = ControlGroup(files).memory_limit()

@@ -1,9 +1,10 @@
-"""Running other people's programs from a benchmark: which one, for how long, and what it printed.
+"""Run programs of others from a benchmark: find one, limit its time, and return its output.
 
-A program is started with a list of arguments, never through a shell, and only if nobody else can have put it
-there. A missing one skips the test with the way to get it. One that fails or hangs is a failure with its last
-words. One that did not begin, for an option or for room, and one whose output is not what is known of it make
-the test INCONCLUSIVE (`ToolRefused`, `UnreadableOutput`): nothing passes because a word was not found.
+A program is started with a list of arguments, never through a shell, and only if no other user can have
+installed it. If it is missing, the test is skipped with a hint how to get it. If it fails or hangs, the test
+fails with its last lines. If it did not begin, for an option or for lack of resources, or its output is
+unknown, the test is INCONCLUSIVE (`ToolRefused`, `UnreadableOutput`), so that no test passes because a word
+was not found.
 """
 
 from __future__ import annotations
@@ -42,21 +43,22 @@ __all__ = [
 ]
 
 VARIABLE = "PYTEST_ANUBIS_TOOL_"
-"""With a tool's name in capitals: the absolute path of the program to run instead of what is on the PATH."""
+"""Prefix of the variable with the absolute path of a program to run instead of the one on the PATH; the
+tool's name in capitals follows."""
 
 GRACE = 2.0
-"""Seconds that a program has to leave when it is asked to, and its children to close its output."""
+"""Seconds that a program has to exit on request, and that its children have to close its output."""
 
-MOST_OUTPUT = 16 << 20
-"""Bytes of a tool's output that are read: `dcgmi diag` prints some hundred kilobytes; what prints as
-much has gone wild."""
+MAX_OUTPUT = 16 << 20
+"""Maximum bytes of a tool's output: `dcgmi diag` prints some hundred kilobytes."""
 
 VERSION_SECONDS = 30.0
-"""What a tool has to say its version: those for accelerators load a driver first."""
+"""Seconds that a tool has to print its version: tools for accelerators load a driver first."""
 
-_LAST_LINES, _LAST_CHARACTERS = 4, 400
-_WIDEST = 200
-"""Characters of a version that are kept."""
+_LAST_LINES = 4
+_LAST_CHARACTERS = 400
+_MAX_VERSION = 200
+"""Maximum length of a version."""
 _FIRST_LINE = r"\A\s*(\S.*)"
 _BLOCK = 1 << 16
 
@@ -67,10 +69,10 @@ Value = TypeVar("Value")
 
 
 class ToolFailed(RuntimeError):
-    """A tool failed: a failure of the test; the message holds its last lines."""
+    """A tool failed, so the test fails; the message has the tool's last lines."""
 
     next_step = (
-        "run the tool's command by hand; the last lines that it printed stand in the test's report"
+        "run the tool's command by hand; the last lines that it printed are in the test's report"
     )
 
 
@@ -79,12 +81,12 @@ class ToolHung(ToolFailed):
 
 
 class ToolRefused(ToolFailed):
-    """A tool did not begin: an unknown option, or lacking resources; the test is INCONCLUSIVE."""
+    """A tool did not begin, for an option or lack of resources, so the test is INCONCLUSIVE."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool that ended well printed.
+    """The output of a tool that has ended.
 
     Attributes:
         tool: Its name.
@@ -106,11 +108,11 @@ class ToolOutput:
         return self.output.splitlines()
 
     def read(self, reader: Callable[[str], Value], text: str | None = None) -> Value:
-        """Return what a reader makes of the standard output, or of another text that the tool wrote.
+        """Return a reader's result for the standard output, or for another text that the tool wrote.
 
         Raises:
-            UnreadableOutput: The reader does not know it; the message names the tool's version.
-            ToolFailed: So it is, and the tool ended with another status than 0, which is why.
+            UnreadableOutput: The reader does not know the output; the message names the tool's version.
+            ToolFailed: The reader does not know it because the tool ended with another status than 0.
         """
         __tracebackhide__ = True
         try:
@@ -120,10 +122,10 @@ class ToolOutput:
             raise UnreadableOutput(self.tool, error.what, self.version) from None
 
     def check(self) -> None:
-        """Insist that it ended with 0: for tools that were run with ``accept=None``.
+        """Raise unless the tool ended with status 0; for tools that were run with ``accept=None``.
 
         Raises:
-            ToolFailed: It did not; `ToolRefused`, a subclass: it did not even begin.
+            ToolFailed: It ended with another status; `ToolRefused`, a subclass, if it did not begin.
         """
         __tracebackhide__ = True
         if self.code:
@@ -136,7 +138,7 @@ class ToolOutput:
             raise ToolFailed(f"{name} {_ended(self.code)}: {self.last_lines()}")
 
     def unreadable(self, what: str) -> NoReturn:
-        """Say that a line, or the lack of one, is not what the adapter knows.
+        """Report a line, or the lack of one, that the adapter does not know.
 
         Raises:
             UnreadableOutput: Always.
@@ -145,19 +147,19 @@ class ToolOutput:
         raise UnreadableOutput(self.tool, what, self.version)
 
     def last_lines(self) -> str:
-        """Return the last things that it printed, in one line."""
+        """Return the last lines that it printed, joined into one."""
         return _last_lines(self.errors) or _last_lines(self.output) or "nothing"
 
 
 def find_tool(*names: str, hint: str, variable: str = "") -> str:
-    """Return the path of a program; skip the test, as not tested, where there is none that may be run.
+    """Return the path of a program; skip the test, as not tested, if there is none that may be run.
 
     Args:
-        names: What it may be called, the usual name first.
+        names: Its possible names, the usual one first.
         hint: How to get it, e.g. ``apt install stress-ng``.
-        variable: Environment variable that may hold its absolute path, to be run instead of what is on the
-            PATH; default: ``PYTEST_ANUBIS_TOOL_`` and the usual name in capitals, with ``_`` for what is no
-            letter or digit.
+        variable: Environment variable that may have the absolute path of a program to run instead of the one
+            on the PATH; default: ``PYTEST_ANUBIS_TOOL_`` and the usual name in capitals, with ``_`` for all
+            characters other than letters and digits.
     """
     variable = variable or VARIABLE + re.sub(r"[^A-Z0-9]", "_", names[0].upper())
     given = os.environ.get(variable, "")
@@ -180,14 +182,14 @@ def tool_version(
     pattern: str = "",
     record_property: Record | None = None,
 ) -> str:
-    """Return what a tool says of its version; empty where it does not say it.
+    """Return the version that a tool prints; empty if it prints none.
 
     Args:
         tool: Path of the program.
-        arguments: What makes it say so.
+        arguments: Arguments that make it print its version.
         pattern: Regular expression whose first group is the version, whatever the exit status; default: the
-            first line where the status is 0, since a tool that refuses prints its error there.
-        record_property: pytest's fixture of that name: notes tool and version in the run.
+            first line, if the status is 0 (otherwise that line is an error).
+        record_property: pytest's fixture of that name, to note tool and version in the run.
     """
     try:
         said = run_tool([tool, *arguments], timeout=VERSION_SECONDS, accept=None)
@@ -195,7 +197,7 @@ def tool_version(
         return ""
     found = re.search(pattern or _FIRST_LINE, f"{said.output}\n{said.errors}"[:_BLOCK])
     says = found if pattern or not said.code else None
-    version = says[1].strip()[:_WIDEST] if says else ""
+    version = says[1].strip()[:_MAX_VERSION] if says else ""
     if record_property is not None:
         note_tool(tool, version, record_property)
     return version
@@ -206,7 +208,7 @@ def note_tool(tool: str, version: str, record_property: Record) -> None:
 
     Args:
         tool: Path of the program.
-        version: As it says it; empty: the digest of its file says which one it was.
+        version: Its version; if empty, the digest of its file is noted.
         record_property: pytest's fixture of that name.
     """
     what = version or f"sha256 {_digest(Path(tool))}"
@@ -222,42 +224,42 @@ def run_tool(
     cwd: Path | None = None,
     accept: Sequence[int] | None = (0,),
 ) -> ToolOutput:
-    """Run a program to its end and return what it printed.
+    """Run a program to its end and return its output.
 
-    It gets no input, the environment of this process with numbers in the C locale, and a process group of its
-    own, all of which is killed when it ends, hangs, or the test is interrupted.
+    The program gets no input and this process's environment with the C locale. It runs in its own process
+    group, which is killed when it ends or hangs, or when the test is interrupted.
 
     Args:
-        argv: Program and arguments; there is no shell.
+        argv: Program and arguments; no shell is used.
         timeout: Seconds after which it is killed.
         version: Its version, for messages.
-        environment: Variables to set besides.
+        environment: Variables to set in addition.
         cwd: Folder to run it in.
-        accept: Exit statuses that are no failure; None takes any.
+        accept: Exit statuses that are no failure; None accepts all.
 
     Raises:
         ToolHung: It did not end in time.
         ToolFailed: It cannot be started, or ended with another status or by a signal.
-        UnreadableOutput: It printed more than `MOST_OUTPUT`.
-        TypeError: `argv` is one text, which only a shell could take apart.
+        UnreadableOutput: It printed more than `MAX_OUTPUT`.
+        TypeError: `argv` is a single string, which only a shell could split.
     """
-    __tracebackhide__ = True  # what failed is shown where the test asked for it
+    __tracebackhide__ = True  # the failure is shown at the test's own call
     with RunningTool(argv, version=version, environment=environment, cwd=cwd) as running:
         return running.wait(timeout, accept=accept)
 
 
 class RunningTool:
-    """A program that runs, a context manager that ends it with all its children.
+    """A running program; a context manager that ends it with all its children.
 
     Args:
         argv: Program and arguments.
         version: Its version, for messages.
-        environment: Variables to set besides those of this process.
+        environment: Variables to set in addition to those of this process.
         cwd: Folder to run it in.
 
     Raises:
         ToolFailed: It cannot be started.
-        TypeError: `argv` is one text.
+        TypeError: `argv` is a single string.
     """
 
     def __init__(
@@ -275,7 +277,7 @@ class RunningTool:
         try:
             self._process = subprocess.Popen(
                 list(argv),
-                # What was looked at; a program of many names is still told by which it was called.
+                # The file that was checked; argv[0] remains the name by which the program was called.
                 executable=os.path.realpath(argv[0]) if Path(argv[0]).is_absolute() else None,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -299,14 +301,14 @@ class RunningTool:
         return self._process.poll() is not None
 
     def wait(self, timeout: float, *, accept: Sequence[int] | None = (0,)) -> ToolOutput:
-        """Return what it printed when it has ended; arguments and errors as of `run_tool`."""
+        """Return its output when it has ended; arguments and errors as for `run_tool`."""
         __tracebackhide__ = True
         streams = (self._process.stdout, self._process.stderr)
         kept = {stream: bytearray() for stream in streams if stream is not None}
         late = not self._listen(kept, time.monotonic() + timeout)
-        if sum(map(len, kept.values())) > MOST_OUTPUT:
+        if sum(map(len, kept.values())) > MAX_OUTPUT:
             raise UnreadableOutput(
-                self.name, f"more than {MOST_OUTPUT >> 20} MiB of output", self.version
+                self.name, f"more than {MAX_OUTPUT >> 20} MiB of output", self.version
             )
         output, errors = (_text(bytes(one)) for one in kept.values())
         said = ToolOutput(self.name, self.version, output, errors, self._process.poll() or 0)
@@ -320,13 +322,13 @@ class RunningTool:
         return said
 
     def kill(self) -> None:
-        """End it and its children, first asked, then by force."""
+        """End the program and its children, first by request, then by force."""
         for number, pause in ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE)):
             if self._process.poll() is not None and number is signal.SIGTERM:
                 continue
             try:
                 os.killpg(self._process.pid, number)
-            except (ProcessLookupError, PermissionError):  # nobody is left in the group
+            except (ProcessLookupError, PermissionError):  # the group has no process left
                 break
             try:
                 self._process.wait(pause)
@@ -337,12 +339,12 @@ class RunningTool:
                 stream.close()
 
     def _listen(self, kept: dict[IO[bytes], bytearray], until: float) -> bool:
-        """Take what is printed until the end; return False when time or room ran out before."""
+        """Collect the output until the program ends; return False if it takes too long or prints too much."""
         with selectors.DefaultSelector() as selector:
             for stream in kept:
                 selector.register(stream, selectors.EVENT_READ, kept[stream])
             while selector.get_map():
-                ended = self.ended  # before the look: what it printed last is there to be seen
+                ended = self.ended  # checked before reading, so that its last output is not missed
                 ready = selector.select(max(0.0, min(until - time.monotonic(), GRACE)))
                 for key, _ in ready:
                     block = os.read(key.fd, _BLOCK)
@@ -350,11 +352,11 @@ class RunningTool:
                         key.data.extend(block)
                     else:
                         selector.unregister(key.fileobj)
-                if sum(map(len, kept.values())) > MOST_OUTPUT:
+                if sum(map(len, kept.values())) > MAX_OUTPUT:
                     return False
                 if not ready and ended:
-                    break  # a child outlives the program and holds its output open
-                # A machine that stood still in between has not made it late.
+                    break  # a child outlives the program and keeps its output open
+                # A program that has ended is not late, even if the machine was suspended in between.
                 if time.monotonic() > until and not self.ended:
                     return False
         try:
@@ -383,6 +385,6 @@ def _ended(code: int) -> str:
 
 
 def _digest(path: Path) -> str:
-    """Return the beginning of a file's digest."""
+    """Return the beginning of a file's SHA-256 digest."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Which programs may be run: those that nobody but this user or root can have put there."""
+"""Decide which programs may be run: those that only this user or root can have installed."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_OTHERS_WRITE, _GROUP_WRITES = stat.S_IWOTH, stat.S_IWGRP
-_MOST_LINKS = 40
-"""Links that Linux follows to one file."""
+_MAX_LINKS = 40
+"""Maximum number of links that Linux follows to one file."""
 
 
 def refusal_of(path: Path) -> str:
-    """Return why a program is not run; empty if it may be.
+    """Return why a program may not be run; empty if it may.
 
-    It is a plain file, given by its absolute path; it and every folder above it, of a link, of each that it
-    leads over and of what it leads to, belong to this user or to root, and nobody else can write them. What
-    others put into a folder with the sticky bit is refused for its owner.
+    It has to be a regular file given by its absolute path. The file, every link on the path and every folder
+    above them must belong to this user or to root, and other users must not be able to write them. Files of
+    other users in a folder with the sticky bit are refused because of their owner.
     """
     return _refusal(path, os.X_OK, "program")
 
 
 def refusal_of_file(path: Path) -> str:
-    """Return why a file is not given to a program to read; as `refusal_of`, but it need not be a program."""
+    """Return why a program may not be given a file to read, by the rules of `refusal_of`; empty if it may."""
     return _refusal(path, os.R_OK, "readable file")
 
 
@@ -47,10 +46,10 @@ def _refusal(path: Path, access: int, kind: str) -> str:
 
 
 def _places(path: Path) -> Iterator[Path]:
-    """Give every folder and link that the kernel walks over to a file, and the file.
+    """Yield every folder and link on the kernel's way to a file, and the file.
 
     Raises:
-        OSError: A link leads in a circle, or nowhere.
+        OSError: Links form a loop, or lead nowhere.
     """
     place = Path(path.anchor)
     yield place
@@ -63,7 +62,7 @@ def _places(path: Path) -> Iterator[Path]:
         if not place.is_symlink():
             continue
         links += 1
-        if links > _MOST_LINKS:
+        if links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         target = place.readlink()
         left[:0] = target.parts[1:] if target.is_absolute() else target.parts
@@ -77,16 +76,16 @@ def _refusal_at(place: Path) -> str:
     if stat.S_ISLNK(found.st_mode) or (
         stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
     ):
-        return ""  # who may write a folder with the sticky bit cannot move what is not his own
-    if found.st_mode & _OTHERS_WRITE:
+        return ""  # in a folder with the sticky bit only the owner of a file can move it
+    if found.st_mode & stat.S_IWOTH:
         return f"everybody can write {place}; chmod o-w"
-    if found.st_mode & _GROUP_WRITES and not _own_group(found.st_gid):
+    if found.st_mode & stat.S_IWGRP and not _own_group(found.st_gid):
         return f"a group can write {place}; chmod g-w"
     return ""
 
 
 def _own_group(group: int) -> bool:
-    """Say whether a group is root's, or the private one that bears the name of this user."""
+    """Return whether a group is root's, or this user's private group of the same name."""
     if group == 0:
         return True
     try:

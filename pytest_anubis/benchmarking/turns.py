@@ -1,7 +1,7 @@
-"""Turns: several callables are measured in turns within one test, so that they see the same seconds.
+"""Measure several callables in turns within one test, so that all see the same moments.
 
-Two things that are measured one after the other meet two different moments of a shared machine; their ratio
-then tells the neighbours apart, not them. In turns every round of one stands beside a round of the other.
+If two callables are measured one after the other on a shared machine, their ratio depends on what else ran
+during each. In turns, every round of one is next to a round of the other.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import SupportsFloat, TypeVar
 Name = TypeVar("Name", bound=Hashable)
 
 ROUND = 0.02
-"""Seconds of one callable in a round, as `anubis_metric.measure` aims at: a clock's reading and one interrupt
-are small against it."""
+"""Seconds of one callable in a round, as in `anubis_metric.measure`: long compared with the cost of reading a
+clock and with one interrupt."""
 
-MOST_CALLS = 1_000_000
+MAX_CALLS = 1_000_000
 
 
 def in_turns(
@@ -28,18 +28,19 @@ def in_turns(
 ) -> dict[Name, list[float]]:
     """Return the seconds of one call of each callable, `rounds` values each, taken in turns.
 
-    What the callables return is dropped: for what they measure by themselves there is `values_in_turns`.
-    Every second round goes the other way round, so that none is always the first. The first call of each,
-    which pays for what is made lazily, counts nowhere; nor do those that find how many calls fill a round.
+    The results of the callables are ignored; use `values_in_turns` for callables that measure themselves.
+    Every second round has the reverse order, so that none is always first. The first call of each, which
+    includes lazy initialisation, is not counted, nor are the calls that determine how many calls fill a
+    round.
 
     Args:
-        work: What to time, by name.
-        rounds: Values of each.
-        round_seconds: How long each runs in a round.
-        synchronize: Waits for the device (`anubis_device.synchronize`); nothing on a CPU.
+        work: Callables to time, by name.
+        rounds: Number of values for each.
+        round_seconds: Seconds that each runs in a round.
+        synchronize: Waits for the device (`anubis_device.synchronize`); does nothing on a CPU.
 
     Raises:
-        ValueError: There is nothing to time, or no round.
+        ValueError: There are no callables or no rounds.
     """
     if not work or rounds < 1:
         raise ValueError("in_turns wants something to time, and one round or more")
@@ -56,11 +57,10 @@ def in_turns(
     for name, fn in work.items():
         timed(fn, 1)
         count = 1
-        # Less than half a round: as many more as its time says, ten times as many at most.
-        while (took := timed(fn, count)) < round_seconds / 2 and count < MOST_CALLS:
-            count = min(
-                MOST_CALLS, max(count + 1, int(count * min(10.0, round_seconds / max(took, 1e-9))))
-            )
+        # Until the calls fill half a round: as many more as the time suggests, at most ten times as many.
+        while (took := timed(fn, count)) < round_seconds / 2 and count < MAX_CALLS:
+            factor = min(10.0, round_seconds / max(took, 1e-9))
+            count = min(MAX_CALLS, max(count + 1, int(count * factor)))
         calls[name] = count
     values: dict[Name, list[float]] = {name: [] for name in work}
     for name in _turns(list(work), rounds):
@@ -71,24 +71,24 @@ def in_turns(
 def values_in_turns(
     work: Mapping[Name, Callable[[], object]], *, rounds: int = 20
 ) -> dict[Name, list[float]]:
-    """Return what each callable returns, `rounds` values each, taken in turns.
+    """Return the results of each callable, `rounds` values each, taken in turns.
 
-    For what measures by itself, as ranks and other programs do: whatever else a call does (a request on its
-    way, numbers drawn, a result checked) is no part of the figure. The first figure of each, which pays for
-    what is made lazily, counts nowhere.
+    Use it for callables that measure themselves, such as ranks and other programs: other work in a call, such
+    as sending a request or checking a result, is then not part of the value. The first value of each, which
+    includes lazy initialisation, is not counted.
 
     Args:
-        work: What measures and returns a figure of any unit, by name.
-        rounds: Values of each.
+        work: Callables that measure and return a number in any unit, by name.
+        rounds: Number of values for each.
 
     Raises:
-        ValueError: There is nothing to ask, or no round.
-        TypeError: A callable returns no number.
+        ValueError: There are no callables or no rounds.
+        TypeError: A callable does not return a number.
     """
     if not work or rounds < 1:
         raise ValueError("values_in_turns wants something to ask, and one round or more")
 
-    def told(name: Name) -> float:
+    def value_of(name: Name) -> float:
         value = work[name]()
         if isinstance(value, bool) or not isinstance(value, SupportsFloat):
             raise TypeError(
@@ -98,14 +98,14 @@ def values_in_turns(
         return float(value)
 
     for name in work:
-        told(name)
+        value_of(name)
     values: dict[Name, list[float]] = {name: [] for name in work}
     for name in _turns(list(work), rounds):
-        values[name].append(told(name))
+        values[name].append(value_of(name))
     return values
 
 
 def _turns(names: Sequence[Name], rounds: int) -> Iterator[Name]:
-    """Yield every name once a round; every second round goes the other way round."""
+    """Yield every name once per round; every second round has the reverse order."""
     for number in range(rounds):
         yield from names if number % 2 == 0 else reversed(names)

@@ -1,7 +1,7 @@
-"""Verification on the device: fingerprints, counts of wrong elements, patterns that need no second buffer.
+"""Verify data on the device: fingerprints, counts of wrong elements, patterns that need no second buffer.
 
-Everything is computed piece by piece where the data lie, so that nearly all of a memory can be checked, and a
-device that checks itself is shown an error that it has to notice (`believed`).
+Everything is computed in pieces on the device that has the data, so nearly all of its memory can be checked.
+A device that checks itself has to detect a deliberate error (`believed`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import torch
 
 PIECE = 1 << 24
-"""Elements that are checked at a time: a few pieces of 128 MiB are all that is needed next to the data."""
+"""Elements that are checked at a time: besides the data only a few pieces of 128 MiB are needed."""
 
-# The odd constants of SplitMix64 (Steele, Lea and Flood 2014), which spreads every bit over all others.
+# The odd constants of SplitMix64 (Steele, Lea and Flood 2014), which mixes every bit into all others.
 _STEP = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
@@ -26,13 +26,13 @@ Kind = Literal["address", "moving", "random"]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Words of 64 bits that depend on nothing but a seed and where they lie: any part can be made again.
+    """A sequence of 64-bit words, each computed from a seed and its position, so any part can be recomputed.
 
     Attributes:
-        kind: ``address``: every word holds its own number; ``moving``: one bit of 64 is set, the next one in
-            the next word; ``random``: a random number.
-        seed: Another seed gives other words: an address is counted from it, the bit begins there.
-        inverted: Every bit is turned round.
+        kind: ``address``: every word is its own number; ``moving``: one bit of 64 is set, the next one in the
+            next word; ``random``: every word is a random number.
+        seed: Offset of the numbers, and so of the moving bit; another seed gives other words.
+        inverted: Every bit is inverted.
     """
 
     kind: Kind
@@ -40,7 +40,7 @@ class Pattern:
     inverted: bool = False
 
     def words(self, begin: int, count: int, device: torch.device) -> torch.Tensor:
-        """Return the words number `begin` to `begin + count`, (count,) of int64, made on the device."""
+        """Return `count` words from number `begin` on, (count,) of int64, computed on the device."""
         import torch
 
         first = begin + self.seed
@@ -50,7 +50,7 @@ class Pattern:
             one = torch.ones((), dtype=torch.int64, device=device)
             numbers = torch.bitwise_left_shift(one, numbers)
         elif self.kind == "random":
-            # A shorter hash than `hashed`: an H200 makes words at a tenth of the rate of its memory.
+            # A shorter hash than `hashed`: even so an H200 makes words at a tenth of its memory's rate.
             numbers *= _signed(_STEP)
             numbers ^= _shifted(numbers, 32)
             numbers *= _signed(_SECOND)
@@ -59,7 +59,7 @@ class Pattern:
 
 
 def fill(tensor: torch.Tensor, pattern: Pattern) -> None:
-    """Write a pattern into a contiguous tensor, whatever its element type; its bytes are a multiple of 8."""
+    """Write a pattern into a contiguous tensor of any element type, whose bytes are a multiple of 8."""
     words = _words(tensor)
     for begin in range(0, len(words), PIECE):
         part = words[begin : begin + PIECE]
@@ -70,9 +70,9 @@ def wrong_elements(tensor: torch.Tensor, expected: torch.Tensor | Pattern) -> in
     """Return how many elements differ in any bit; NaN equals the same NaN, and 0 is not -0.
 
     Args:
-        tensor: What was computed, moved or stored; contiguous.
-        expected: The same element type and shape, on the same device; or the pattern that was filled in, of
-            which words of 64 bits are counted.
+        tensor: The computed, moved or stored data; contiguous.
+        expected: A tensor of the same element type and shape on the same device, or the pattern with which
+            the tensor was filled, in which case wrong 64-bit words are counted.
 
     Raises:
         ValueError: The two cannot be compared.
@@ -97,10 +97,10 @@ def wrong_elements(tensor: torch.Tensor, expected: torch.Tensor | Pattern) -> in
 
 
 def fingerprint(tensor: torch.Tensor) -> int:
-    """Return 64 bits, 0 to 2^64 - 1, that change with every bit of a tensor and every exchange of elements.
+    """Return a number from 0 to 2^64 - 1 that changes with every bit of a tensor and every swap of elements.
 
-    Whole-number arithmetic modulo 2^64: the same on every device, in any order and for any size of the
-    pieces. Equal for tensors of one element type and shape that are equal bit for bit.
+    Integer arithmetic modulo 2^64 gives the same result on every device, in any order and for any size of the
+    pieces. Tensors of one element type and shape that are equal bit by bit have equal fingerprints.
     """
     import torch
 
@@ -114,14 +114,14 @@ def fingerprint(tensor: torch.Tensor) -> int:
 
 
 def believed(check: Callable[[], int], corrupt: Callable[[], object]) -> int:
-    """Return what a check counts as wrong, after it has noticed an error that it was shown.
+    """Return the number of errors that a check finds, after making sure that it can detect one.
 
     Args:
-        check: Counts what is wrong, on the device.
-        corrupt: Makes one error in what is checked; it stays there.
+        check: Counts the errors, on the device.
+        corrupt: Makes one error in the checked data, which remains there.
 
     Raises:
-        AssertionError: The check finds nothing wrong, and still nothing after the error was made.
+        AssertionError: The check finds no error, not even the one made by `corrupt`.
     """
     wrong = check()
     corrupt()
@@ -133,7 +133,7 @@ def believed(check: Callable[[], int], corrupt: Callable[[], object]) -> int:
 
 
 def flip_bit(tensor: torch.Tensor, element: int = 0, bit: int = 0) -> None:
-    """Turn one bit of one element round, in place: the smallest error there is, for `believed` and tests."""
+    """Invert one bit of one element in place, the smallest possible error, for `believed` and tests."""
     bits = _bits(tensor)
     is_sign = bit == 8 * bits.element_size() - 1 and bits.element_size() > 1
     bits[element] ^= -(1 << bit) if is_sign else 1 << bit
@@ -145,7 +145,7 @@ def hashed(numbers: torch.Tensor) -> torch.Tensor:
 
 
 def _mixed(words: torch.Tensor) -> torch.Tensor:
-    """Return 64-bit words with every bit spread over all others: a permutation of all words."""
+    """Return 64-bit words with every bit mixed into all others; the mapping is a permutation of all words."""
     words = (words ^ _shifted(words, 30)) * _signed(_FIRST)
     words = (words ^ _shifted(words, 27)) * _signed(_SECOND)
     return words ^ _shifted(words, 31)

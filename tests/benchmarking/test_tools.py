@@ -195,7 +195,7 @@ def test_what_a_tool_printed_while_nobody_looked_is_read(
 
 
 def test_endless_output_decides_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tools, "MOST_OUTPUT", 10)
+    monkeypatch.setattr(tools, "MAX_OUTPUT", 10)
     with pytest.raises(UnreadableOutput, match="output of tool cannot be read: more than"):
         run_tool([script(tmp_path, "echo 12345678901")], timeout=60)
 

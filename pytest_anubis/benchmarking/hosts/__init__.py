@@ -1,7 +1,6 @@
-"""Several hosts: simulated ones in network namespaces, and one process on each that measures pairs.
+"""Measure between several hosts, simulated or launched, with one process on each.
 
-Which pairs are measured when, and who is to blame, is in `pytest_anubis.fleet.links`. Open
-`simulated_hosts.py` first.
+`pytest_anubis.fleet.links` plans the pairs and attributes slow ones. Open `simulated_hosts.py` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,4 +1,4 @@
-"""The hosts on which a launcher started this program: one process on each, as torchrun or Slurm tell it."""
+"""Find the hosts on which torchrun or Slurm started this program, with one process on each."""
 
 from __future__ import annotations
 
@@ -15,32 +15,35 @@ from pytest_anubis.fleet.launching.slurm_node import SlurmError, node_address
 INTERFACE = "GLOO_SOCKET_IFNAME"
 
 _FIRST = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
-"""The first of a list of nodes as Slurm writes it, ``node[01-08],gpu3``: up to a comma outside brackets."""
+"""The first entry of Slurm's list of nodes, such as ``node[01-08],gpu3``: up to a comma outside brackets."""
 
 _RANGE = re.compile(r"\[([^\],-]+)[^\]]*\]")
 _LOOPBACK = "127."
 _ELSEWHERE = "192.0.2.1"
-"""An address that nobody has (RFC 5737): the way to it is the way to other hosts."""
+"""An address that no host has (RFC 5737): the route to it is the route to other hosts."""
 
 _SIOCGIFADDR = 0x8915
-"""netdevice(7): which IPv4 address an interface has."""
+"""Request for the IPv4 address of an interface (netdevice(7))."""
 
 _REQUEST = struct.Struct("16sH2x4s16x")
-"""``struct ifreq`` with a ``sockaddr_in``: name, family, the place of the port, address."""
+"""``struct ifreq`` with a ``sockaddr_in``: name, family, padding for the port, address."""
 
 
 class HostsError(RuntimeError):
-    """A launcher's variables are incomplete, or start more than one process on a host; one line."""
+    """Incomplete variables of a launcher, or more than one process on a host; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchedHosts:
-    """Hosts of a launcher.
+    """The hosts of a launcher, seen from one of them.
 
     Attributes:
-        master: Address of the first one.
-        port: Where it listens.
-        interface: Network interface to go through; empty: gloo chooses.
+        count: Number of hosts.
+        number: This host's number, from 0.
+        name: This host's name.
+        master: Address of the first host.
+        port: Port on which the first host listens.
+        interface: Network interface to use; empty: gloo chooses.
     """
 
     count: int
@@ -54,33 +57,35 @@ class LaunchedHosts:
         return self.count
 
     def places(self) -> tuple[Place, ...]:
-        """Return where this host's process runs."""
-        told = {
+        """Return the place of this host's process."""
+        environment = {
             "RANK": str(self.number),
             "WORLD_SIZE": str(self.count),
             "MASTER_ADDR": self.master,
             "MASTER_PORT": str(self.port),
         }
         if self.interface:
-            told[INTERFACE] = self.interface
-        return (Place(number=self.number, name=self.name, environment=told),)
+            environment[INTERFACE] = self.interface
+        return (Place(number=self.number, name=self.name, environment=environment),)
 
 
 def launched_hosts(environment: Mapping[str, str], name: str) -> LaunchedHosts | None:
-    """Return the hosts that a launcher's variables speak of; None where there is but this one.
+    """Return the hosts that a launcher's variables name; None if there is only this one.
 
-    torchrun, and whoever speaks its language, sets ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and
-    ``MASTER_PORT``; in a step of Slurm (``srun``) its own variables do, and the step's first node is the
-    master, by its name or, where no resolver knows that, by the address under which Slurm reaches it.
+    torchrun and compatible launchers set ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT``. In a
+    step of Slurm (``srun``) its own variables are used. The master is then the step's first node, by its name
+    or, if that cannot be resolved, by Slurm's address of it.
 
     Raises:
-        HostsError: The variables are incomplete or no numbers, a host has several processes, or nobody
-            knows the address of Slurm's first node.
+        HostsError: The variables are incomplete or not numbers, a host has several processes, or the address
+            of Slurm's first node is unknown.
     """
     if "WORLD_SIZE" in environment:
         names = ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE")
         master = environment.get("MASTER_ADDR", "")
-    elif "SLURM_STEP_NUM_TASKS" in environment:  # in a step only, where there is a process on each
+    elif (
+        "SLURM_STEP_NUM_TASKS" in environment
+    ):  # set only in a step, which has a process on each node
         names = ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "")
         nodes = _FIRST.match(environment.get("SLURM_STEP_NODELIST", ""))
         master = environment.get("MASTER_ADDR") or (
@@ -114,13 +119,13 @@ def launched_hosts(environment: Mapping[str, str], name: str) -> LaunchedHosts |
 
 
 def address_in_slurm(node: str) -> str:
-    """Return how a node of Slurm is reached: its name, or the address that Slurm has of it.
+    """Return the name of a Slurm node if it can be resolved, else Slurm's address of it.
 
-    A name that nobody can resolve would be asked for again and again until the hosts' patience ends. Slurm's
-    names need not be those of a resolver (slurm.conf: ``NodeName``, ``NodeAddr``).
+    Slurm's names need not be known to a resolver (slurm.conf: ``NodeName``, ``NodeAddr``), and torch would
+    retry an unknown name until its time-out.
 
     Raises:
-        HostsError: There is neither.
+        HostsError: Neither can be resolved.
     """
     if _resolved(node):
         return node
@@ -138,10 +143,11 @@ def address_in_slurm(node: str) -> str:
 
 
 def interface_to(master: str, port: int) -> str:
-    """Return the interface by which a host is reached; empty where that cannot be told.
+    """Return the interface of the route to a host; empty if unknown.
 
-    gloo would look up this host's own name, which many containers cannot, and Debian answers with an address
-    of the loopback interface. It does so on the master, too: there it is the way to any other host.
+    Otherwise gloo would resolve this host's own name, which fails in many containers and gives a loopback
+    address on Debian. On the master itself, `master` may be such a name; then the route to any other host is
+    used.
     """
     found = _interface_to(master, port)
     named = master != "localhost" and not master.startswith(_LOOPBACK)
@@ -153,13 +159,13 @@ def interface_to(master: str, port: int) -> str:
 def _interface_to(address: str, port: int) -> str:
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((address, port))  # sends nothing: asks for the route only
+            probe.connect((address, port))  # selects a route without sending anything
             own = socket.inet_aton(probe.getsockname()[0])
             for _, interface in socket.if_nameindex():
                 request = _REQUEST.pack(interface.encode(), socket.AF_INET, bytes(4))
                 try:
                     answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
-                except OSError:  # it has no such address
+                except OSError:  # the interface has no IPv4 address
                     continue
                 if answer[20:24] == own:
                     return interface
@@ -169,7 +175,7 @@ def _interface_to(address: str, port: int) -> str:
 
 
 def _resolved(name: str) -> str:
-    """Return an address of a name, IPv4 first; empty if it has none."""
+    """Return an address of a host name, IPv4 first; empty if it has none."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -1,7 +1,7 @@
-"""Pairs of hosts that send to each other, all pairs of a round at once, through torch's collectives (gloo).
+"""Measure pairs of hosts that send to each other, all pairs of a round at once, through gloo.
 
-There is one process on each host. Of simulated hosts this process starts all; where a launcher started this
-program on every host, each starts its own, and all know afterwards what was measured anywhere.
+There is one process on each host. For simulated hosts this program starts all of them. If a launcher started
+this program on every host, each starts its own process, and all get the results of all hosts.
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ from pytest_anubis.fleet.links.pair_plans import Round, check_rounds, ways
 MODULE = "pytest_anubis.benchmarking.hosts.pair_rank"
 
 PORT = 29500
-"""Where the first host is found if nothing else is said: torchrun's own default."""
+"""Default port of the first host, which is torchrun's default as well."""
 
 PATIENCE = 600.0
-"""Seconds for which hosts wait for one another: their runs reach a test at different times."""
+"""Seconds for which hosts wait for each other, since their runs reach a test at different times."""
 
 ROUND = 240.0
-"""Seconds that one request may take besides the transfers: longer than a host waits for another one, so that
-it can say who is missing."""
+"""Seconds that one request may take in addition to the transfers: longer than a host waits for another one,
+so that it can report which one is missing."""
 
 SLOWEST = 1e6
-"""Bytes a second below which a way counts as dead: what the time of a request is reckoned with."""
+"""Minimum rate in bytes per second, from which the time-out of a request is computed."""
 
 PILOT = 1 << 20
-"""Bytes with which the rate is looked for that the size of a transfer follows from."""
+"""Bytes of the first transfers, from whose rate the size of all others is computed."""
 
 SIZES = (1 << 16, 1 << 30)
-"""Least and most bytes of a transfer."""
+"""Minimum and maximum bytes of a transfer."""
 
 SETTLE = 2.0
-"""Seconds for which the other hosts are listened to when one has failed: it may have waited for another."""
+"""Seconds to wait for further failures after the first one, which may come from a host waiting for
+another."""
 
 _groups = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where one host's process runs.
+    """The place of one host's process.
 
     Attributes:
         number: The host's number among all, from 0.
-        environment: Variables of the process besides this one's.
-        within: What stands before its command, such as ``ip netns exec NAME``.
+        name: The host's name.
+        environment: Variables to set in addition to those of this process.
+        within: Prefix of its command, such as ``ip netns exec NAME``.
     """
 
     number: int
@@ -66,21 +68,22 @@ class Hosts(Protocol):
     """Hosts among which pairs are measured: simulated ones, or those of a launcher."""
 
     def __len__(self) -> int:
-        """Return how many hosts there are in all."""
+        """Return the number of hosts."""
         ...
 
     def places(self) -> Sequence[Place]:
-        """Return those whose process this session starts; the first one says what all measured."""
+        """Return the places of processes that this session starts; the first one answers with all results."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRates:
-    """What was measured among all hosts.
+    """The results of all hosts.
 
     Attributes:
-        rates: Bytes a second by repeat, sender and receiver; nan where none was measured.
-        wrong: Bytes that arrived changed, by sender and receiver; nan likewise.
+        names: Names of the hosts.
+        rates: Bytes per second by repeat, sender and receiver; nan if not measured.
+        wrong: Number of corrupted bytes by sender and receiver; nan if not measured.
     """
 
     names: tuple[str, ...]
@@ -88,20 +91,20 @@ class PairRates:
     wrong: tuple[tuple[float, ...], ...]
 
     def of(self, sender: int, receiver: int) -> tuple[float, ...]:
-        """Return the rates of one way, in time order."""
+        """Return the rates of one direction, in time order."""
         return tuple(one[sender][receiver] for one in self.rates)
 
 
 class PairGroup(Group):
-    """The hosts' processes; a context manager that ends those of this session.
+    """The processes of all hosts; a context manager that ends those of this session.
 
     Args:
-        hosts: Where they run.
-        patience: Seconds to wait for the others.
+        hosts: The hosts.
+        patience: Seconds to wait for the other hosts.
 
     Attributes:
-        names: What the hosts are called, once they have joined; where two have one name, with their numbers.
-        own: Numbers of the hosts of this session.
+        names: Names of the hosts after `join`; equal names get the hosts' numbers.
+        own: Numbers of the hosts whose processes this session starts.
     """
 
     def __init__(self, hosts: Hosts, *, patience: float = PATIENCE) -> None:
@@ -132,36 +135,37 @@ class PairGroup(Group):
             ChildError: A host failed, or the others did not come in time.
         """
         answers = self.ask_all("join", timeout=self._patience + ROUND)
-        told = [str(name) for name in answers[0]["names"]]
+        names = [str(name) for name in answers[0]["names"]]
         self.names = tuple(
-            f"{name}#{number}" if told.count(name) > 1 else name for number, name in enumerate(told)
+            f"{name}#{number}" if names.count(name) > 1 else name
+            for number, name in enumerate(names)
         )
         return self.names
 
     def size_for(self, rounds: Sequence[Round], seconds: float) -> int:
-        """Return how many bytes the quickest ways of the first round send in so many seconds.
+        """Return the bytes that the fastest direction of the first round sends in `seconds`.
 
-        All hosts come to the same answer.
+        The result is the same on all hosts.
 
         Raises:
             ChildError: A host failed.
         """
         first = self.measure(rounds[:1], size=PILOT, repeats=2).rates[-1]
         quickest = max((rate for row in first for rate in row if rate == rate), default=0.0)
-        least, most = SIZES
-        return min(most, max(least, int(quickest * seconds)))
+        smallest, largest = SIZES
+        return min(largest, max(smallest, int(quickest * seconds)))
 
     def measure(self, rounds: Sequence[Round], *, size: int, repeats: int) -> PairRates:
-        """Run rounds of pairs, each direction by itself, all pairs of a round at once.
+        """Run rounds of pairs, one direction at a time, all pairs of a round at once.
 
         Args:
-            rounds: Of pairs (`pytest_anubis.fleet.links.pair_plans`).
+            rounds: Rounds of pairs (`pytest_anubis.fleet.links.pair_plans`).
             size: Bytes of one transfer.
-            repeats: How often the whole plan is run: repeats far apart in time are not disturbed together.
+            repeats: How often to run the whole plan, so that one disturbance does not affect all repeats.
 
         Raises:
             ChildError: A host failed or is gone.
-            PlanError: The plan is none for these hosts.
+            PlanError: The plan is not valid for these hosts.
         """
         check_rounds(rounds, self._world)
         directed = [[list(way) for way in one] for one in ways(rounds)]
@@ -186,20 +190,20 @@ class PairGroup(Group):
         hops: Sequence[Sequence[int]] | None = None,
         good: Sequence[int] = (),
     ) -> tuple[PairRates, list[Accusation]]:
-        """Measure, and say who is to blame for slow pairs; whoever is accused is measured again first.
+        """Measure and attribute slow pairs to hosts or links; if any is accused, measure again first.
 
-        All hosts come to the same answer.
+        The result is the same on all hosts.
 
         Args:
             rounds: As for `measure`.
             size: As for `measure`.
-            repeats: As for `measure`; there are twice as many where somebody is accused.
-            hops: The hosts' distances in links, where those far apart are expected to be slower.
+            repeats: As for `measure`; doubled if a host or link is accused.
+            hops: The hosts' distances in links, if distant hosts are expected to be slower.
             good: Hosts that are known to be good.
 
         Raises:
             ChildError: A host failed or is gone.
-            PlanError: The plan is none for these hosts.
+            PlanError: The plan is not valid for these hosts.
         """
         rates = self.measure(rounds, size=size, repeats=repeats)
         found = _guilty(rates, hops, good)

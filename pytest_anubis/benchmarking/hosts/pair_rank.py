@@ -1,6 +1,6 @@
-"""One host's process: sends to and receives from others, round by round. Started by `pair_group`.
+"""Send to and receive from other hosts, round by round: one host's process, started by `pair_group`.
 
-The hosts find each other as torchrun has it: ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``.
+The hosts connect by torchrun's variables: ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import torch.distributed as dist
 from pytest_anubis.benchmarking.children import Message, answer
 
 TIMEOUT = 180.0
-"""Seconds after which a host gives up on one that it waits for; a transfer of 0.1 s at a
-thousandth of its rate takes less."""
+"""Seconds for which a host waits for another one: longer than a transfer of 0.1 s at a thousandth of its
+rate."""
 
 NAME_BYTES = 128
-"""Bytes of a host's name that the others are told: names in DNS parts have 63 at most."""
+"""Bytes of a host's name that the others get: a part of a DNS name has at most 63."""
 
 PERIOD = 251
-"""After so many bytes a pattern repeats: a prime, so that what goes astray shows."""
+"""Bytes after which the pattern repeats: a prime, so that misplaced data are detected."""
 
 
 class PairRank:
-    """What one host does."""
+    """One host's part in the measurements."""
 
     def __init__(self, number: int, world: int, name: str) -> None:
         self._number = number
@@ -39,19 +39,19 @@ class PairRank:
         self._arrived = torch.empty(0, dtype=torch.uint8)
 
     def join(self, _request: Message) -> Message:
-        """Wait for all hosts; answer the ``names`` of all."""
+        """Wait for all hosts and answer with their ``names``."""
         text = self._name.encode()[:NAME_BYTES].ljust(NAME_BYTES, b"\0")
         own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         names = [torch.empty_like(own) for _ in range(self._world)]
         dist.all_gather(names, own)
-        told = [bytes(name.tolist()).rstrip(b"\0").decode(errors="replace") for name in names]
-        return {"names": told}
+        decoded = [bytes(name.tolist()).rstrip(b"\0").decode(errors="replace") for name in names]
+        return {"names": decoded}
 
     def measure(self, request: Message) -> Message:
-        """Run ``rounds`` of ways ``repeats`` times with so many ``bytes``; answer what all hosts measured.
+        """Run ``rounds`` of directions ``repeats`` times with transfers of ``bytes``; return all results.
 
-        Answers ``seconds``, by repeat, sender and receiver, and how many bytes arrived ``wrong``, by sender
-        and receiver; nan where nothing was measured; only the ``teller`` does, where a session has several.
+        They are ``seconds`` by repeat, sender and receiver, and the number of ``wrong`` bytes by sender and
+        receiver; nan if not measured. Of several hosts of a session only the ``teller`` answers with them.
         """
         size, repeats = int(request["bytes"]), int(request["repeats"])
         self._prepare(size)
@@ -78,14 +78,14 @@ class PairRank:
         }
 
     def _prepare(self, size: int) -> None:
-        """Make the bytes to send: each host begins at another place of one pattern."""
+        """Allocate the buffers; each host sends from its own offset in one pattern."""
         if len(self._arrived) != size:
             times = (size + self._world) // PERIOD + 1
             self._pattern = torch.arange(PERIOD, dtype=torch.uint8).repeat(times)
             self._arrived = torch.empty(size, dtype=torch.uint8)
 
     def _send(self, receiver: int, size: int) -> float:
-        """Send; return the seconds from the receiver's word that it waits to that it has all."""
+        """Send; return the seconds from the receiver's ready message to its acknowledgement."""
         data = self._pattern[self._number : self._number + size]
         dist.recv(self._token, receiver)
         begin = time.perf_counter()
@@ -94,7 +94,7 @@ class PairRank:
         return time.perf_counter() - begin
 
     def _receive(self, sender: int, size: int) -> int:
-        """Receive; return how many bytes are wrong."""
+        """Receive; return the number of wrong bytes."""
         dist.send(self._token, sender)
         dist.recv(self._arrived, sender)
         dist.send(self._token, sender)
@@ -102,11 +102,11 @@ class PairRank:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Join the others and answer until the parent closes the socket.
+    """Connect to the other hosts and answer until the parent closes the socket.
 
     Args:
-        arguments: The socket's number, the host's name, which group of this run it is, and for how many
-            seconds it waits for the others.
+        arguments: The socket's descriptor, the host's name, the number of the group in this run, and the
+            seconds to wait for the other hosts.
     """
     descriptor, name, group, patience = arguments
     number, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str]) -> None:
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         world,
-        # Under torchrun its agent has opened the port already.
+        # Under torchrun, its agent has already opened the port.
         is_master=number == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
         timeout=timedelta(seconds=float(patience)),
     )

@@ -1,8 +1,8 @@
-"""Simulated hosts: network namespaces on one bridge, the port of each shaped in each direction.
+"""Simulate hosts as network namespaces on one bridge, with the port of each shaped in both directions.
 
-For tests and trials of what goes from node to node: which node, direction or link is slow is known, because
-it was made so. Needs root and iproute2. The bridge is in a namespace of its own, so that the machine's
-own network is never touched; what a killed process left behind is removed by the next one.
+Tests and trials of benchmarks between nodes use it, since they choose which node, direction or link is slow.
+It needs root and iproute2. The bridge has its own namespace, so the machine's network is never changed. The
+next process removes what a killed one left behind.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pytest_anubis.benchmarking.hosts.pair_group import PORT, Place
 from pytest_anubis.benchmarking.shaped_link import (
     BURST_SECONDS,
     INTERFACE,
-    LEAST_BURST,
+    MIN_BURST,
     QUEUE,
     Namespaces,
     run,
@@ -21,30 +21,30 @@ from pytest_anubis.benchmarking.shaped_link import (
 )
 
 NETWORK = "10.213.1."
-"""First numbers of the hosts' addresses: private, and inside namespaces that know no other network."""
+"""Prefix of the hosts' private addresses, in namespaces without any other network."""
 
-MOST = 250
-"""Hosts of one bridge: as many as the last number of an address counts."""
+MAX_HOSTS = 250
+"""Maximum number of hosts on one bridge, limited by the last number of an address."""
 
 UNSHAPED = 12.5e9
-"""Rate of a shaper that only carries others: 100 Gbit/s, more than namespaces pass on."""
+"""Rate of a shaper that only contains others: 100 Gbit/s, more than namespaces can forward."""
 
 BUCKET = 80 << 10
-"""Bytes of a shaper's bucket at least: the largest packet that offloading makes. A smaller bucket cuts each
-into packets of the wire, and the processors of one machine were too busy with those of eight hosts."""
+"""Minimum bytes of a shaper's bucket: the largest packet that offloading makes. A smaller bucket splits it
+into packets of the wire, and those of eight hosts overloaded the processors of one machine."""
 
 QUANTUM = 60_000
 """Bytes that one class of ``htb`` may send in its turn: a packet as large as offloading makes them."""
 
 SECONDS = 60.0
-"""What making or shaping all hosts may take: some milliseconds each."""
+"""Maximum seconds to make or shape all hosts, each of which takes some milliseconds."""
 
 
 class SimulatedHosts(Namespaces):
-    """Connected hosts; a context manager that leaves nothing behind. Made by `simulated_hosts`.
+    """Connected hosts made by `simulated_hosts`; a context manager that leaves nothing behind.
 
     Attributes:
-        names: What the hosts are called: ``host-0``, ``host-1``, ...
+        names: Their names: ``host-0``, ``host-1``, ...
         addresses: Their IPv4 addresses.
         interface: Name of the network interface in each, for ``GLOO_SOCKET_IFNAME``.
     """
@@ -52,8 +52,8 @@ class SimulatedHosts(Namespaces):
     interface = INTERFACE
 
     def __init__(self, count: int, rate: float | None) -> None:
-        if not 1 <= count <= MOST:
-            raise ValueError(f"{count} simulated hosts: 1 to {MOST} can be made")
+        if not 1 <= count <= MAX_HOSTS:
+            raise ValueError(f"{count} simulated hosts: 1 to {MAX_HOSTS} can be made")
         self.names = tuple(f"host-{host}" for host in range(count))
         self.addresses = tuple(f"{NETWORK}{host + 1}" for host in range(count))
         self._rate = rate
@@ -66,7 +66,7 @@ class SimulatedHosts(Namespaces):
         return len(self.names)
 
     def reset(self) -> None:
-        """Give every port the common rate again, both ways, and every link the rate of its ports.
+        """Give every port the common rate again in both directions, and every link the rate of its ports.
 
         Raises:
             NotPossible: The kernel refused.
@@ -76,7 +76,7 @@ class SimulatedHosts(Namespaces):
             self._apply(host)
 
     def shape(self, host: int, *, send: float | None = None, receive: float | None = None) -> None:
-        """Give one host's port other rates, in bytes a second, headers included.
+        """Give one host's port other rates, in bytes per second including headers.
 
         Args:
             host: Its number.
@@ -91,14 +91,14 @@ class SimulatedHosts(Namespaces):
         self._apply(host)
 
     def shape_way(self, sender: int, receiver: int, rate: float | None) -> None:
-        """Give the way from one host to one other a rate of its own, below that of the ports.
+        """Give one direction between two hosts its own rate, below that of the ports.
 
-        A slow link between two hosts is both of its ways.
+        For a slow link, call this for both directions.
 
         Args:
             sender: Number of the host that sends.
-            receiver: Number of the one that receives.
-            rate: Bytes a second; None takes it away.
+            receiver: Number of the host that receives.
+            rate: Bytes per second; None removes the rate.
 
         Raises:
             NotPossible: The kernel refused.
@@ -114,13 +114,13 @@ class SimulatedHosts(Namespaces):
         self._apply(sender)
 
     def places(self) -> tuple[Place, ...]:
-        """Return where the processes of a group of all hosts run, and how they find each other."""
+        """Return the places of the processes on all hosts, with the variables by which they connect."""
         common = {
             "WORLD_SIZE": str(len(self)),
             "MASTER_ADDR": self.addresses[0],
-            "MASTER_PORT": str(PORT),  # free: nobody else is in there
+            "MASTER_PORT": str(PORT),  # free, since the namespace has no other programs
             "GLOO_SOCKET_IFNAME": INTERFACE,
-            "TORCHELASTIC_USE_AGENT_STORE": "",  # of the program that may have started this one
+            "TORCHELASTIC_USE_AGENT_STORE": "",  # unset a torchrun's that may have started this program
         }
         return tuple(
             Place(
@@ -133,7 +133,7 @@ class SimulatedHosts(Namespaces):
         )
 
     def command(self, host: int, argv: Sequence[str] = ()) -> list[str]:
-        """Return the arguments that run a program on a host; without one what stands before it."""
+        """Return the arguments that run a program on a host; without `argv` only their prefix."""
         return self._within(host + 1, argv)
 
     def _make(self) -> None:
@@ -153,7 +153,7 @@ class SimulatedHosts(Namespaces):
         self.reset()
 
     def _apply(self, host: int) -> None:
-        """Shape one host's port anew; what waits in its queues is dropped."""
+        """Shape one host's port anew; packets in its queues are dropped."""
         own = sorted(self._ways.get(host, {}).items())
         ways = [(self.addresses[receiver], rate) for receiver, rate in own]
         sending = _shaped(INTERFACE, self._send.get(host, self._rate), ways)
@@ -168,12 +168,12 @@ class SimulatedHosts(Namespaces):
 def _shaped(
     interface: str, rate: float | None, ways: Sequence[tuple[str, float]] = ()
 ) -> list[str]:
-    """Return what shapes all that leaves an interface, replacing whatever shaped it before.
+    """Return the ``tc`` lines that shape an interface's outgoing traffic, replacing earlier ones.
 
     Args:
         interface: Its name.
-        rate: Bytes a second of all together.
-        ways: Addresses that have rates of their own.
+        rate: Bytes per second of all traffic.
+        ways: Addresses with their own rates.
     """
     lines = [f"qdisc replace dev {interface} root handle 9: pfifo"]
     if not ways:
@@ -192,7 +192,7 @@ def _shaped(
 
 
 def _htb_class(interface: str, parent: str, name: str, rate: float) -> list[str]:
-    burst = max(LEAST_BURST, int(rate * BURST_SECONDS))  # and it may overdraw by a packet
+    burst = max(MIN_BURST, int(rate * BURST_SECONDS))  # htb may exceed this by one packet
     shape = f"htb rate {int(rate * 8)}bit burst {burst}b cburst {burst}b quantum {QUANTUM}"
     lines = [f"class add dev {interface} parent {parent} classid {name} {shape}"]
     if parent != "1:":
@@ -201,15 +201,15 @@ def _htb_class(interface: str, parent: str, name: str, rate: float) -> list[str]
 
 
 def simulated_hosts(count: int, *, rate: float | None = None) -> SimulatedHosts:
-    """Return so many hosts on one bridge; use it in a ``with``, which removes them.
+    """Return `count` hosts on one bridge, as a context manager that removes them.
 
     Args:
-        count: How many.
-        rate: Bytes a second of every port each way, headers included; None leaves them unshaped.
+        count: Number of hosts.
+        rate: Bytes per second of every port in each direction, including headers; None: unshaped.
 
     Raises:
-        NotPossible: No root, no iproute2, or a kernel or container that forbids it; a test is skipped for
-            that reason, so that what it would have shown is NOT_TESTED.
-        ValueError: Fewer than 1 or more than 250.
+        NotPossible: No root, no iproute2, or a kernel or container that forbids it; a test that skips for
+            this reason is NOT_TESTED.
+        ValueError: Fewer than 1 or more than 250 hosts.
     """
     return SimulatedHosts(count, rate)
