@@ -85,8 +85,8 @@ def pytest_configure():
     run_context.read_inventory = _settled
     gate_plugin.read_inventory = _settled
     KernelLog.__init__.__defaults__ = (Path(os.environ.get("KERNEL_LOG", "/dev/kmsg")),)
-    surroundings._torch = lambda: surroundings.Torch(version="2.13.0+cu130", cuda="13.0")
-    surroundings._size = lambda _: int(os.environ.get("SHARED_MEMORY", 1 << 30))
+    software_environment._torch = lambda: software_environment.Torch(version="2.13.0+cu130", cuda="13.0")
+    software_environment._size = lambda _: int(os.environ.get("SHARED_MEMORY", 1 << 30))
 '''
 )
 
