@@ -191,6 +191,8 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
         neither = Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
         if status.group:
             return Health(Decision.UNDECIDED, status.reason)
+        if status.retest:
+            return Health(Decision.UNDECIDED, line(f"{LEADER}RETEST", said))
         if status.reason and status.status is Status.QUARANTINED:
             keep_rejection(store, node, KeptRejection(status.reason, status.run))
             return Health(Decision.REJECTED, status.reason)

@@ -175,10 +175,13 @@ def survey(
 def _mended(
     shift: TraitShift, runs: RunSet, rows: Sequence[NodeRow], tables: Sequence[UnitMedians]
 ) -> tuple[str, ...]:
-    """Return the nodes that have or had a shift's trait, and whose loss a later run answered."""
+    """Return the nodes that were slow with a shift's trait and are as good as the others now.
+
+    A later run passed what had failed on them, or they have another value of the trait since.
+    """
     lost = {(one.benchmark, one.metric.name) for one in shift.metrics if one.worse}
     had = {run.node for run in runs.runs if facts_of(run).get(shift.trait) == shift.value}
-    answered = [
+    answered = {
         row.verdict.node
         for row in rows
         if row.hardware_class == shift.hardware_class
@@ -187,12 +190,12 @@ def _mended(
             one.reason is Reason.ANSWERED and (one.benchmark, one.metric) in lost
             for one in row.verdicts
         )
-    ]
-    if not answered:
+    }
+    candidates = answered | (had.difference(shift.nodes) if lost else set())
+    if not candidates:
         return ()
     (table,) = (one for one in tables if one.hardware_class == shift.hardware_class)
-    good = as_the_others(table, shift, _began(runs))
-    return tuple(sorted(good.intersection(answered)))
+    return tuple(sorted(candidates & as_the_others(table, shift, _began(runs))))
 
 
 def class_tables(runs: RunSet, rows: Sequence[NodeRow]) -> list[UnitMedians]:

@@ -157,13 +157,27 @@ _OF_OPEN: dict[str, str] = {
 
 
 def _usual(verdict: MetricVerdict) -> str:
-    """Return the usual step for a verdict's component; empty if the component is unknown."""
-    words = set(re.split(r"[^a-z0-9]+", verdict.component.lower()))
+    """Return the usual step for a component, else for the benchmark or device; empty if none is known."""
+    found: set[str] = set()
     if verdict.better in ("equal", "lower") and verdict.trouble is Trouble.FAILED:
         if verdict.better == "equal" or counts_faults(verdict.metric, verdict.unit):
-            words.add(WRONG)
+            found.add(WRONG)
         elif verdict.value is not None:
-            words.add(COUNTED)
+            found.add(COUNTED)
+    component = _words(verdict.component)
+    on_card = {"accelerator"} if verdict.device.startswith("cuda:") else set()
+    if component & {"memory", "compute"}:
+        component |= on_card  # "memory" of a card is not the host's
+    named = _words(f"{verdict.benchmark.rpartition('::')[2]} {verdict.metric}")
+    return _step(found | component) or _step(found | named) or _step(on_card)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.split(r"[^a-z0-9]+", text.lower()))
+
+
+def _step(words: set[str]) -> str:
+    """Return the first step of which the words are in a name; empty without one."""
     for names, step in STEPS_OF_PARTS:
         if any(words.issuperset(name.split("+")) for name in names.split()):
             return step

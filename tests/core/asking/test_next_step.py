@@ -97,6 +97,24 @@ def test_components_have_usual_first_steps(component: str, word: str) -> None:
     assert word in next_step(replace(SLOW, action="", component=component))
 
 
+@pytest.mark.parametrize(
+    ("component", "test", "device", "word"),
+    [
+        ("memory", "hbm", "cuda:5", "remapped"),
+        ("compute", "gemm", "cuda:0", "swap the card"),
+        ("compute", "gemm", "cpu", "governor"),
+        ("interconnect", "pcie", "cuda:6", "lspci"),
+        ("interconnect", "nvlink", "cuda:6", "link states"),
+        ("coffee", "brew", "cuda:1", "swap the card"),
+    ],
+)
+def test_steps_follow_device_and_benchmark(
+    component: str, test: str, device: str, word: str
+) -> None:
+    slow = replace(SLOW, action="", component=component, benchmark=test, device=device)
+    assert word in first_act(slow)
+
+
 def test_the_first_act_is_short_and_the_marks_own() -> None:
     assert first_act(SLOW) == "clean the heat sink"
     assert first_act(replace(SLOW, retest="a single value")) == "measure again first"
