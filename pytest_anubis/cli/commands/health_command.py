@@ -119,6 +119,7 @@ def _document(node: str, health: Health) -> dict[str, Any]:
         "node": node,
         "decision": health.decision.name,
         "reason": health.text,
+        "retest": health.retest,
         "run": None if known is None else known.judged.run,
         "ended": None if known is None else known.judged.ended,
         "hardware_class": None if known is None else known.hardware_class,
@@ -191,11 +192,9 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
         neither = Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
         if status.group:
             return Health(Decision.UNDECIDED, status.reason)
-        if status.retest:
-            return Health(Decision.UNDECIDED, line(f"{LEADER}RETEST", said))
         if status.reason and status.status is Status.QUARANTINED:
             keep_rejection(store, node, KeptRejection(status.reason, status.run))
-            return Health(Decision.REJECTED, status.reason)
+            return Health(Decision.REJECTED, status.reason, retest=status.retest)
         kept = kept_rejection(store, node)
         if kept is not None and status.status is not Status.FIT:
             has_it = partial(has_run, node=status.node, run=kept.run)
@@ -229,6 +228,9 @@ def _act(options: argparse.Namespace, node: str, health: Health, now: float) -> 
             cluster.apply_patches(node, health, now=now, prefix=prefix, account=ACCOUNT)
         except cluster.KubernetesError as error:
             raise CommandError(f"--act label: {error}") from error
+        return
+    if health.retest and health.decision is Decision.REJECTED:
+        say(f"{node}: not drained, measure it again first", file=sys.stderr)
         return
     try:
         done = act(node, health.decision, health.text, resume=options.act == "drain-resume")

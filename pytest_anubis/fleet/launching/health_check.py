@@ -26,11 +26,13 @@ class Health:
         decision: The last verdict's; UNDECIDED if it says nothing about today.
         text: One line, as a drain reason.
         kept: The run behind it; None if there is none.
+        retest: What rejects the node is to be measured again before it is taken out of service.
     """
 
     decision: Decision
     text: str
     kept: KeptRun | None = None
+    retest: bool = False
 
 
 def health_of(

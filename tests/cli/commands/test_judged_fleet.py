@@ -231,6 +231,9 @@ def test_health_reads_imported_nodes_from_the_history(here: Path) -> None:
     assert anubis("push").returncode == 0
     rejected = anubis("health", "--node", "n40")
     assert (rejected.returncode, "gemm" in rejected.stdout.lower()) == (1, True)
+    held = anubis("health", "--node", "n40", "--act", "drain", "--json", "-")
+    assert (held.returncode, json.loads(held.stdout)["retest"]) == (1, True)
+    assert "not drained" in held.stderr
     assert [anubis("health", "--node", node).returncode for node in ("n00", "unknown")] == [0, 20]
     assert anubis("health", "--node", "n00", "--max-age", "1s").returncode == 20
 
