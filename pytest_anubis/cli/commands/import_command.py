@@ -398,7 +398,7 @@ def _keep(
     if any(population.hardware_class == UNCLASSIFIED for population in imported.populations):
         report(
             f"{path}: hardware class '{UNCLASSIFIED}', for want of one: only nodes of one class are "
-            "compared; to name it, import the file again with --class KEY"
+            "compared; to name it, import all files of these nodes again with --class KEY"
         )
 
 

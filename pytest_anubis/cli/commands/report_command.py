@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import shutil
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import DamageFound
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, Triage
+from pytest_anubis.core.verdict import Triage
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
@@ -46,6 +45,7 @@ from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import next_of, way_on
+from pytest_anubis.report.text.node_row import counted_words
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
@@ -195,8 +195,7 @@ def _fleet(options: argparse.Namespace) -> int:
         without_run={name for one in places for name in registered_without_run(one, wanted)},
     )
     index = write_site(options.html, source, dict(source.judged.baselines))
-    counts = Counter(row.verdict.decision for row in source.rows)
-    counted = ", ".join(f"{counts[decision]} {decision.value}" for decision in Decision)
+    counted = ", ".join(f"{count} {word}" for word, count in counted_words(source.rows))
     say(f"{count_text(len(source.rows), 'node')}: {counted}")
     more = (without_run_text(source.without_run), source.without_baseline, source.filed_text)
     say(*filter(None, more), f"written: {index}")

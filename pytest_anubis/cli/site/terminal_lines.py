@@ -15,7 +15,7 @@ from pytest_anubis.cli.shared.printing import say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, Outcome, Triage
-from pytest_anubis.report.text.node_row import NodeRow
+from pytest_anubis.report.text.node_row import BAD, NodeRow
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip_but_end
@@ -226,20 +226,22 @@ def _sharing_lines(rows: Sequence[NodeRow]) -> list[str]:
 def _retest_lines(rows: Sequence[NodeRow]) -> list[str]:
     """Return the command that measures uncertain rejections again."""
     again = {
-        row.verdict.node: row.worst.benchmark
+        row.verdict.node: sorted({one.benchmark for one in row.verdicts if one.outcome in BAD})
         for row in rows
         if row.verdict.triage is Triage.RETEST and row.worst is not None
     }
+    every = [benchmark for benchmarks in again.values() for benchmark in benchmarks]
     if not again:
         return []
     if len(again) > MAX_RETESTS:
         return [f"measure again first: {len(again)} nodes, which --json names as 'retest'"]
-    if all("::" in one for one in again.values()):
-        return [f"measure again first{_again(','.join(sorted(again)), again.values())}"]
+    if all("::" in one for one in every):
+        return [f"measure again first{_again(','.join(sorted(again)), every)}"]
     by: dict[str, list[str]] = {}
-    for node, benchmark in sorted(again.items()):
-        by.setdefault(benchmark.rpartition("::")[2], []).append(node)
-    each = "; ".join(f"{benchmark} on {','.join(nodes)}" for benchmark, nodes in sorted(by.items()))
+    for node, benchmarks in sorted(again.items()):
+        names = ", ".join(one.rpartition("::")[2] for one in benchmarks)
+        by.setdefault(names, []).append(node)
+    each = "; ".join(f"{names} on {','.join(nodes)}" for names, nodes in sorted(by.items()))
     return [f"measure again first, {_OTHER_TOOL}: {each}"]
 
 
