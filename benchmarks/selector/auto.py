@@ -51,7 +51,7 @@ from pytest_anubis.selector.risk.models.cox import CoxPH
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.hazard import HazardModel
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
-from pytest_anubis.selector.risk.node_status import HOUR, status_at
+from pytest_anubis.selector.risk.survival_rows import HOUR, present_rows
 from tests.selector.risk.curve_accuracy import antolini
 
 _POINTS = 10  # times at which the Brier score is taken for its integral
@@ -221,7 +221,7 @@ def fleet_task(task: FleetTask) -> dict[str, list[Judged]]:
         for mark in np.arange(task.cut, task.end - task.horizon, task.step):
             past = [item for item in task.fleet.incidents if item.started <= mark]
             nodes = [node for node in task.fleet.nodes if node.since < mark]
-            status = status_at(nodes, past, now=float(mark), kinds=risk.kinds)
+            status = present_rows(nodes, past, now=float(mark), kinds=risk.kinds)
             entry = status.duration
             hazard = risk.model.cumulative(
                 np.column_stack([entry, entry[:, None] + moments]), status.x

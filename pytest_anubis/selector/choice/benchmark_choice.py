@@ -27,7 +27,7 @@ from pytest_anubis.selector.choice.cover_problem import (
 )
 from pytest_anubis.selector.choice.coverage import Candidate, Coverage, mixed, ordered
 from pytest_anubis.selector.choice.milp import MilpSolution, cheapest, least_total, widest
-from pytest_anubis.selector.risk.node_status import NodeRisk
+from pytest_anubis.selector.risk.survival_rows import NodeRisk
 from pytest_anubis.selector.selector_error import SelectorError
 
 Mask = npt.NDArray[np.bool_]

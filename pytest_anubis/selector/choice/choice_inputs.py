@@ -21,7 +21,7 @@ from pytest_anubis.selector.risk.choosing.backtest_record import MAX_LOG_HAZARD_
 from pytest_anubis.selector.risk.drivers import risk_drivers
 from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes
-from pytest_anubis.selector.risk.node_status import NodeRisk
+from pytest_anubis.selector.risk.survival_rows import NodeRisk
 
 UNKNOWN_COST = 60.0
 """Assumed seconds of a benchmark without a measured or declared duration, if no other benchmark has one."""

@@ -9,7 +9,7 @@ import numpy as np
 from pytest_anubis.core.history import FleetHistory, Incident
 from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
 from pytest_anubis.selector.risk.forecast import RiskModel
-from pytest_anubis.selector.risk.node_status import HOUR, status_at
+from pytest_anubis.selector.risk.survival_rows import HOUR, present_rows
 
 ACCEPTED = "ACCEPTED"
 _MAX_RUNS = 2_000  # the latest: they give the rate to 1 %, and each status takes time
@@ -65,7 +65,7 @@ def after_passing(
     x, uptime, count = [], [], 0
     for end, node in ends:
         count += any(end < item.started <= end + horizon for item in own[node])
-        rows = status_at(
+        rows = present_rows(
             [replace(records[node], state="in service")],
             [item for item in own[node] if item.started <= end],
             now=end,

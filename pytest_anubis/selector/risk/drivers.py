@@ -9,12 +9,12 @@ import numpy as np
 from pytest_anubis.core.history import FleetHistory
 from pytest_anubis.selector.risk.forecast import RiskModel
 from pytest_anubis.selector.risk.models.covariates import Floats
-from pytest_anubis.selector.risk.node_status import (
+from pytest_anubis.selector.risk.survival_rows import (
     COUNTS,
     HOUR,
     counts_words,
     hours_text,
-    status_at,
+    present_rows,
     value_words,
 )
 
@@ -48,7 +48,7 @@ def risk_drivers(
         horizon: Seconds ahead.
         nodes: The nodes to explain; None: all. Nodes that the history does not know are left out.
     """
-    rows = status_at(fleet.nodes, fleet.incidents, now=now, kinds=risk.kinds, runs=fleet.runs)
+    rows = present_rows(fleet.nodes, fleet.incidents, now=now, kinds=risk.kinds, runs=fleet.runs)
     wanted = [p for p, name in enumerate(rows.nodes) if nodes is None or name in nodes]
     if not wanted:
         return {}

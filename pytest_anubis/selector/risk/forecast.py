@@ -19,12 +19,12 @@ from pytest_anubis.selector.risk.choosing.refits import Refits, refit_without_pa
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.hazard import HazardModel, load_model
-from pytest_anubis.selector.risk.node_status import (
+from pytest_anubis.selector.risk.survival_rows import (
     HOUR,
     NodeRisk,
     hours_text,
-    status_at,
-    status_rows,
+    present_rows,
+    survival_rows,
 )
 from pytest_anubis.selector.selector_error import SelectorError
 
@@ -219,7 +219,7 @@ def fit_risk(
             "the history has no incident, so no risk can be learned; record what users suffered with "
             "'anubis history incident add' or 'incident import'"
         )
-    rows = status_rows(fleet.nodes, fleet.incidents, now=now, runs=fleet.runs, gone=fleet.gone)
+    rows = survival_rows(fleet.nodes, fleet.incidents, now=now, runs=fleet.runs, gone=fleet.gone)
     if not rows.duration.sum() > 0:
         raise NoRiskError(
             "the history begins this moment: no node has been observed for any time yet"
@@ -303,7 +303,7 @@ def look_ahead(
     records += [NodeRecord(name=name, since=now) for name in new]
     names = {record.name for record in records}
     own = [item for item in fleet.incidents if item.node in names]
-    rows = status_at(records, own, now=now, kinds=risk.kinds, runs=fleet.runs)
+    rows = present_rows(records, own, now=now, kinds=risk.kinds, runs=fleet.runs)
     if not rows.nodes:
         raise SelectorError("there is no node in service to reckon a risk for")
     hours = horizon / HOUR

@@ -24,7 +24,7 @@ from pytest_anubis.selector.choice.cover_problem import (
     make_problem,
 )
 from pytest_anubis.selector.choice.coverage import Candidate, Coverage, learn_coverage, ordered
-from pytest_anubis.selector.risk.node_status import NodeRisk
+from pytest_anubis.selector.risk.survival_rows import NodeRisk
 from pytest_anubis.selector.selector_error import SelectorError
 
 NAMES = tuple("abcdefgh")

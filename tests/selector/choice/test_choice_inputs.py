@@ -30,7 +30,7 @@ from pytest_anubis.selector.choice.choice_inputs import (
 from pytest_anubis.selector.choice.choice_record import choice_record
 from pytest_anubis.selector.risk.drivers import risk_drivers
 from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_risk, look_ahead
-from pytest_anubis.selector.risk.node_status import NodeRisk, value_words
+from pytest_anubis.selector.risk.survival_rows import NodeRisk, value_words
 from pytest_anubis.selector.selector_error import SelectorError
 
 DAY, NOW = 86400.0, 1.8e9

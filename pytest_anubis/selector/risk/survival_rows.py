@@ -1,4 +1,4 @@
-"""Turn a fleet's history into rows for a risk model, and into the nodes' present status.
+"""Turn a fleet's history into survival rows, from which risk models learn and predict, and put them in words.
 
 A row is one interval of service of a node: from when it entered service, or returned from an incident, until
 the next incident or now. Its covariates are what was known at its start. Times are in hours.
@@ -10,6 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,12 +63,18 @@ class NodeRisk:
     high: float | None = None
 
 
-_Row = tuple[str, list[float], float, bool, float]
-"""Node, covariates, hours, whether it ended with an incident, hour at which it began."""
+class _Row(NamedTuple):
+    """One interval of service; the fields are those of `SurvivalRows`."""
+
+    node: str
+    covariates: dict[str, float]
+    duration: float
+    event: bool
+    began: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StatusRows:
+class SurvivalRows:
     """Intervals of service, a row for each.
 
     Attributes:
@@ -89,14 +96,14 @@ class StatusRows:
     began: Floats
 
 
-def status_rows(
+def survival_rows(
     nodes: Iterable[NodeRecord],
     incidents: Iterable[Incident],
     *,
     now: float,
     runs: Mapping[str, Sequence[RunSummary]] | None = None,
     gone: Mapping[str, float] | None = None,
-) -> StatusRows:
+) -> SurvivalRows:
     """Return all intervals of all nodes, to learn from.
 
     Args:
@@ -116,23 +123,23 @@ def status_rows(
         end = min(now, (gone or {}).get(record.name, now))
         own = (runs or {}).get(record.name, ())
         for start, upto, before, event in _intervals(record, by_node[record.name], end):
-            status = _status(record, start, before, kinds, own)
-            rows.append((record.name, status, (upto - start) / HOUR, event, start / HOUR))
+            known = _covariates(record, start, before, kinds, own)
+            rows.append(_Row(record.name, known, (upto - start) / HOUR, event, start / HOUR))
     return _rows(rows, kinds)
 
 
-def status_at(
+def present_rows(
     nodes: Iterable[NodeRecord],
     incidents: Iterable[Incident],
     *,
     now: float,
     kinds: Sequence[str],
     runs: Mapping[str, Sequence[RunSummary]] | None = None,
-) -> StatusRows:
+) -> SurvivalRows:
     """Return the present interval of every node that is not removed, to predict from.
 
     A node that is in an incident now has been up for 0 hours. Arguments and errors as for
-    `status_rows`; `kinds` are those of the rows that the model was fitted to.
+    `survival_rows`; `kinds` are those of the rows that the model was fitted to.
     """
     records, by_node = _by_node(nodes, incidents, now)
     rows: list[_Row] = []
@@ -141,8 +148,8 @@ def status_at(
             continue
         before = by_node[record.name]
         start = min(now, max([record.since, *(_end(item) for item in before)]))
-        status = _status(record, start, before, kinds, (runs or {}).get(record.name, ()))
-        rows.append((record.name, status, (now - start) / HOUR, False, start / HOUR))
+        known = _covariates(record, start, before, kinds, (runs or {}).get(record.name, ()))
+        rows.append(_Row(record.name, known, (now - start) / HOUR, False, start / HOUR))
     return _rows(rows, tuple(kinds))
 
 
@@ -194,13 +201,13 @@ def _intervals(
         yield start, end, incidents, False
 
 
-def _status(
+def _covariates(
     record: NodeRecord,
     start: float,
     before: Sequence[Incident],
     kinds: Sequence[str],
     runs: Sequence[RunSummary],
-) -> list[float]:
+) -> dict[str, float]:
     recent = [item for item in before if (start - item.started) / HOUR <= _RECENT]
     last = before[-1].kind if before else ""
     previous = math.nan
@@ -212,28 +219,22 @@ def _status(
     done = [run for run in judged if run.started <= start]
     latest = max(done, key=lambda run: (run.started, run.run), default=None)
     similar = min(latest.similarities.values(), default=math.nan) if latest else math.nan
-    return [
-        max(0.0, start - record.since) / HOUR,
-        float(len(before)),
-        float(len(recent)),
-        previous,
-        math.nan if not before else (before[-1].duration or 0.0) / HOUR,
-        *(float(last == kind) for kind in kinds),
-        math.nan if latest is None else (start - latest.started) / HOUR,
-        similar,
-    ]
+    return {
+        _AGE: max(0.0, start - record.since) / HOUR,
+        COUNTS[0]: float(len(before)),
+        COUNTS[1]: float(len(recent)),
+        _BEFORE: previous,
+        _DURING: math.nan if not before else (before[-1].duration or 0.0) / HOUR,
+        **{f"{_LAST}{kind}": float(last == kind) for kind in kinds},
+        _VALIDATED: math.nan if latest is None else (start - latest.started) / HOUR,
+        _SIMILAR: similar,
+    }
 
 
 def _names(kinds: Sequence[str]) -> tuple[str, ...]:
-    return (
-        _AGE,
-        *COUNTS,
-        _BEFORE,
-        _DURING,
-        *(f"{_LAST}{kind}" for kind in kinds),
-        _VALIDATED,
-        _SIMILAR,
-    )
+    """Return the covariates in the order of the columns."""
+    of_kinds = (f"{_LAST}{kind}" for kind in kinds)
+    return (_AGE, *COUNTS, _BEFORE, _DURING, *of_kinds, _VALIDATED, _SIMILAR)
 
 
 def counts_words(values: Sequence[float], usual: Sequence[float]) -> str:
@@ -257,7 +258,7 @@ def value_words(name: str, value: float, usual: float) -> str:
     """Return a covariate's value in words, with its unit and the usual value: ``incidents 7 (usual 2)``.
 
     Args:
-        name: Name of the covariate, as in `StatusRows.names`.
+        name: Name of the covariate, as in `SurvivalRows.names`.
         value: The node's value; NaN if missing.
         usual: The fleet's median.
     """
@@ -270,14 +271,16 @@ def value_words(name: str, value: float, usual: float) -> str:
     return f"{name} {value_text(value)} (usual {value_text(usual)})"
 
 
-def _rows(rows: Sequence[_Row], kinds: tuple[str, ...]) -> StatusRows:
+def _rows(rows: Sequence[_Row], kinds: tuple[str, ...]) -> SurvivalRows:
     names = _names(kinds)
-    return StatusRows(
+    return SurvivalRows(
         names=names,
         kinds=kinds,
-        nodes=tuple(node for node, *_ in rows),
-        x=np.array([status for _, status, *_ in rows], dtype=np.float64).reshape(-1, len(names)),
-        duration=np.array([duration for _, _, duration, _, _ in rows], dtype=np.float64),
-        event=np.array([event for *_, event, _ in rows], dtype=np.bool_),
-        began=np.array([began for *_, began in rows], dtype=np.float64),
+        nodes=tuple(row.node for row in rows),
+        x=np.array(
+            [[row.covariates[name] for name in names] for row in rows], dtype=np.float64
+        ).reshape(-1, len(names)),
+        duration=np.array([row.duration for row in rows], dtype=np.float64),
+        event=np.array([row.event for row in rows], dtype=np.bool_),
+        began=np.array([row.began for row in rows], dtype=np.float64),
     )

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_anubis.core.history import Incident, NodeRecord, RunSummary
 from pytest_anubis.selector.risk.models.parametric import Exponential
-from pytest_anubis.selector.risk.node_status import status_at, status_rows
+from pytest_anubis.selector.risk.survival_rows import present_rows, survival_rows
 from pytest_anubis.selector.selector_error import SelectorError
 
 HOUR = 3600.0
@@ -22,7 +22,7 @@ def incident(node: str, start: float, hours: float | None = None, kind: str = "n
 
 def test_intervals_between_incidents() -> None:
     past = [incident("a", 50, 10), incident("a", 20, 5)]
-    rows = status_rows(FLEET, past, now=100 * HOUR)
+    rows = survival_rows(FLEET, past, now=100 * HOUR)
     assert rows.nodes == ("a", "a", "a", "b")
     assert rows.duration.tolist() == [20, 25, 40, 90]
     assert rows.event.tolist() == [True, True, False, False]
@@ -34,19 +34,19 @@ def test_intervals_between_incidents() -> None:
 
 def test_an_incident_within_another_ends_no_interval() -> None:
     past = [incident("a", 20, 30), incident("a", 25, 1)]
-    rows = status_rows(FLEET[:1], past, now=100 * HOUR)
+    rows = survival_rows(FLEET[:1], past, now=100 * HOUR)
     assert rows.duration.tolist() == [20, 50]
 
 
 def test_a_node_that_is_gone_is_no_longer_observed() -> None:
-    rows = status_rows(FLEET[:1], [], now=100 * HOUR, gone={"a": 30 * HOUR})
+    rows = survival_rows(FLEET[:1], [], now=100 * HOUR, gone={"a": 30 * HOUR})
     assert rows.duration.tolist() == [30]
     assert not rows.event.any()
 
 
 def test_validation_is_known_only_after_it_ran() -> None:
     run = RunSummary(run="r", node="a", started=30 * HOUR, similarities={("b", "m", "d"): 0.9})
-    rows = status_rows(FLEET[:1], [incident("a", 50, 0)], now=100 * HOUR, runs={"a": [run]})
+    rows = survival_rows(FLEET[:1], [incident("a", 50, 0)], now=100 * HOUR, runs={"a": [run]})
     column = rows.names.index("lowest similarity")
     assert np.isnan(rows.x[0, column])
     assert rows.x[1, column] == 0.9
@@ -58,15 +58,15 @@ def test_a_run_without_verdicts_validates_nothing() -> None:
         RunSummary(run="r", node="a", started=30 * HOUR, similarities={("b", "m", "d"): 0.9}),
         RunSummary(run="plan", node="a", started=40 * HOUR, decision="UNDECIDED"),
     ]
-    rows = status_rows(FLEET[:1], [incident("a", 50, 0)], now=100 * HOUR, runs={"a": runs})
+    rows = survival_rows(FLEET[:1], [incident("a", 50, 0)], now=100 * HOUR, runs={"a": runs})
     assert rows.x[1, rows.names.index("hours since validation")] == 20
     assert rows.x[1, rows.names.index("lowest similarity")] == 0.9
 
 
 def test_present_status_feeds_a_model() -> None:
     past = [incident("a", 20, 5)]
-    rows = status_rows(FLEET, past, now=100 * HOUR)
-    now = status_at(FLEET, past, now=100 * HOUR, kinds=rows.kinds)
+    rows = survival_rows(FLEET, past, now=100 * HOUR)
+    now = present_rows(FLEET, past, now=100 * HOUR, kinds=rows.kinds)
     assert now.names == rows.names
     assert now.duration.tolist() == [75, 90]
     model = Exponential().fit(rows.x, rows.duration, rows.event, names=rows.names)
@@ -77,7 +77,7 @@ def test_present_status_feeds_a_model() -> None:
 
 def test_removed_nodes_have_no_status() -> None:
     gone = [NodeRecord(name="a", state="removed")]
-    assert status_at(gone, [], now=HOUR, kinds=()).nodes == ()
+    assert present_rows(gone, [], now=HOUR, kinds=()).nodes == ()
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_removed_nodes_have_no_status() -> None:
 )
 def test_an_impossible_history_is_refused(bad: Incident, words: str) -> None:
     with pytest.raises(SelectorError, match=words):
-        status_rows(FLEET, [bad], now=100 * HOUR)
+        survival_rows(FLEET, [bad], now=100 * HOUR)
