@@ -36,7 +36,7 @@ class SampleStorage(Protocol):
     def append(self, name: str, values: FloatArray) -> None:
         """Append values to those of this name."""
 
-    def taken(self, name: str) -> FloatArray:
+    def pop(self, name: str) -> FloatArray:
         """Return all values of a name as one array, which may be on disk, and forget the name."""
 
     def keep(self, parts: Iterable[FloatArray]) -> FloatArray:
@@ -103,7 +103,7 @@ class _Stream:
         if storage is None:
             return np.concatenate(self.arrays) if self.arrays else np.empty(0)
         self.write(storage)
-        return storage.taken(self.name)
+        return storage.pop(self.name)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Recognise a tool that did not start: it does not know an option, or lacks a resource.
+"""Recognise a tool that refused to start: it does not know an option, or lacks a resource.
 
 That says nothing about the hardware, unlike an error that it found, a hang, or a signal. Anything that is not
 listed here stays a failure.
@@ -25,7 +25,7 @@ _MPI = re.compile(
     r"as root is \*?strongly\*? (advised against|discouraged)",
     re.IGNORECASE,
 )
-"""Words of Open MPI's launcher: fewer slots than ranks, no such program, or refusal to run as root."""
+"""Words of Open MPI's launcher: fewer slots than ranks, no such program, or it refuses to run as root."""
 
 _RDMA = re.compile(
     r"couldn't allocate MR|DMA-BUF is not supported|does not support DMA-BUF|unsupported memory type",
@@ -38,12 +38,12 @@ _SIGNALLED = 128
 """From this status on, a shell or a launcher reports a signal of its program."""
 
 _SEARCHED = 1 << 16
-"""Characters that are searched: a tool that did not start printed little."""
+"""Characters that are searched: a tool that refused to start printed little."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """The signs that one tool did not start; either is enough.
+    """The signs that one tool refused to start; either is enough.
 
     Attributes:
         words: Pattern of words in some line.
@@ -68,7 +68,7 @@ _TOOLS = {
 
 
 def refused(tool: str, code: int, text: str) -> str:
-    """Return why a tool did not start, in one line; empty if it did, or no sign is known.
+    """Return why a tool refused to start, in one line; empty if it started, or no sign is known.
 
     Args:
         tool: Name of its program.

@@ -1,4 +1,7 @@
-"""``anubis report RUN``: rebuild a run's summary, JSON, HTML page and gauges from its journal."""
+"""``anubis report``: show a run, a node or a fleet again, as text, JSON, HTML pages or gauges.
+
+A single run is rebuilt from its journal; imports and folders of runs are judged as ``anubis judge`` does.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +110,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Rebuild what was asked for."""
+    """Show and write the report of a run, of a collected node, or of a fleet; return the exit code."""
     place = baseline_place(options)
     if options.fleet is not None:
         return _fleet(options)

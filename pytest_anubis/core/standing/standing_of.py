@@ -1,9 +1,13 @@
-"""What follows for a node from all its runs in the order in which they began: the stronger verdict holds.
+"""Find the decision about a node that follows from all its runs, in the order in which they began.
 
-A rejection falls only when a later run judged what had failed as strictly and passed it, or when somebody
-answered for it by name: closed the defect, or put the node into service again. As strictly: in a profile that
-is no shorter, and against a baseline where one had found it, as other devices or its own past may be as bad.
-A waived failure counts from the day on which its waiver ends. The cycles of a soak are one statement.
+A rejection stays until a later run that is at least as strict passes what had failed, or until the operator
+closes its defect or puts the node into service again. A run is as strict if its profile is no shorter, and if
+it judges by a baseline what a baseline had rejected: other devices or the node's own past may be as bad.
+Waivers count as of today: a waived failure rejects the node from the day on which its waiver ends. The cycles
+of a soak count as one run, the worst of them.
+
+Stores may forget runs: `Standing.needed` names those from which the present standing follows, and
+`relevant_runs` keeps what it follows from also when a run comes in late.
 """
 
 from __future__ import annotations
@@ -55,10 +59,10 @@ class JudgedRun:
         answered: Somebody closed its defect.
         number: Its number in a history.
         profile: Its profile; empty if unknown.
-        by_peers: What of both only the other devices of the node, or a baseline of this machine alone,
-            judged.
-        by_past: What of both only earlier runs of the node judged.
-        marginal: What of both was MARGINAL, not FAIL or PASS.
+        by_peers: Keys of `failed` and `passed` that only the other devices of the node, or a baseline of
+            this machine alone, judged.
+        by_past: Keys of `failed` and `passed` that only earlier runs of the node judged.
+        marginal: Keys of `failed` and `passed` that were MARGINAL, not FAIL or PASS.
         after: Id of the node's run before it, whatever the clocks said; empty if unknown.
         undated: Its clock was behind its baseline: when it took place is unknown.
         waived: What failed and was covered by a waiver or an xfail mark, with that waiver.

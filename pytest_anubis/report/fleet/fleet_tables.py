@@ -1,4 +1,7 @@
-"""Tables below the heat map: what separates nodes, time, components, yield, power of metrics, costs."""
+"""Make the sections below the heat map of the fleet's page.
+
+They show the traits that separate nodes, drift, bad components, yield, the power of metrics, and times.
+"""
 
 from __future__ import annotations
 
@@ -65,9 +68,9 @@ def drift_figures(view: FleetView) -> dict[str, Any] | None:
         return None
     drifting = [one for one in dated if one.drifts]
     steady = [one for one in dated if not one.drifts]
-    worse = count_text(len(drifting), "metric") if drifting else "No metric"
+    counted = count_text(len(drifting), "metric") if drifting else "No metric"
     return {
-        "summary": f"{worse} became worse",
+        "summary": f"{counted} became worse",
         "dated": len(dated),
         "drifting": list(map(_drift, drifting[: 2 * MAX_STEADY])),
         "steady": list(map(_drift, steady[:MAX_STEADY])),

@@ -1,4 +1,4 @@
-"""The page of a soak: what moved over the cycles, one row per cycle, and the course of every metric."""
+"""Make the page of a soak (``pytest --anubis-duration``): trends, a row per cycle, courses of metrics."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class Cycle:
 
 
 def soak_page(
-    node: str, hardware_class: str, cycles: Sequence[Cycle], trends: Sequence[str], ended: str
+    node: str, hardware_class: str, cycles: Sequence[Cycle], trends: Sequence[str], headline: str
 ) -> str:
-    """Return the page."""
+    """Return the page; the headline says how many cycles ran and how they ended."""
     return render(
         "soak.html",
         title=f"{node}: soak",
         node=node,
         hardware_class=hardware_class,
-        ended=ended,
+        headline=headline,
         trends=trends,
         count=count_text(len(cycles), "cycle"),
         cycles=_cycles(cycles),

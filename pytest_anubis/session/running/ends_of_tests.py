@@ -1,4 +1,7 @@
-"""Makes one result of the many reports of a test; the worst outcome counts."""
+"""Make one result of the many reports of a test: the worst outcome of its last attempt.
+
+If a plugin repeats a test, earlier attempts do not count, except for a crash.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class EndsOfTests:
         results = (*self._state.results.values(), *self._ending.values())
         return bool(self._uncollected or self._unclean) or any(r.outcome in FAILED for r in results)
 
-    def broken_off(self) -> None:
+    def finish_all(self) -> None:
         """Finish without further reports: failures of tests in their teardown count.
 
         A file that was skipped as a whole counts as one skipped test, since its tests are unknown.

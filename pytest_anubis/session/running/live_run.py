@@ -235,7 +235,7 @@ class Run:
             return
         if not self.broken and exitstatus not in COMPLETED:
             self.broken = f"exit status {int(exitstatus)}"
-        self._ends.broken_off()
+        self._ends.finish_all()
         state = self.state
         pruned = self.selection is not None and self.selection.left_all
         # Also if no file could be collected, since pytest's 1 would mean that a node was rejected.

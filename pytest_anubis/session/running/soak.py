@@ -157,17 +157,17 @@ class Soak:
             _say(f"anubis: trend: MARGINAL {trend.text}")
         counts = ", ".join(f"{codes.count(code)} x exit code {code}" for code in sorted(set(codes)))
         by_hand = ", interrupted" if self._stopping else ""
-        ended = f"{count_text(len(codes), 'cycle')} in {duration_text(spent)}{by_hand}: {counts}"
-        _say(f"anubis: {ended}")
-        self._write([trend.text for trend in trends], ended)
+        headline = f"{count_text(len(codes), 'cycle')} in {duration_text(spent)}{by_hand}: {counts}"
+        _say(f"anubis: {headline}")
+        self._write([trend.text for trend in trends], headline)
         if self._stopping:
             return _INTERRUPTED
         return worst_code(codes, decayed=bool(trends) and self._settings.fail_on == "marginal")
 
-    def _write(self, trends: list[str], ended: str) -> None:
+    def _write(self, trends: list[str], headline: str) -> None:
         """Write the campaign's page, after every cycle, so that a crash loses nothing."""
         if self._files.html is not None:
-            page = soak_page(self._node, self._class, self._cycles, trends, ended)
+            page = soak_page(self._node, self._class, self._cycles, trends, headline)
             self._careful(self._files.html, functools.partial(self._files.write_html, page))
 
     def _careful(self, path: Path | None, write: Callable[[], None]) -> None:

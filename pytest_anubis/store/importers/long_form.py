@@ -104,7 +104,7 @@ class LongForm:
         run: The run of rows that name none.
         node: The node of rows that name none; empty: rows must name one.
         known: Units, directions and components for rows without them.
-        mark: Separator of the file's columns; empty for a file without one.
+        separator: Character between the file's columns; empty for a file without one.
 
     Attributes:
         exported: The file came from ``anubis export``, and something else has changed it since.
@@ -122,9 +122,9 @@ class LongForm:
         run: str,
         node: str = "",
         known: MetricMap | None = None,
-        mark: str = "",
+        separator: str = "",
     ) -> None:
-        self._mark = mark
+        self._separator = separator
         self.columns = [_column(str(name)) for name in columns]
         self._wrong = wrong
         self._defaults = OPTIONAL | {"class": hardware_class, "run": run, "node": node}
@@ -137,7 +137,7 @@ class LongForm:
                         "a table of nodes without results: it goes with 'anubis judge --nodes-file FILE'"
                     )
                 raise ImportFileError(
-                    f"{missing(self.columns, mark, name)}; needed are "
+                    f"{missing(self.columns, separator, name)}; needed are "
                     f"{', '.join((*NEEDED, 'value'))}: one row a value, not one column a metric "
                     f"({melted(self.columns)})"
                 )
@@ -200,7 +200,7 @@ class LongForm:
             chunk[f"word of {name}"] = np.fromiter(codes, dtype=size, count=count)
             if len(words) > MAX_WORDS and name not in STATES:
                 del self._words[name]
-        if self._mark not in ("", ","):
+        if self._separator not in ("", ","):
             points = ("." in cell for cell in by_name["value"])
             chunk["point"] = np.fromiter(points, dtype=bool, count=count)
         if self._has_times:
@@ -362,7 +362,7 @@ class LongForm:
                     found[i] = code_said(str(item))
                     continue
                 if good[i]:  # a row is listed once
-                    said = no_number(item, self._mark) if name != "time" else no_moment(item)
+                    said = no_number(item, self._separator) if name != "time" else no_moment(item)
                     why = f"{name} {said}"
                     text = f"{where.node(i)}column {name}: {str(item)[:40]!r} {said}"
                     self._wrong.add(where.lines[i], text, why, str(where.nodes[i] or "").strip())

@@ -34,7 +34,7 @@ def number_of(item: Any) -> float:
 
 
 def is_nothing(item: str, column: str) -> bool:
-    """Return whether a cell is empty, or contains a word for a missing value."""
+    """Return whether a cell is empty or, in the column ``value``, contains a word for a missing value."""
     return not item.strip() or (column == "value" and item.strip().lower() in _NO_VALUE)
 
 
@@ -44,9 +44,12 @@ def is_marked(item: object) -> bool:
     return bool(_COMMA.fullmatch(text) or _THOUSANDS.fullmatch(text))
 
 
-def no_number(item: object, mark: str = "") -> str:
-    """Return why a cell is no number; a comma is not guessed at, since it may mean decimals or thousands."""
-    if isinstance(item, str) and _COMMA.fullmatch(item.strip()) and mark != ",":
+def no_number(item: object, separator: str = "") -> str:
+    """Return why a cell is no number; a comma is not guessed at, since it may mean decimals or thousands.
+
+    `separator` parts the columns of the file: between commas no cell has a decimal comma.
+    """
+    if isinstance(item, str) and _COMMA.fullmatch(item.strip()) and separator != ",":
         return DECIMAL_COMMA
     if isinstance(item, str) and _THOUSANDS.fullmatch(item.strip()):
         return "has marks between thousands; write it without"

@@ -103,7 +103,7 @@ def import_table(
             run=run,
             node=node,
             known=known or known_metrics(),
-            mark=reader.mark,
+            separator=reader.separator,
         )
         for lines, columns in reader.chunks():
             form.add(lines, columns)
@@ -176,7 +176,7 @@ class _Csv:
 
     Attributes:
         columns: Names in the head: the first line with ``value`` and two other known names.
-        mark: Separator of the columns.
+        separator: Character between the columns.
     """
 
     def __init__(self, path: Path, wrong: WrongLines, node: str) -> None:
@@ -226,7 +226,7 @@ class _Csv:
                 ),
                 0,
             )
-        self.mark, self.columns = heads[at]
+        self.separator, self.columns = heads[at]
         self._begin = at + 1  # lines before the first row
         self._rest = chain(lines[at + 1 :], self._file)
         for number, line in enumerate(lines[:at], start=1):
@@ -236,7 +236,7 @@ class _Csv:
 
     def chunks(self) -> Iterator[tuple[Sequence[int], list[tuple[Any, ...]]]]:
         """Yield (line numbers, one tuple per column)."""
-        reader = csv.reader(self._rest, delimiter=self.mark)
+        reader = csv.reader(self._rest, delimiter=self.separator)
         width = len(self.columns)
         names = [name.strip().lower() for name in self.columns]
         place = names.index("node") if "node" in names else width
@@ -281,17 +281,17 @@ class _Csv:
         place = names.index("node") if "node" in names else len(names)
         kept = []
         for first, row in zip(lines, rows, strict=True):
-            whole = next((one for one in row if _holds_rows(one, self.mark, self.columns)), "")
+            whole = next((one for one in row if _holds_rows(one, self.separator, self.columns)), "")
             if not whole:
                 kept.append((first, row))
                 continue
             self.lines += 1 + whole.count("\n")
             parts = [
-                self.mark.join(row[: row.index(whole) + 1]).split("\n")[0],
+                self.separator.join(row[: row.index(whole) + 1]).split("\n")[0],
                 *whole.split("\n")[1:],
             ]
             for number, part in enumerate(parts, start=first):
-                cells = part.split(self.mark)
+                cells = part.split(self.separator)
                 node = cells[place].strip(' "\r') if place < len(cells) else ""
                 text = f"a quotation mark in line {first} is closed lines below it, or never"
                 self._wrong.add(number, text, "swallowed by a quotation mark", node)
@@ -332,10 +332,10 @@ class _Csv:
         self._file.close()
 
 
-def _holds_rows(cell: str, mark: str, columns: Sequence[str]) -> bool:
+def _holds_rows(cell: str, separator: str, columns: Sequence[str]) -> bool:
     """Return whether a cell contains a line with about as many parts as a row of the table."""
     return "\n" in cell and any(
-        line.count(mark) >= max(len(columns) - 2, 1) for line in cell.split("\n")
+        line.count(separator) >= max(len(columns) - 2, 1) for line in cell.split("\n")
     )
 
 
@@ -351,7 +351,7 @@ def _first_lines(rows: Sequence[Sequence[str]], first: int) -> list[int]:
 class _Parquet:
     """A reader of a Parquet file in chunks of columns, by DuckDB."""
 
-    mark = ""
+    separator = ""
     notes: Sequence[str] = ()
 
     def __init__(self, path: Path) -> None:

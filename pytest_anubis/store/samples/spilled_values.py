@@ -1,4 +1,7 @@
-"""Store the values of a fleet in memory up to a budget, and in files of a scratch folder beyond it."""
+"""Store the values of a fleet in memory up to a budget, and in files of a scratch folder beyond it.
+
+``anubis learn`` and ``anubis export`` use it, since they need all values of a fleet at once.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +70,8 @@ class SpilledValues:
             self._filed.add(name)
         self._write(self._path(name), values)
 
-    def taken(self, name: str) -> FloatArray:
-        """Return all values of a name as one array, and forget them."""
+    def pop(self, name: str) -> FloatArray:
+        """Return all values of a name as one array, and forget the name."""
         if name in self._filed:
             return self._mapped(self._path(name))
         values = np.concatenate([np.empty(0), *self._here.pop(name, [])])

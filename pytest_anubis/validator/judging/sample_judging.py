@@ -1,6 +1,7 @@
 """Judge one sample against one criterion, and say why in one sentence.
 
-The call phase of a test uses it for a measurement, `column_judging` for the rows that need a full verdict.
+The call phase of a test uses it for a measurement, `change_screening` for the parts of one, `column_judging`
+for the rows that need a full verdict.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def judge_sample(
     Returns:
         The verdict with every field that explains it; never an exception for bad samples.
     """
-    of = metric or (criterion.metric if criterion else None)
+    measured = metric or (criterion.metric if criterion else None)
     array = np.asarray(values, dtype=np.float64)
     array = array if array.ndim == 1 else array.ravel()  # which copies
     unjudged = MetricVerdict(
@@ -109,9 +110,9 @@ def judge_sample(
         reason=Reason.INVALID,
         text="",
         benchmark=benchmark or (criterion.benchmark if criterion else ""),
-        metric=of.name if of else "",
-        unit=of.unit if of else "",
-        better=of.better if of else "",
+        metric=measured.name if measured else "",
+        unit=measured.unit if measured else "",
+        better=measured.better if measured else "",
         component=component or (criterion.component if criterion else ""),
         node=node,
         device=device,
@@ -122,16 +123,17 @@ def judge_sample(
         baseline=baseline.digest if baseline else "",
         disturbance=tuple(disturbance),
         evidence=tuple(evidence),
-        action=(of.action if of else "") or (criterion.metric.action if criterion else ""),
+        action=(measured.action if measured else "")
+        or (criterion.metric.action if criterion else ""),
     )
     least = criterion.least if criterion else 1
     problem = None
     if compared is None:
-        durations = of is not None and of.is_duration
+        durations = measured is not None and measured.is_duration
         problem = unusable_reason(array, least=least, durations=durations)
-    idle = of is not None and of.is_rate and problem is None and not array.any()
+    idle = measured is not None and measured.is_rate and problem is None and not array.any()
     if criterion is None:
-        right = of.right if of is not None and problem is None else None
+        right = measured.right if measured is not None and problem is None else None
         if right is not None and (array != right).any():
             return _wrong(unjudged, array, right)
         return _without_criterion(unjudged, baseline, NOTHING_DONE if idle else problem)
@@ -341,9 +343,8 @@ def _sentence(verdict: MetricVerdict, criterion: Criterion, alike: float, thresh
     low, high = sorted((value, expected))
     slip = slip_text(high / low) if low > 0 else ""
     if reason is Reason.TOO_GOOD:
-        if verdict.value != (
-            low if better == "lower" else high
-        ):  # the median is not what is too good
+        median_too_good = verdict.value == (low if better == "lower" else high)
+        if not median_too_good:
             return f"{state}, and some of its values are too good: unit? did the work happen?"
         times = f"{value_text(high / low)} times as good" if low > 0 else "better without end"
         return f"{state}: {times}{slip}, which is too good: unit? did the work happen?"

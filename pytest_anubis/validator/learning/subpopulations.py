@@ -1,4 +1,8 @@
-"""Find subpopulations: coherent groups of units that differ from the majority."""
+"""Find subpopulations: coherent groups of units that differ from the majority.
+
+Learning reports them. If one has nearly half of the nodes, the faster group becomes the centre
+(`criterion_learning`). Slower groups are sick, unless `undecided_groups` leaves that to an operator.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pytest_anubis.core.baseline import SEPARATES as SEPARATED
-from pytest_anubis.core.baseline import Finding
+from pytest_anubis.core.baseline import SEPARATES, Finding
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.doubtful_values import finding_on
@@ -22,15 +25,16 @@ from pytest_anubis.validator.similarity.usable_rows import (
 )
 
 PAIR = 2
-"""Fewest nodes of a faster group: two equally fast nodes are no chance."""
+"""Fewest nodes of a faster group: noise slows nodes down, so two that are equally fast are no accident."""
 SHARE = 0.1
-"""Smallest share of the nodes that is reported; fewer are defects, which learning leaves out."""
+"""Share of the nodes above which a group is reported; fewer are defects, which learning leaves out."""
 COHERENT = 0.5
-"""More than this share of the different units must be alike; scattered defects are no population."""
+"""Smallest share of the units on one side of the majority that must be like each other: others are scattered
+defects. If more than this share of a group's nodes have devices outside it, devices are counted."""
 VALLEY = 0.5
 """Largest ratio of the units half-way between two populations to those at the middle of the smaller one. In
 one broad population more units lie between than at the ends."""
-SEPARATES = 0.95
+MIN_SEPARATED = 0.95
 """Share of a subpopulation that must have an attribute's value, and of the majority that must not: one unit
 in twenty may be mislabelled or sick."""
 
@@ -42,9 +46,9 @@ class Cluster(NamedTuple):
     members: BoolArray  # shape (n,), which units belong to it
     close: BoolArray  # shape (n,), those of them that are close to its own centre
     typical: float  # median of its own centre
-    size: int  # its nodes (of one node: units), by most of their devices unless mixed
-    whole: int  # all nodes (of one node: units)
-    mixed: bool  # whether it is some devices of most of its nodes, not whole nodes
+    size: int  # its nodes: those with most of their devices in it, if mixed with any; of one node: units
+    whole: int  # all nodes; of one node: units
+    mixed: bool  # whether most of its nodes also have devices in the majority
 
     def share(self, usable: BoolArray) -> float:
         """Return its share of the nodes, or of the usable devices (n,) if it is mixed.
@@ -169,8 +173,8 @@ def separating_attribute(
             inside = sum(column[row] == value for row in ours) / len(ours)
             outside = sum(column[row] == value for row in theirs) / len(theirs)
             score = min(inside, 1 - outside)
-            if value and score >= SEPARATES and score > best:
+            if value and score >= MIN_SEPARATED and score > best:
                 best = score
                 others = sorted({column[row] for row in theirs if column[row] != value})[:3]
-                text = f"{key}{SEPARATED}: {value} against {', '.join(others) or 'none'}"
+                text = f"{key}{SEPARATES}: {value} against {', '.join(others) or 'none'}"
     return text

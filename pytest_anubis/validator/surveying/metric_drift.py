@@ -30,8 +30,8 @@ def metric_drifts(
     """Return every metric over time, those that drift first, the greatest loss first.
 
     The time between the first and the last run is cut into equal stretches. A metric drifts if the medians of
-    the stretches fall (Mann 1945, Kendall 1938) beyond a chance that all metrics share, and the last third of
-    them is more than `MIN_CHANGE` worse than the first.
+    the stretches fall (Mann 1945, Kendall 1938) beyond chance, corrected for the number of metrics
+    (Bonferroni), and the last third of them is more than `MIN_CHANGE` worse than the first.
 
     Args:
         table: The class's samples.

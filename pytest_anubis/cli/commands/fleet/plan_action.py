@@ -45,8 +45,7 @@ def add_plan(actions: Any) -> None:
     parser = add_action(
         actions, "plan", _plan,
         "plan a window of some hours: which nodes run which benchmarks when, so that most cost of "
-        "incidents is "
-        "spared; nothing is started",
+        "incidents is spared; nothing is started",
         "Exit codes: 0 planned; 2 wrong usage or input, or nothing can be planned for.",
     )  # fmt: skip
     add_fleet(parser, folders=False)
@@ -86,8 +85,7 @@ def add_plan(actions: Any) -> None:
         default=[],
         metavar="PATTERN",
         help="benchmarks that run on every node whatever they spare; those that exposed an open "
-        "defect of a node "
-        "run on it anyway; can be given again",
+        "defect of a node run on it anyway; can be given again",
     )
     parser.add_argument(
         "--incident-cost",
@@ -102,8 +100,7 @@ def add_plan(actions: Any) -> None:
         default=1.0,
         metavar="SHARE",
         help="what an hour of a node in the window is worth, relative to one that an incident costs; 0: "
-        "the window is "
-        "there anyway (default: 1)",
+        "the window is there anyway (default: 1)",
     )
     parser.add_argument("--profile", default="", help="durations of this profile (default: all)")
     parser.add_argument("--all", action="store_true", help="show every node")
@@ -118,8 +115,7 @@ def add_plan(actions: Any) -> None:
         choices=("text", "lines", "json"),
         default="text",
         help="what is printed: text; lines, one for each node: its start in seconds, its name, its "
-        "benchmarks; "
-        "or json, as --json - (default: text)",
+        "benchmarks; or json, as --json - (default: text)",
     )
     add_json(parser, "the whole plan")
 
@@ -136,8 +132,7 @@ def _plan(options: argparse.Namespace) -> int:
     if risk is None:
         raise CommandError(
             f"{found.place}: no incident is known, so it is unknown what a validation spares; "
-            f"enter them with "
-            "'anubis history incident import', or validate everything"
+            "enter them with 'anubis history incident import', or validate everything"
         )
     statuses = statuses_of(found.nodes, now=now, risks=risk.left, accepted_risk=0.0, listed=())
     partners = _partners(options, statuses, risk)
@@ -148,7 +143,7 @@ def _plan(options: argparse.Namespace) -> int:
         raise CommandError(f"{found.place}: no node is in service that could be validated{why}")
     window = _window(options, seconds, pools, len(partners), risk)
     plan = plan_window(cases, risk.coverage, window)
-    filed = {one.node.name for one in found.nodes}
+    filed = {node_last.node.name for node_last in found.nodes}
     never = [name for name in found.listed if name not in filed]
     if never:
         named = ", ".join(never[:MAX_NAMES_LISTED]) + (
@@ -223,17 +218,17 @@ def _cases(
         if defect.state == "open":
             defects.setdefault(defect.node, []).append(defect)
     cases = []
-    for one in found.nodes:
-        name = one.node.name
-        key = one.node.hardware_class
+    for node_last in found.nodes:
+        name = node_last.node.name
+        key = node_last.node.hardware_class
         if name not in free or name not in risks:
             continue
-        last = one.last
+        last = node_last.last
         passed = None if last is None else LastPass(age=now - last.at, benchmarks=last.passed)
         known = risk.coverage[key].benchmarks
         if not known:
             continue  # `class_notes` says so
-        pins = {name_ for name_ in known if any(named_by(p, name_) for p in options.pin)}
+        pins = {one for one in known if any(named_by(pattern, one) for pattern in options.pin)}
         pins |= exposing_open(defects.get(name, ()), [name]) & set(known)
         cases.append(
             NodeCase(
