@@ -159,7 +159,7 @@ def _of_fleet(
         cluster_finding(population, rows, one, float(np.median(centre))) for one in groups
     )
     slower = np.zeros(rows.total, dtype=np.bool_)
-    even = next((one for one in groups if EVEN <= one.share(rows.usable) <= 1 - EVEN), None)
+    even = next((one for one in groups if EVEN <= one.share <= 1 - EVEN), None)
     if even is not None:
         # Chance decides which of two nearly equal groups is larger, so the faster one is the centre.
         faster = even.side == better

@@ -6,7 +6,7 @@ Learning reports them. If one has nearly half of the nodes, the faster group bec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,44 @@ MIN_SEPARATED = 0.95
 in twenty may be mislabelled or sick."""
 
 
+class GroupSize(NamedTuple):
+    """The size of a group of units, of which nodes, units or devices are counted."""
+
+    nodes: int  # its nodes: those with most of their devices in it; if mixed, with any
+    all_nodes: int
+    nodes_with_any: int  # nodes with any device in it
+    units: int
+    all_units: int
+    mixed: bool  # whether most of its nodes also have other devices
+
+    @property
+    def counted(self) -> tuple[int, int, str]:
+        """Its size, that of all, and what is counted.
+
+        If one device in twenty is slow, a third of the nodes of eight devices have a slow one. So devices are
+        counted in a mixed group, and units if there is only one node.
+        """
+        if self.all_nodes > 1 and not self.mixed:
+            return self.nodes, self.all_nodes, "nodes"
+        return self.units, self.all_units, "devices" if self.mixed else "units"
+
+
+def group_size(nodes: Sequence[str], members: BoolArray, usable: BoolArray) -> GroupSize:
+    """Return the size of a group (n,) of the usable units (n,) on these nodes (n,)."""
+    _, codes = name_codes(nodes)
+    everyone, own = distinct_codes(codes[usable]), distinct_codes(codes[members])
+    others = distinct_codes(codes[usable & ~members])
+    mixed = len(everyone) > 1 and bool(np.isin(own, others).sum() > COHERENT * len(own))
+    return GroupSize(
+        nodes=len(own) if mixed else len(mostly_in(codes, members, usable)),
+        all_nodes=len(everyone),
+        nodes_with_any=len(own),
+        units=int(members.sum()),
+        all_units=int(usable.sum()),
+        mixed=mixed,
+    )
+
+
 class Cluster(NamedTuple):
     """A coherent group of units that differs from the majority."""
 
@@ -46,18 +84,13 @@ class Cluster(NamedTuple):
     members: BoolArray  # shape (n,), which units belong to it
     close: BoolArray  # shape (n,), those of them that are close to its own centre
     typical: float  # median of its own centre
-    size: int  # its nodes: those with most of their devices in it, if mixed with any; of one node: units
-    whole: int  # all nodes; of one node: units
-    mixed: bool  # whether most of its nodes also have devices in the majority
+    size: GroupSize
 
-    def share(self, usable: BoolArray) -> float:
-        """Return its share of the nodes, or of the usable devices (n,) if it is mixed.
-
-        If one device in twenty is slow, a third of the nodes of eight devices have a slow one.
-        """
-        if self.mixed:
-            return float(self.members.sum()) / float(usable.sum())
-        return self.size / self.whole
+    @property
+    def share(self) -> float:
+        """Its share of the nodes, devices or units, whichever are counted."""
+        count, whole, _ = self.size.counted
+        return count / whole
 
 
 def clusters(
@@ -88,13 +121,13 @@ def clusters(
 def _cluster(
     population: Population, rows: UsableRows, mask: BoolArray, side: str, alpha: float
 ) -> Cluster | None:
-    _, codes = name_codes(population.nodes)
-    everyone = len(distinct_codes(codes[rows.usable]))
-    nodes = distinct_codes(codes[mask])
-    members = int(mask.sum()) if everyone == 1 else len(nodes)
-    whole = int(rows.usable.sum()) if everyone == 1 else everyone
+    size = group_size(population.nodes, mask, rows.usable)
+    one_node = size.all_nodes == 1
+    count, whole = (
+        (size.units, size.all_units) if one_node else (size.nodes_with_any, size.all_nodes)
+    )
     fewest = PAIR if side == population.metric.better else MIN_UNITS
-    if members < fewest or members <= SHARE * whole:
+    if count < fewest or count <= SHARE * whole:
         return None
     own = median_centre(rows.quantile_columns(rows.grid()), mask)
     below, above = rows.sides(own)
@@ -103,13 +136,7 @@ def _cluster(
         return None  # scattered defects are no population
     if not _valley(rows, mask, float(np.median(own))):
         return None  # the end of one broad population is no second one
-    mixed = (
-        everyone > 1
-        and np.isin(nodes, distinct_codes(codes[rows.usable & ~mask])).mean() > COHERENT
-    )
-    if everyone > 1 and not mixed:
-        members = len(mostly_in(codes, mask, rows.usable))
-    return Cluster(side, mask, close, float(np.median(own)), members, whole, bool(mixed))
+    return Cluster(side, mask, close, float(np.median(own)), size)
 
 
 def _valley(rows: UsableRows, mask: BoolArray, typical: float) -> bool:
@@ -133,18 +160,19 @@ def cluster_finding(
     attributes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Finding:
     """Report a cluster, and the attribute that separates it; `middle` is typical of the majority."""
-    mask = cluster.members
-    _, codes = name_codes(population.nodes)
-    one_node = len(distinct_codes(codes[rows.usable])) == 1
-    who = f"{cluster.size} of {cluster.whole} {'units' if one_node else 'nodes'}"
-    if cluster.mixed:
-        who = f"{int(mask.sum())} of {int(rows.usable.sum())} devices, on {who},"
+    size = cluster.size
+    count, whole, counted = size.counted
+    who = f"{count} of {whole} {counted}"
+    if size.mixed:
+        who += f", on {size.nodes} of {size.all_nodes} nodes,"
     text = (
         f"{who} form a second population, {cluster.side} than "
         f"the majority (typical {value_text(cluster.typical)} against "
         f"{value_text(middle, population.metric.unit)})"
     )
-    separating = separating_attribute(population, cluster.close, rows.usable & ~mask, attributes)
+    separating = separating_attribute(
+        population, cluster.close, rows.usable & ~cluster.members, attributes
+    )
     text += f"; {separating}" if separating else "; no known attribute of the nodes separates them"
     return finding_on(population, "second-population", text)
 

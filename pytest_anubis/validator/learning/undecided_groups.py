@@ -12,12 +12,10 @@ from pytest_anubis.core.metric import value_text
 from pytest_anubis.validator.learning.doubtful_values import finding_on
 from pytest_anubis.validator.learning.healthy_tails import MAX_SICK_NODES
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
-from pytest_anubis.validator.learning.subpopulations import COHERENT, separating_attribute
+from pytest_anubis.validator.learning.subpopulations import group_size, separating_attribute
 from pytest_anubis.validator.limits.healthy_null import FLOOR, healthy_null, step_of
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
-    distinct_codes,
-    mostly_in,
     name_codes,
 )
 
@@ -50,7 +48,7 @@ def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCrite
     null = healthy_null(signed, slower, max(FLOOR, step_of(medians) / 2))
     reach = min(null.middle + FAR * null.scale, float(learned.losses[near].max()) + NEAR)
     threshold = min(max(1 - reach, 1 - DEAD), criterion.alpha)
-    members, whole, _ = _counted(learned, slower)
+    members, whole, _ = group_size(learned.population.nodes, slower, learned.rows.usable).counted
     second = SecondPopulation(
         typical=float(np.median(medians[slower])),
         members=members,
@@ -88,7 +86,7 @@ def explained(
         return learned
     population, metric = learned.population, learned.population.metric
     separates = separating_attribute(population, slower, learned.rows.usable & ~slower, attributes)
-    members, whole, what = _counted(learned, slower)
+    members, whole, what = group_size(population.nodes, slower, learned.rows.usable).counted
     text = (
         f"{members} of {whole} {what} have {value_text(criterion.second.typical)} where "
         f"the faster ones have {value_text(criterion.typical, metric.unit)}; nobody knows which is "
@@ -101,23 +99,6 @@ def explained(
         criterion=replace(criterion, second=replace(criterion.second, separates=separates)),
         findings=(*(f for f in learned.findings if f.kind != UNDECIDED), finding),
     )
-
-
-def _counted(learned: LearnedCriterion, slower: BoolArray) -> tuple[int, int, str]:
-    """Return the size of a group, the number of all, and what is counted.
-
-    Nodes count by most of their devices; if most nodes of the group have faster devices too, devices are
-    counted.
-    """
-    usable = learned.rows.usable
-    _, codes = name_codes(learned.population.nodes)
-    nodes, everyone = distinct_codes(codes[slower]), distinct_codes(codes[usable])
-    if len(everyone) == 1:
-        return int(slower.sum()), int(usable.sum()), "units"
-    mixed = np.isin(nodes, distinct_codes(codes[usable & ~slower]))
-    if mixed.mean() > COHERENT:
-        return int(slower.sum()), int(usable.sum()), "devices"
-    return len(mostly_in(codes, slower, usable)), len(everyone), "nodes"
 
 
 def decide_clusters(results: Sequence[LearnedCriterion]) -> list[LearnedCriterion]:
