@@ -1,1 +1,1 @@
-"""What a node with accelerators would show: stand-ins for cards, and the first hour on real ones."""
+"""Benchmarks of nodes with accelerators: stand-ins for cards, and the first hour on real ones."""

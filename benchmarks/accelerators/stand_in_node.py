@@ -1,10 +1,10 @@
-"""Stand-in cards, healthy in odd surroundings or with one fault: is every run's verdict right?
+"""Check the verdicts on stand-in cards that are healthy in unusual environments or have one fault.
 
-The cards are a small C library in place of NVIDIA's, behind the real bindings; every run is a process of its
-own with a suite of fixed values, so that nothing depends on this machine's speed. The node is a virtual
+The cards are a small C library in place of NVIDIA's, behind the real bindings. Every run is a separate
+process with a suite of fixed values, so nothing depends on this machine's speed. The node is a virtual
 machine, and its tests warn as a library would. Three of four runs have workers (``-n 2``), the fourth has
-none; faults that may be there before a run strike in mid-run in every second one. Prints one row a condition:
-how often it was tried, how often exit code and line were right, and what was said once.
+none. A fault that can exist before a run occurs during the run in every second one. Prints one row per
+condition: number of runs, number with the right exit code and line, and one such line.
 Run: ``python benchmarks/accelerators/stand_in_node.py [--cards 8] [--runs 20] [--only NAME] [--workers 2]``.
 """
 
@@ -30,33 +30,34 @@ from pytest_anubis.cli.learning.rounds import MIN_ROUNDS_ON_CARDS
 from tests.hardware.nvml_stand_in import Node, nvml_library
 from tests.quiet import QUIET
 
-LONGEST = 300.0
-"""Seconds that a run may take: one whose driver hangs waits for it three times 15 s, on two shared cores."""
+MAX_SECONDS = 300.0
+"""Maximum seconds of a run: with a hanging driver it waits three times 15 s, on two shared cores."""
 
 WAITING = 8  # runs of hanging drivers at a time, in addition to the others
-CARDS = 8  # of the node, unless somebody says otherwise
+CARDS = 8  # default number of the node's cards
 BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
 
 
 def faulty(cards: int) -> int:
-    """Return which of the cards has the fault: the fourth, or the last."""
+    """Return the number of the card with the fault: the fourth, or the last."""
     return min(3, cards - 1)
 
 
 def names(cards: int) -> tuple[str, str, str]:
-    """Return by which names a line may name the faulty card: number, slot, serial number.
+    """Return the names of the faulty card that a line may have: number, slot, serial number.
 
-    Not its device: that stands in ids of tests too.
+    The device is not one of them, since it is part of ids of tests too.
     """
     card = faulty(cards)
     return f"GPU {card}", f"0000:{BUSES[card]}:00.0", f"165000000{card}"
 
 
 BEGINS = {0: "ACCEPTED:", 1: "REJECTED:", 20: ""}
-"""How the line begins that has to say it: a headline; what is undecided is told by the gate as well."""
+"""Exit code -> beginning of the line with the verdict: a headline, or any line where the gate reports it
+too."""
 
 IN_ONE_PROCESS = 4  # one of four runs
-MID_RUN = 2  # one of two runs, where a fault can be there at the start as well
+MID_RUN = 2  # one of two runs, if the fault can exist at the start as well
 
 CONFTEST = (
     QUIET
@@ -72,7 +73,7 @@ from pytest_anubis.session.running import gate_plugin
 from suites.conftest import pytest_itemcollected
 
 def _settled(**how):
-    """Leave out what this machine changes by itself: its disks, its network, what it hides."""
+    """Return the inventory without what differs on this machine: disks, network, unreadable sensors."""
     inventory = read_inventory(**how)
     processor = replace(inventory.processor, unreadable=())
     system = replace(inventory.system, virtual=True)
@@ -121,21 +122,21 @@ def test_steps(anubis_metric, anubis_device):
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """Something a node may be in, and what a run must say of it.
+    """A condition of the node, and the right result of a run in it.
 
     Attributes:
-        code: Exit code that is right; `alone` in one process, where that differs.
+        code: The right exit code.
         says: Words that one line must have, in addition to one of the card's names if `named`.
         named: The line names the card.
         at_start: Lines of the state file from the start.
-        in_run: Lines that come while the card's first test runs.
-        either: `at_start` holds in every other run only, `in_run` in the others.
+        in_run: Line that is added during the card's test.
+        either: `at_start` applies in every second run, `in_run` in the others.
+        says_in_run: Words in place of `says` in the runs with `in_run`.
         environment: Variables of the run.
-        where: In which way it is run; "both": some runs in one process.
+        where: With workers, in one process, or "both", some runs each.
     """
 
     code: int
-    alone: int | None = None
     says: str = ""
     named: bool = True
     at_start: tuple[str, ...] = ()
@@ -147,12 +148,12 @@ class Condition:
 
 
 def healthy(**more: str) -> Condition:
-    """Return a healthy node with variables."""
+    """Return the condition of a healthy node with variables."""
     return Condition(code=0, says="ACCEPTED", named=False, environment=more)
 
 
 def struck(code: int, line: str, says: str, *, start: str = "", **more: str) -> Condition:
-    """Return a fault in mid-run; with words for it at the start, in every other run there."""
+    """Return a fault during the run; with `start`, its words, in every second run at the start instead."""
     return Condition(
         code=code,
         says=start or says,
@@ -165,7 +166,7 @@ def struck(code: int, line: str, says: str, *, start: str = "", **more: str) -> 
 
 
 def present(code: int, line: str, says: str) -> Condition:
-    """Return a fault that is there from the start."""
+    """Return a fault that exists from the start."""
     return Condition(code=code, says=says, at_start=(line,))
 
 
@@ -193,17 +194,17 @@ NGC = {
     "ENV": "/etc/shinit_v2",
     "BASH_ENV": "/etc/bash.bashrc",
 }
-"""What NVIDIA's containers of PyTorch set."""
+"""Variables of NVIDIA's containers of PyTorch."""
 
 LASTS = {"LASTING": "1.2"}
-"""Seconds in which a slowdown is seen: six samples of the telemetry, of which two are asked for."""
+"""Seconds of a slowdown that is detected: six samples of the telemetry, of which two are required."""
 
 STEPS = {**LASTS, "WHILE": "steps"}
 
 
 @functools.cache
 def conditions(cards: int = CARDS) -> dict[str, Condition]:
-    """Return what a node with so many cards is tried in."""
+    """Return the conditions of a node with a number of cards, by name."""
     card, alone = faulty(cards), cards == 1
     mine = f"gpu{card}."
     uuids = (f"GPU-5a000000-0000-0000-0000-0000000000{number:02}" for number in range(cards))
@@ -290,7 +291,7 @@ def conditions(cards: int = CARDS) -> dict[str, Condition]:
         "fabric not started": waiting(1, "fabric is not started"),
         "fabric in progress": waiting(2, "fabric is in progress"),
         "a card 10 % slow": slow("0.9", "90.18 GB/s, expected 100.2 GB/s: 10 % slower"),
-        # The practical threshold is a loss of 5 %, that of the only look at recorded values 5.1 % (`hasty`).
+        # The practical threshold is a loss of 5 %, and 5.1 % for the only look at recorded values (`hasty`).
         "a card 5 % slow": slow("0.945", "94.69 GB/s, expected 100.2 GB/s: 5.5 % slower"),
         "less memory": present(
             1, f"{mine}memory 75161927680", "memory is 70.0 GiB, expected 79.6 GiB"
@@ -312,7 +313,7 @@ def conditions(cards: int = CARDS) -> dict[str, Condition]:
 
 
 def environment(node: Node, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a run: this one, without what belongs to pytest and to cards, and `more`."""
+    """Return the environment of a run: this one without variables of pytest and cards, and `more`."""
     ours = ("PYTEST", "COV", "CUDA_", "NVIDIA_", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     path = os.pathsep.join(filter(None, (str(ROOT), kept.get("PYTHONPATH", ""))))
@@ -320,14 +321,14 @@ def environment(node: Node, more: Mapping[str, str]) -> dict[str, str]:
 
 
 def node_of(folder: Path, library: Path, cards: int) -> Node:
-    """Return a healthy node with so many cards, whose state lies in a folder."""
+    """Return a healthy node with a number of cards, whose state file is in a folder."""
     node = Node(folder / "nvml.txt", library)
     node.set({"count": cards})
     return node
 
 
 def learned(folder: Path, library: Path, cards: int = CARDS) -> Path:
-    """Make the healthy node's project in a new folder and learn its baseline there."""
+    """Make the healthy node's project in a new folder, learn its baseline there, and return the folder."""
     folder.mkdir(parents=True)
     ini = "[pytest]\naddopts = -p no:hypothesispytest -p no:benchmark\n"  # a second of imports each
     (folder / "pytest.ini").write_text(ini)
@@ -348,7 +349,7 @@ def learned(folder: Path, library: Path, cards: int = CARDS) -> Path:
 
 
 def options(workers: bool) -> list[str]:
-    """Return how pytest is to run the tests."""
+    """Return pytest's options for runs with or without workers."""
     return ["-n", "2"] if workers else ["--anubis-in-process"]
 
 
@@ -358,7 +359,7 @@ def attempt(
     """Run the node in a condition once.
 
     Returns:
-        What was wrong, empty if nothing; and the line that was looked for, or the last that was said.
+        The errors, or an empty text; and the expected line, or the last one of the output.
     """
     wanted = conditions(cards)[name]
     workers = wanted.where != "one" and (
@@ -376,10 +377,10 @@ def attempt(
     try:
         done = subprocess.run(
             command, cwd=folder, env=environment(node, more), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LONGEST, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=MAX_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"no end within {LONGEST:.0f} s", ""
+        return f"no end within {MAX_SECONDS:.0f} s", ""
     words = wanted.says_in_run if later and wanted.says_in_run else wanted.says
     said = [line.strip() for line in done.stdout.splitlines()]
     found = [
@@ -407,7 +408,7 @@ def rows(
     """Try conditions.
 
     Yields:
-        Condition, how often it was tried, what was wrong in which run, and what was said once.
+        Condition, number of runs, errors by run, and the line of the first run.
     """
     library = nvml_library()
     template = learned(place / "node", library, cards)
@@ -425,7 +426,7 @@ def rows(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try all conditions and print the table; return 1 if any run was not right."""
+    """Try all conditions and print the table; return 1 if any run was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--runs", type=int, default=20, help="of each condition")
     parser.add_argument(

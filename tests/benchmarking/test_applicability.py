@@ -1,4 +1,4 @@
-"""What hardware has instructions for, by the flags of CPUs and the capabilities of cards."""
+"""Test which element types hardware supports, by flags of CPUs and capabilities of cards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_cpu_that_says_nothing_is_tried(tmp_path: Path) -> None:
     assert not supports(CPU, "tf32", files=Files(tmp_path))
 
 
-def test_what_is_not_applicable_is_left_out_with_the_reason(tmp_path: Path) -> None:
+def test_inapplicable_test_is_skipped_with_a_reason(tmp_path: Path) -> None:
     files = cpu_with("avx2", tmp_path)
     require(CPU, "float32", files=files)
     with pytest.raises(
@@ -93,7 +93,7 @@ def test_apples_have_no_double_precision() -> None:
     assert supports(torch.device("mps"), "float16")
 
 
-def test_compute_mode_and_switches_are_those_of_the_inventory(
+def test_compute_mode_and_switches_are_the_inventorys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cards = [

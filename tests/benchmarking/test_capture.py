@@ -114,7 +114,7 @@ def test_each_card_captures_on_its_own_stream(cards: Cards) -> None:
 
 
 @pytest.mark.parametrize("cards", [False], indirect=True)
-def test_capture_that_cannot_be_ended_leaves_the_stream_as_it_was(cards: Cards) -> None:
+def test_failed_capture_restores_the_stream(cards: Cards) -> None:
     graph, reason = as_graph(lambda: cards.work(SECOND), SECOND)
     assert (graph, reason) == (
         None,
@@ -123,16 +123,16 @@ def test_capture_that_cannot_be_ended_leaves_the_stream_as_it_was(cards: Cards) 
     assert (cards.device, cards.streams) == (FIRST, cards.plain)
 
 
-def test_what_comes_first_and_what_comes_before_are_not_captured(cards: Cards) -> None:
-    told: list[tuple[str, bool]] = []
+def test_calls_before_the_capture_are_not_captured(cards: Cards) -> None:
+    calls: list[tuple[str, bool]] = []
 
-    def tell(what: str) -> None:
-        told.append((what, cards.capturing is not None))
+    def call(what: str) -> None:
+        calls.append((what, cards.capturing is not None))
 
     graph_of(
-        lambda: tell("all"),
+        lambda: call("all"),
         SECOND,
-        first=lambda: tell("one"),
-        before=lambda: tell("before"),
+        first=lambda: call("one"),
+        before=lambda: call("before"),
     )
-    assert told == [*[("one", False)] * 3, ("before", False), ("all", True)]
+    assert calls == [*[("one", False)] * 3, ("before", False), ("all", True)]

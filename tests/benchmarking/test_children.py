@@ -98,7 +98,7 @@ def test_death_is_told_with_its_last_words() -> None:
         child.ask({"do": "die"}, timeout=START)
 
 
-def test_dead_one_is_heard_of_before_those_that_wait_for_it(
+def test_dead_child_is_noticed_before_waiting_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(children, "GRACE", 0.2)
@@ -110,7 +110,7 @@ def test_dead_one_is_heard_of_before_those_that_wait_for_it(
             receive_all([waiting, dying], timeout=START, settle=0.1)
 
 
-def test_those_that_complain_of_a_dead_one_are_named_after_it() -> None:
+def test_dead_child_is_named_before_waiting_ones() -> None:
     with Child(ECHO, name="rank 0") as complaining, Child(ECHO, name="rank 1") as dying:
         for child, what in ((complaining, "fail"), (dying, "die")):
             child.send({"do": what})

@@ -20,7 +20,7 @@ from pytest_anubis.hardware.text_files import Files
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
-def test_tolerance_lets_rounding_through_and_no_wrong_element(dtype: str) -> None:
+def test_tolerance_accepts_only_rounding(dtype: str) -> None:
     size = 64
     made = torch.Generator().manual_seed(3)
     a, b = (torch.randn(size, size, generator=made).to(getattr(torch, dtype)) for _ in range(2))
@@ -46,7 +46,7 @@ def test_host_memory_leaves_what_others_use(tmp_path: Path) -> None:
     assert total > free
 
 
-def test_size_is_the_class_s_whatever_ran_before_and_beside(
+def test_size_does_not_depend_on_free_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     card, kept, others = torch.device("cuda", 0), [12 << 30], 0
@@ -77,15 +77,15 @@ def test_turns_give_each_the_same_moments(monkeypatch: pytest.MonkeyPatch) -> No
         in_turns({})
 
 
-def test_turns_of_what_measures_by_itself_keep_what_it_tells() -> None:
+def test_values_in_turns_keeps_returned_values() -> None:
     order: list[int] = []
 
-    def told(number: int) -> float:
+    def value(number: int) -> float:
         order.append(number)
         return float(100 * number + order.count(number))
 
-    found = values_in_turns({1: lambda: told(1), 2: lambda: told(2)}, rounds=2)
-    # Not seconds; and the first figure of each counts nowhere.
+    found = values_in_turns({1: lambda: value(1), 2: lambda: value(2)}, rounds=2)
+    # The values are not seconds, and the first value of each is not counted.
     assert found == {1: [102.0, 103.0], 2: [202.0, 203.0]}
     assert order == [1, 2, 1, 2, 2, 1]
     with pytest.raises(ValueError, match="something to ask"):

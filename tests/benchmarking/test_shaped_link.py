@@ -105,7 +105,7 @@ def test_hanging_ip_leaves_no_end_and_no_traceback(monkeypatch: pytest.MonkeyPat
     assert [argv[2:] for argv in asked[-2:]] == [["del", asked[0][3][:-1] + end] for end in "ba"]
 
 
-def test_program_that_others_can_write_is_not_run_as_root(
+def test_root_runs_no_program_writable_by_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tool = tmp_path / "ip"

@@ -35,17 +35,17 @@ def script(folder: Path, text: str) -> str:
     return str(place)
 
 
-def test_missing_tool_leaves_the_test_out_with_the_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tool_skips_the_test_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(pytest.skip.Exception, match=r"not installed: no-tool \(apt install it; or"):
         find_tool("no-tool", hint="apt install it")
     assert Path(find_tool("no-tool", "sh", hint="")).is_absolute()
     monkeypatch.setenv("PYTEST_ANUBIS_TOOL_NO_TOOL", "/nowhere/tool")
     with pytest.raises(
         pytest.skip.Exception, match="no-tool is not run: /nowhere/tool: No such"
-    ) as told:
+    ) as skipped:
         find_tool("no-tool", hint="build it")
-    assert "PYTEST_ANUBIS_TOOL_NO_TOOL names it" in str(told.value)
-    assert str(told.value).endswith("(build it)")
+    assert "PYTEST_ANUBIS_TOOL_NO_TOOL names it" in str(skipped.value)
+    assert str(skipped.value).endswith("(build it)")
     monkeypatch.setenv("OUR_TOOL", "bin/tool")
     with pytest.raises(pytest.skip.Exception, match="bin/tool is no absolute path"):
         find_tool("sh", hint="build it", variable="OUR_TOOL")
@@ -92,7 +92,7 @@ def test_every_link_on_the_way_is_looked_at(tmp_path: Path) -> None:
     )
 
 
-def test_only_the_program_of_this_user_or_of_root_is_run(
+def test_only_programs_of_this_user_or_root_are_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = Path(script(tmp_path, "true"))
@@ -135,7 +135,7 @@ def test_a_tool_that_refuses_has_no_version(tmp_path: Path) -> None:
     tool = script(tmp_path, "echo 'Invalid command; type \"help\"' >&2; echo tool 1.2; exit 1")
     kept: dict[str, object] = {}
     assert tool_version(tool, record_property=kept.__setitem__) == ""
-    assert "sha256" in str(kept["anubis_tool"])  # which one it was is told nevertheless
+    assert "sha256" in str(kept["anubis_tool"])  # its digest identifies it without a version
     assert tool_version(tool, pattern=r"tool (\S+)") == "1.2"
     assert tool_version(tool, pattern=r"version (\S+)") == ""
 
@@ -173,7 +173,7 @@ def test_deadline_ends_the_tool_and_what_it_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "past its time"])
-def test_what_a_tool_printed_while_nobody_looked_is_read(
+def test_output_before_the_first_read_is_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: bool
 ) -> None:
     go, look = tmp_path / "go", selectors.DefaultSelector.select
@@ -200,7 +200,7 @@ def test_endless_output_decides_nothing(monkeypatch: pytest.MonkeyPatch, tmp_pat
         run_tool([script(tmp_path, "echo 12345678901")], timeout=60)
 
 
-def test_unreadable_output_is_inconclusive_and_never_a_pass(pytester: pytest.Pytester) -> None:
+def test_unreadable_output_is_inconclusive(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_it="""
         from pytest_anubis.benchmarking.tools import UnreadableOutput
@@ -217,7 +217,7 @@ def test_unreadable_output_is_inconclusive_and_never_a_pass(pytester: pytest.Pyt
     )
 
 
-def test_tools_that_ran_are_in_the_journal_and_those_that_lack_are_one_line(
+def test_used_and_missing_tools_are_reported(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile(
@@ -244,7 +244,7 @@ def test_tools_that_ran_are_in_the_journal_and_those_that_lack_are_one_line(
     assert tools == [[f"sh 1.2 ({find_tool('sh', hint='')})"]]
 
 
-def test_a_tool_that_fails_is_shown_where_the_test_asked_for_it(pytester: pytest.Pytester) -> None:
+def test_failed_tool_is_shown_at_the_tests_own_call(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_it="""
         from pytest_anubis.benchmarking.tools import find_tool, run_tool

@@ -56,8 +56,8 @@ def test_the_most_telling_steps_end_within_the_time(hour: Any, minutes: float) -
     assert chosen
     assert sum(step.minutes for step in chosen) <= minutes
     assert [step for step in hour.ONE if step in chosen] == chosen
-    assert hour.TELLING[0] in [step.name for step in chosen]
-    assert sorted(hour.TELLING) == sorted(step.name for step in hour.ONE)
+    assert hour.PRIORITIES[0] in [step.name for step in chosen]
+    assert sorted(hour.PRIORITIES) == sorted(step.name for step in hour.ONE)
 
 
 def test_every_step_is_there_and_says_what_it_does(hour: Any) -> None:

@@ -64,7 +64,7 @@ def test_a_round_is_as_long_as_planned(per_call: float) -> None:
     assert calls == max(1, round(PLAN.round_seconds / per_call))
 
 
-def test_calls_are_bounded_for_a_callable_that_takes_no_time() -> None:
+def test_calls_of_an_instant_callable_are_bounded() -> None:
     assert warm_up(nothing, FakeClock(lambda _: 1e-12), PLAN) == MAX_CALLS
 
 
@@ -122,13 +122,13 @@ def test_probe_that_knows_nothing_is_not_waited_for() -> None:
     assert silent.done == without.done
 
 
-def test_device_that_rested_is_woken_before_the_first_round() -> None:
+def test_rested_device_is_woken_first() -> None:
     clock = FakeClock(lambda n: 0.04 if n < 20 else 0.02)
     values = rounds(nothing, clock, replace(PLAN, wake_seconds=0.8), 1)
     assert values == [0.02] * PLAN.rounds
 
 
-def test_plan_for_an_accelerator_has_no_rests_and_settles() -> None:
+def test_accelerator_plan_settles_without_rests() -> None:
     for profile, plan in PLANS.items():
         card = plan.on_accelerator(profile)
         assert (card.bursts, card.rest_seconds) == (1, 0.0)
@@ -162,14 +162,14 @@ LENGTHS = {
 
 @pytest.mark.parametrize(("kind", "profile"), list(LENGTHS))
 def test_other_lengths_are_another_version(kind: str, profile: str) -> None:
-    # Whoever changes a length counts its version up, or old baselines are compared with it in silence.
+    # A changed length needs a new version, or it is silently compared with old baselines.
     plan = PLANS[profile] if kind == "cpu" else PLANS[profile].on_accelerator(profile)
     lengths = (plan.rounds, plan.round_seconds, plan.budget_seconds, plan.warmup_seconds)
     known = (*lengths, plan.settle_seconds, plan.wake_seconds)
     assert (lengths_version(profile, kind), known) == LENGTHS[kind, profile]
 
 
-def test_short_load_rests_and_is_over_before_anything_settles() -> None:
+def test_short_load_ends_before_the_device_settles() -> None:
     plan = PLANS["standard"].on_accelerator("standard").short_load()
     clock = FakeClock(lambda _: 0.001)
     calls = warm_up(nothing, clock, plan)
@@ -201,7 +201,7 @@ def test_twice_the_work_takes_twice_the_time() -> None:
     assert [b / a for a, b in zip(once, twice, strict=True)] == pytest.approx([2.0] * 12)
 
 
-def test_the_budget_ends_rounds_but_never_below_the_least() -> None:
+def test_budget_ends_rounds_after_the_minimum() -> None:
     plan = RoundPlan(
         rounds=1000, round_seconds=0.01, warmup_seconds=0, budget_seconds=0.0, min_rounds=5
     )
@@ -256,7 +256,7 @@ class Chosen:
 
 
 @pytest.mark.parametrize("every", [1, 3])
-def test_rounds_go_on_until_so_many_are_clear_and_the_others_are_returned_too(every: int) -> None:
+def test_rounds_continue_until_enough_are_clear(every: int) -> None:
     moments = cast(MonitoredRounds, Chosen(every))
     values = rounds(nothing, FakeClock(lambda n: float(n)), PLAN, 1, moments)
     assert values == [float(n) for n in range((PLAN.rounds - 1) * every + 1)]
@@ -269,7 +269,7 @@ def test_the_budget_ends_rounds_of_which_none_is_clear() -> None:
     )
 
 
-def test_with_few_clear_rounds_they_go_on_for_twice_the_budget(
+def test_few_clear_rounds_double_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ticks = itertools.count()
@@ -281,7 +281,7 @@ def test_with_few_clear_rounds_they_go_on_for_twice_the_budget(
     assert taken == [MIN_CLEAR, 7 + int(MAX_EXTENSION), 7]
 
 
-def test_bursts_have_equal_shares_and_the_device_is_woken_after_each_rest() -> None:
+def test_bursts_are_equal_and_begin_with_a_wake() -> None:
     order = ""
 
     def take() -> list[float]:

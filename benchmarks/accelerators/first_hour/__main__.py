@@ -1,9 +1,9 @@
-"""The first hour on an accelerator, as one command; its parts are beside this file.
+"""The first hour on an accelerator, as one command; its parts are in this folder.
 
     python benchmarks/accelerators/first_hour --plan
     python benchmarks/accelerators/first_hour --json hour.json --html hour.html
 
-With one card the steps for one are run, with several those for a node as well. Each prints its figures beside
+With one card the steps for one are run, with several those for a node as well. Each prints its figures with
 the expected ones and where these come from. No setting of a card is changed.
 """
 

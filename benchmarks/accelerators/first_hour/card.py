@@ -1,6 +1,6 @@
-"""Steps on one card: bursts and plateaus, memory, arithmetic, copies, latencies, what watching costs.
+"""Measure one card: burst and plateau, memory, arithmetic, copies, latencies and the cost of telemetry.
 
-Times are the card's own (events), but for what the host waits for. Nothing here changes a setting.
+Times are measured with the card's events, except for latencies of the host. No setting is changed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pytest_anubis.hardware.text_files import Files
 
 MINUTE = 60.0
 ROUND = 0.02
-"""Seconds of one round: a clock that falls within tenths of a second is seen."""
+"""Seconds of one round, short enough to see a clock fall within tenths of a second."""
 
 BURST = 1.0
-"""Seconds from idle that count as burst: power management averages over about one."""
+"""Seconds from idle that count as burst: power management averages over about one second."""
 
 PLATEAU = 20.0
-"""Last seconds of the minute, by which temperature and clock have settled as far as they do in one."""
+"""Seconds at the end of the minute in which temperature and clock have settled as far as they do."""
 
 SIDE = 8192
 """Side of the square matrices: large enough for every card's best rate."""
@@ -37,7 +37,7 @@ Work = Callable[[], object]
 
 
 def device() -> torch.device:
-    """Return the card of this process, which sees no other."""
+    """Return the only card that this process sees."""
     return torch.device("cuda", 0)
 
 
@@ -53,14 +53,14 @@ def seconds_of(work: Work, calls: int) -> float:
 
 
 def calls_for(work: Work, seconds: float) -> int:
-    """Return how many calls take some seconds."""
+    """Return the number of calls that take `seconds`."""
     work()
     torch.cuda.synchronize()
     return max(1, int(seconds / max(seconds_of(work, 3) / 3, 1e-7)))
 
 
 def best(work: Work, seconds: float = 2.0) -> tuple[float, float]:
-    """Return the median seconds of one call over some time, and the spread of the rounds as a share."""
+    """Return the median seconds of one call, and the relative spread of the rounds, over `seconds`."""
     calls = calls_for(work, ROUND)
     rounds = [seconds_of(work, calls) / calls for _ in range(max(5, int(seconds / ROUND)))]
     middle = statistics.median(rounds)
@@ -78,7 +78,7 @@ def product(dtype: torch.dtype, side: int = 0, *, zeros: bool = False) -> tuple[
 
 
 def minute_of_load(findings: Findings, card: int) -> None:
-    """Run bf16 products for a minute from idle; draw rate, clock and power."""
+    """Run bf16 products for a minute from idle; record rate, clock and power over time."""
     work, operations = product(torch.bfloat16)
     calls = calls_for(work, ROUND)
     time.sleep(5)  # back to idle clocks
@@ -174,7 +174,7 @@ def _list(figures: dict[str, float]) -> str:
 
 
 def latencies(findings: Findings, _card: int) -> None:
-    """Time launches by the host, and what the telemetry of a session costs them: without, with, without."""
+    """Time launches by the host, and the cost of telemetry: without it, with it, and without it again."""
     one = torch.zeros(1, device=device())
     work = partial(one.add_, 1.0)
 
@@ -182,9 +182,7 @@ def latencies(findings: Findings, _card: int) -> None:
         work()
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        for _ in range(
-            2000
-        ):  # fewer than the driver queues before it blocks are not enough to time
+        for _ in range(2000):  # more than the driver queues before it blocks
             work()
         torch.cuda.synchronize()
         return (time.perf_counter() - begin) / 2000 * 1e6

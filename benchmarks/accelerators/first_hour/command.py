@@ -1,6 +1,7 @@
-"""The command: the plan of the first hour, each step in a process of its own that ends in time.
+"""Run the first hour: a plan of steps, each in a separate process with a time limit.
 
-A step that hangs is killed with all that it started, one that fails is a line, and the next one begins.
+A step that hangs is killed with all processes that it started. A step that fails gives a line. In both cases
+the next step begins.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from pytest_anubis.hardware.inventory.visible_devices import visible
 
 HERE = Path(__file__).parent
 NO_CARD = 7
-"""Exit code where there is no accelerator: a code that neither pytest nor `anubis` uses."""
+"""Exit code without an accelerator, which neither pytest nor `anubis` uses."""
 
 PROBE = 120
-"""Seconds for torch to say what it sees: it loads gigabytes of libraries and starts every card."""
+"""Seconds in which torch must find a card: it loads gigabytes of libraries and starts every card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,10 @@ class Step:
     """One step of the hour.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         call: Its function, ``module:name``.
-        minutes: What it takes at most: it is ended then.
-        torch: It needs torch to see the cards; else the driver's library is enough.
+        minutes: Maximum duration, after which it is ended.
+        torch: It needs torch with access to the cards; else the driver's library is enough.
         why: What it shows.
     """
 
@@ -81,11 +82,11 @@ ONE = (
     Step("corruption", "suites:corrupted", 1, False, "a wrong result"),
     Step("standard", "suites:standard", 6, True, "standard: duty of products, memory and training"),
 )  # fmt: skip
-TELLING = (
+PRIORITIES = (
     "memory", "arithmetic", "corruption", "memory full", "hang", "kill", "copies", "neighbour", "TF32",
     "spread", "suites", "minute of load", "every call", "latencies", "what is there", "standard",
 )  # fmt: skip
-"""Steps for one card, the most telling first: figures that others have measured too, then faults."""
+"""Steps for one card, the most informative first: figures that others have measured too, then faults."""
 
 ALL = (
     Step("links", "sensors:all_links", 0.5, False, "NVLink or xGMI, PCIe"),
@@ -100,11 +101,13 @@ ALL = (
 
 
 def within(steps: Sequence[Step], minutes: float) -> list[Step]:
-    """Return the most telling of some steps that end within so many minutes together, in their order."""
+    """Return the most informative steps that together fit into `minutes`, in their order."""
+
+    def rank(step: Step) -> int:
+        return PRIORITIES.index(step.name) if step.name in PRIORITIES else len(PRIORITIES)
+
     chosen: list[Step] = []
-    for step in sorted(
-        steps, key=lambda one: TELLING.index(one.name) if one.name in TELLING else len(TELLING)
-    ):
+    for step in sorted(steps, key=rank):
         if sum(one.minutes for one in (*chosen, step)) <= minutes:
             chosen.append(step)
     return [step for step in steps if step in chosen]
@@ -148,16 +151,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="first_hour",
-        description="The first hour on a card, or on a node with several: every figure beside the expected "
+        description="The first hour on a card, or on a node with several: every figure with the expected "
         "one, the time of every call of the driver's library, clock and power over a minute of load, five "
-        "repeats, and faults that harm nothing with the verdicts on them. No setting of a card is changed.",
+        "repeats, and harmless faults with the verdicts on them. No setting of a card is changed.",
         epilog=f"Exit codes: 0 all as expected, 1 something is off, 2 wrong usage, {NO_CARD} no card here.",
     )
+    parser.add_argument("--plan", action="store_true", help="show the steps and their durations")
     parser.add_argument(
-        "--plan", action="store_true", help="show what would be done, and how long it takes"
-    )
-    parser.add_argument(
-        "--one", action="store_true", help="one card only, also where there are several"
+        "--one", action="store_true", help="one card only, even if there are several"
     )
     parser.add_argument("--all", action="store_true", help="the steps for several cards as well")
     parser.add_argument(
@@ -170,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
         "--minutes",
         type=float,
         metavar="N",
-        help="only the most telling steps that end within so long",
+        help="only the most informative steps that together fit into this time",
     )
     parser.add_argument(
         "--json", type=Path, default=Path("first_hour.json"), help="file of all findings"
@@ -224,13 +225,13 @@ def _hour(options: argparse.Namespace, inventory: Inventory, steps: Sequence[Ste
             took[step.name] = round(time.monotonic() - begin, 1)
             for row in found:
                 known = "; ".join(filter(None, (row.expected, row.source)))
-                beside = f" (expected {known})" if row.expected else ""
-                print(f"  {row.end:12} {row.what}: {row.found}{beside}", flush=True)
+                expected = f" (expected {known})" if row.expected else ""
+                print(f"  {row.end:12} {row.what}: {row.found}{expected}", flush=True)
             rows += found
             courses += drawn
             _write(
                 options, facts, rows, courses, took
-            )  # what is found is kept, whatever comes next
+            )  # after each step, in case the next one dies
     bad = [row for row in rows if row.end in (OFF, FAILED)]
     print(f"{len(rows)} findings, {len(bad)} off; {options.json} and {options.html}")
     return 1 if bad else 0
@@ -275,18 +276,11 @@ def _torch_problem() -> str:
 def _run(
     step: Step, card: int, binding: Mapping[str, str], model: str, path: Path
 ) -> tuple[list[Row], list[dict[str, Any]]]:
-    """Run one step in a process group of its own and return what it found before its end."""
-    command = [
-        sys.executable,
-        str(HERE),
-        "--step",
-        step.call,
-        "--out",
-        str(path),
-    ]
+    """Run one step in its own process group and return its results up to its end."""
+    command = [sys.executable, str(HERE), "--step", step.call, "--out", str(path)]
     command += ["--card", str(card), "--model", model]
     environment = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    # Steps for one card see no other; those that run pytest hand it on to their workers.
+    # Steps for one card see no other card; steps that run pytest pass this on to their workers.
     if step in ONE and not step.call.startswith("sensors:"):
         environment |= binding
     out = path.with_suffix(".out")
@@ -313,7 +307,7 @@ def _run(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a step, with all that it started."""
+    """Kill all processes of a step that still run."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

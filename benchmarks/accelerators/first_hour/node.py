@@ -1,4 +1,4 @@
-"""Steps on all cards together: pairs, all-reduce, copies alone and at once, a burn side by side."""
+"""Measure all cards together: pairs, all-reduce, copies alone and at once, and a simultaneous burn."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from benchmarks.accelerators.first_hour.card import best, burn, calls_for, secon
 from benchmarks.accelerators.first_hour.rows import GOOD, OFF, Findings, read_findings
 
 PAIR = 1 << 30
-"""Bytes of a copy between two cards: far more than any buffer on the way."""
+"""Bytes of a copy between two cards: far more than any buffer between them."""
 
 BURN = 600.0
 """Seconds of the burn: temperatures of a whole node settle within minutes."""
 
 ALIKE = 0.97
-"""Share of the median that every card must reach in the burn: the figure of the vendors' own tools."""
+"""Minimum share of the median for every card in the burn, as in the vendors' own tools."""
 
 SHARE = 0.95
-"""Share of the matrix's median that every pair must reach."""
+"""Minimum share of the median of all pairs for every pair."""
 
 
 def pairs(findings: Findings, _card: int) -> None:
@@ -121,7 +121,7 @@ def copies_together(findings: Findings, _card: int, size: int = 1 << 30) -> None
 
 
 def burn_together(findings: Findings, _card: int) -> None:
-    """Burn all cards side by side, each in a process of its own, and compare them."""
+    """Burn all cards at the same time, each in its own process, and compare them."""
     context = processes.get_context("spawn")
     path = findings.path
     count = torch.cuda.device_count()

@@ -1,4 +1,4 @@
-"""The page of the first hour: every line beside what was expected, and courses as small drawings."""
+"""Write the page of the first hour: every result with the expected one, and time series as drawings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from benchmarks.accelerators.first_hour.rows import FAILED, GOOD, IMPOSSIBLE, OF
 from pytest_anubis.report.pages.rendering import as_markup, render
 
 _BADGES = {GOOD: "PASS", OFF: "FAIL", FAILED: "FAIL", IMPOSSIBLE: "INCONCLUSIVE", SEEN: ""}
-_WIDTH, _HEIGHT = 720, 150  # pixels: readable on a phone that is held across
-_MOST = 1500
-"""Points of a course that are drawn: two for each pixel."""
+_WIDTH, _HEIGHT = 720, 150  # pixels: readable on a phone in landscape
+_MAX_POINTS = 1500
+"""Maximum number of points of a series that are drawn: two per pixel."""
 
 
 def hour_page(
@@ -21,10 +21,10 @@ def hour_page(
     """Return the page.
 
     Args:
-        title: What stands above.
-        facts: What was measured where and when.
+        title: Title of the page.
+        facts: Node, cards, versions and time.
         rows: All lines, in the order of the steps.
-        courses: Series as `Findings.series` writes them.
+        courses: Time series as `Findings.series` writes them.
     """
     parts = [f"<h1>{html.escape(title)}</h1><dl class='facts'>"]
     parts += [f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items()]
@@ -47,7 +47,7 @@ def _line(row: Row) -> str:
 
 
 def _drawing(course: Mapping[str, Any]) -> str:
-    every = max(1, len(course["points"]) // _MOST)
+    every = max(1, len(course["points"]) // _MAX_POINTS)
     points = course["points"][::every]
     last, top = max(when for when, _ in points) or 1.0, max(value for _, value in points) or 1.0
     line = " ".join(

@@ -1,4 +1,4 @@
-"""What the first hour finds, line by line, and what a healthy card of each kind is expected to deliver."""
+"""Record the results of the first hour, and list the expected figures of healthy cards by model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 GOOD, OFF, SEEN, FAILED, IMPOSSIBLE = "as expected", "off", "seen", "failed", "not possible"
-"""How a line ends; `OFF` and `FAILED` make the exit code 1, `SEEN` has nothing to be held against."""
+"""Verdicts on a line: `OFF` and `FAILED` make the exit code 1, `SEEN` means that nothing is expected."""
 
 SOURCES = {
     "W": "measured on a single card",
@@ -19,7 +19,7 @@ SOURCES = {
     "E": "an estimate",
 }
 SHARES = {"W": 0.95, "S": 1.0, "P": 0.95, "E": 1.0}
-"""Kind of source -> the share of its figure that is wanted: two healthy cards differ by some percent."""
+"""Kind of source -> minimum share of its figure: two healthy cards differ by some percent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +28,13 @@ class Row:
 
     Attributes:
         step: The step that found it.
-        what: What was looked at.
-        found: What was found, in words with its unit.
-        value: The same as a number, where it is one.
-        expected: What was expected, in words; empty where nothing was.
-        source: Where the expectation comes from.
+        what: What was checked.
+        found: The result in words, with its unit.
+        value: The result as a number, if it is one.
+        expected: The expected result in words; empty if nothing is expected.
+        source: Source of the expectation.
         end: `GOOD`, `OFF`, `SEEN`, `FAILED` or `IMPOSSIBLE`.
-        note: What else is to be known.
+        note: Further information.
     """
 
     step: str
@@ -48,12 +48,12 @@ class Row:
 
 
 class Findings:
-    """The lines of one step, each in its file at once: what was found before a step died is kept.
+    """The lines of one step, each written to its file at once, so that a step that dies loses none.
 
     Args:
         step: Name of the step.
-        path: The file, one JSON object a line.
-        model: Which card it is, as `EXPECTED` names it; empty if it is none of them.
+        path: The file, one JSON object per line.
+        model: The card's key in `EXPECTED`; empty if it has none.
     """
 
     def __init__(self, step: str, path: Path, model: str = "") -> None:
@@ -62,30 +62,32 @@ class Findings:
         self.path = path
 
     def row(self, what: str, found: str, **more: Any) -> None:
-        """Write down one line."""
+        """Write one line."""
         self._write({"row": asdict(Row(step=self.step, what=what, found=found, **more))})
 
     def figure(self, key: str, value: float, *, what: str = "", note: str = "") -> None:
-        """Write down a figure beside what `EXPECTED` says of it.
+        """Write a figure and the expected one.
 
         Args:
-            key: Its key there.
+            key: The figure's key in `EXPECTED`.
             value: The figure in the unit of its key.
-            what: What to call it; default the key's own words.
-            note: What else is to be known.
+            what: Its name; default the key's own words.
+            note: Further information.
         """
         words, unit = WORDS[key]
         known = EXPECTED.get(self.model, {}).get(key)
         expected = source = ""
         end = SEEN
         if known is not None:
-            least, most, tag = known
-            told = f"{least:g} {unit}" if most is None else f"{least:g} to {most:g} {unit}"
-            least *= SHARES[tag]
-            expected = told if most is not None else f"{least:.4g} {unit} or more, of {told}"
+            low, high, tag = known
             source = SOURCES[tag]
-            right = least <= value and (most is None or value <= most)
-            end = SEEN if tag == "E" else GOOD if right else OFF  # nobody fails by an estimate
+            minimum = low * SHARES[tag]
+            if high is None:
+                expected = f"{minimum:.4g} {unit} or more, of {low:g} {unit}"
+            else:
+                expected = f"{low:g} to {high:g} {unit}"
+            right = minimum <= value and (high is None or value <= high)
+            end = SEEN if tag == "E" else GOOD if right else OFF  # an estimate fails no card
         self.row(
             what or words,
             f"{value:.4g} {unit}",
@@ -97,7 +99,7 @@ class Findings:
         )
 
     def within(self, what: str, value: float, most: float, unit: str, source: str) -> None:
-        """Write down a figure that must not be larger than another one."""
+        """Write a figure that must not exceed `most`."""
         self.row(
             what,
             f"{value:.3g} {unit}",
@@ -108,7 +110,7 @@ class Findings:
         )
 
     def series(self, name: str, unit: str, points: Sequence[tuple[float, float]]) -> None:
-        """Write down a course over time: seconds and values."""
+        """Write a time series of (seconds, value)."""
         self._write({"series": {"step": self.step, "name": name, "unit": unit, "points": points}})
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -117,7 +119,7 @@ class Findings:
 
 
 def read_findings(path: Path) -> tuple[list[Row], list[dict[str, Any]]]:
-    """Return the lines and courses of a file; the last one may be half written and is left out then."""
+    """Return the lines and series of a file, without a last line that is incomplete."""
     rows, courses = [], []
     for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
@@ -132,7 +134,7 @@ def read_findings(path: Path) -> tuple[list[Row], list[dict[str, Any]]]:
 
 
 def model_of(name: str) -> str:
-    """Return the key of a card in `EXPECTED`; empty for a card of which nothing is known here."""
+    """Return the key of a card in `EXPECTED`; empty for an unknown card."""
     for pattern, model in _MODELS:
         if re.search(pattern, name, re.IGNORECASE):
             return model

@@ -1,4 +1,4 @@
-"""Steps that need the driver's library only: what is there, what each of its calls takes, the gate."""
+"""Run the steps that need only the driver's library: inventory, gate, and the duration of each call."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from pytest_anubis.hardware.telemetry.telemetry_sampler import (
 from pytest_anubis.hardware.text_files import Files
 
 ROUNDS = 5
-"""Readings of all cards: the slowest of five calls shows what a first call hides."""
+"""Number of readings of all cards; five calls show how much a single one can vary."""
 
 SLOW_MS = 1e3 * COST_SHARE * INTERVAL
-"""Milliseconds of a reading of all cards beyond which a session samples less often than it would."""
+"""Maximum milliseconds of a reading of all cards before a session samples less often."""
 
 TEMPO = 0.05
-"""Seconds between two readings while a course is drawn: a clock falls within some tenths of a second."""
+"""Seconds between two readings of a time series: a clock falls within some tenths of a second."""
 
 
 class TimedLibrary:
-    """Bindings of which every call is timed.
+    """A wrapper of a library's bindings that times every call.
 
     Args:
         module: The bindings, ``pynvml`` or ``amdsmi``.
@@ -65,20 +65,19 @@ class TimedLibrary:
 
 
 class Course:
-    """Draws clock and power of one card while a block runs, as fast as the driver answers.
+    """A context manager that records time series of one card's clock and power.
 
     Args:
-        findings: Where the courses go.
+        findings: Receives the series.
         card: Number of the card.
-        source: What is read; default this machine's cards.
+        source: Source to read; default this machine's cards.
     """
 
     def __init__(self, findings: Findings, card: int, source: Source | None = None) -> None:
         self._findings = findings
         self._part = f"GPU {card}"
-        self._sources = (
-            [source] if source is not None else default_sources()[1:]
-        )  # without the host
+        # The first default source is the host.
+        self._sources = [source] if source is not None else default_sources()[1:]
         self._points: dict[str, list[tuple[float, float]]] = {POWER: [], SM_CLOCK: []}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._draw, daemon=True)
@@ -89,7 +88,7 @@ class Course:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(10)  # a call that hangs is left behind: the step has its own end
+        self._thread.join(10)  # a call that hangs is ended with the step
         for name, points in self._points.items():
             self._findings.series(
                 name.partition(" (")[0], name.rpartition("(")[2].rstrip(")"), points
@@ -116,7 +115,7 @@ class Course:
 
 
 def what_is_there(findings: Findings, _card: int) -> None:
-    """Show the inventory, what the driver's own tool says, and what the gate finds."""
+    """Show the inventory, the output of the driver's own tool, and the gate's findings."""
     inventory = read_inventory()
     for number, card in enumerate(inventory.accelerators):
         lost = "; ".join(card.unreadable)
@@ -133,7 +132,7 @@ def what_is_there(findings: Findings, _card: int) -> None:
         end = OFF if finding.severity == "FAIL" else SEEN
         findings.row(f"gate: {finding.severity}", finding.text, end=end, note=finding.action)
     if not any(finding.severity == "FAIL" for finding in found):
-        findings.row("gate", "nothing stands against the node", end=GOOD)
+        findings.row("gate", "no finding against the node", end=GOOD)
 
 
 def _tools(findings: Findings) -> None:
@@ -161,7 +160,7 @@ def every_call(findings: Findings, _card: int) -> None:
             OSError,
             KeyError,
             AttributeError,
-        ):  # amdsmi without its library: KeyError
+        ):  # KeyError: amdsmi lacks its library
             findings.row(library, "not installed")
             continue
         timed = TimedLibrary(module)
@@ -175,7 +174,7 @@ def every_call(findings: Findings, _card: int) -> None:
 
 
 def _one_reading(findings: Findings) -> None:
-    """Time what a session reads of all cards again and again."""
+    """Time the reading of all cards that a session takes repeatedly."""
     sources = default_sources()[1:]
     for source in sources:
         source.open()
@@ -206,7 +205,7 @@ def _amd(module: Any) -> None:
 
 
 def all_links(findings: Findings, _card: int) -> None:
-    """Show what connects the cards: links, PCIe, NUMA nodes."""
+    """Show the links and PCIe connections of the cards."""
     inventory = read_inventory()
     cards = inventory.accelerators
     most = max((card.nvlinks or 0 for card in cards), default=0)

@@ -1,4 +1,4 @@
-"""Steps that run pytest: the suites, their spread, their profiles, and faults that harm nothing."""
+"""Run the steps that use pytest: the suites, their spread, their profiles, and harmless faults."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import read_journal
 
 REPEATED = ("compute/test_gemm.py", "memory/test_bandwidth.py")
-"""What is repeated: by the declared costs 20 s of a card."""
+"""Tests that are repeated, with declared costs of 20 s on a card."""
 
 MEASURED = (*REPEATED, "training")
-"""What is run of the standard profile, all of which takes most of an hour on a card: four minutes."""
+"""Tests of the standard profile that are run: four minutes of the hour that all would take on a card."""
 
 REPEATS = 5
 SPREADS = {"GB/s": 1.0, "TB/s": 1.0, "GFLOP/s": 2.0, "TFLOP/s": 2.0}
-"""Unit -> per cent by which the medians of five runs may differ: bandwidths repeat better than products,
-whose clock follows temperature and power."""
+"""Unit -> maximum difference of the medians of five runs in percent: bandwidths repeat better than products,
+whose clock depends on temperature and power."""
 
 SHIFT = 1.0
-"""Per cent by which a metric may move between one lane and all: more is what the lanes do to each other."""
+"""Maximum difference of a metric between one lane and all in percent: more means that the lanes interfere."""
 
 
 def run(
@@ -154,15 +154,15 @@ def lanes(findings: Findings, _card: int) -> None:
                 key = (one.test.rpartition("/")[2], one.metric.name)
                 found[way].setdefault(key, []).append(statistics.median(one.values))
     for key in sorted(found["-n0"].keys() & found["-nauto"].keys()):
-        alone, beside = (statistics.mean(found[way][key]) for way in ("-n0", "-nauto"))
-        share = abs(beside / alone - 1) * 100 if alone else 0.0
+        alone, together = (statistics.mean(found[way][key]) for way in ("-n0", "-nauto"))
+        share = abs(together / alone - 1) * 100 if alone else 0.0
         if share > SHIFT:
             findings.within(
                 f"{' '.join(key)}: side by side against alone", share, SHIFT, "%", "ours"
             )
 
 
-# What the faults are, as tests of a user: none of them changes a setting or leaves anything behind.
+# The faults, as tests of a user: none of them changes a setting or leaves anything behind.
 
 _HEAD = """
 import os, signal, subprocess, sys, time
@@ -232,7 +232,7 @@ def _fault(
     *arguments: str,
     deadline: float = 60.0,
 ) -> RunRecord | None:
-    """Run one fault and a good test behind it, and return the record; what cannot be read is a line."""
+    """Run one fault and then a good test, and return the record; write a line if it cannot be read."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "pytest.ini").write_text("[pytest]\n")
@@ -257,17 +257,19 @@ def _judged(
     outcome: Outcome,
     words: str = "",
 ) -> None:
-    """Hold the verdict on the fault, and that the next test was measured, against what is right."""
+    """Compare the verdict on the fault with the right one, and check that the next test was measured."""
     if record is None:
         return
     ours = [v for v in record.verdicts if "test_fault" in v.benchmark]
-    told = [v for v in ours if v.reason is not Reason.NO_BASELINE]
-    right = any(v.outcome is outcome and words in v.text for v in told)
-    right = right and (outcome is Outcome.FAIL or not any(v.outcome is Outcome.FAIL for v in told))
+    judged = [v for v in ours if v.reason is not Reason.NO_BASELINE]
+    right = any(v.outcome is outcome and words in v.text for v in judged)
+    right = right and (
+        outcome is Outcome.FAIL or not any(v.outcome is Outcome.FAIL for v in judged)
+    )
     cards = {m.device for m in record.measurements if "test_after" in m.test}
     every = {plan.device for plan in record.planned if "test_after" in plan.test}
     found = (
-        "; ".join(dict.fromkeys(f"{v.outcome.value}: {v.text}" for v in told))[:300]
+        "; ".join(dict.fromkeys(f"{v.outcome.value}: {v.text}" for v in judged))[:300]
         or "nothing said"
     )
     went_on = "the next test was measured" if cards == every else "the next test was NOT measured"
@@ -276,28 +278,28 @@ def _judged(
 
 
 def worker_killed(findings: Findings, _card: int) -> None:
-    """Kill a worker in mid-test: nothing speaks against the hardware, and the next test is measured."""
+    """Kill a worker during a test: no evidence against the hardware, and the next test is measured."""
     expected = "INCONCLUSIVE, the run goes on"
     record = _fault(findings, "kill -9", KILLED, expected)
     _judged(findings, "kill -9", record, expected, outcome=Outcome.INCONCLUSIVE)
 
 
 def corrupted(findings: Findings, _card: int) -> None:
-    """Return a wrong result: that is the hardware's fault until somebody shows otherwise."""
+    """Return a wrong result, which counts as a fault of the hardware."""
     expected = "FAIL"
     record = _fault(findings, "corrupted result", CORRUPTED, expected)
     _judged(findings, "corrupted result", record, expected, outcome=Outcome.FAIL)
 
 
 def hanging(findings: Findings, _card: int) -> None:
-    """Run a kernel past its deadline: it is ended, and the next test is measured."""
+    """Run a kernel beyond its deadline: it is ended, and the next test is measured."""
     expected = "INCONCLUSIVE, ended after 10 s, the run goes on"
     record = _fault(findings, "hanging kernel", HANGING, expected, "--anubis-timeout=10")
     _judged(findings, "hanging kernel", record, expected, outcome=Outcome.INCONCLUSIVE)
 
 
 def out_of_memory(findings: Findings, _card: int) -> None:
-    """Ask for more memory than the card has: the environment, not the hardware."""
+    """Request more memory than the card has: a problem of the environment, not of the hardware."""
     expected = "INCONCLUSIVE, memory is named"
     record = _fault(findings, "out of memory", OUT_OF_MEMORY, expected)
     _judged(
@@ -306,7 +308,7 @@ def out_of_memory(findings: Findings, _card: int) -> None:
 
 
 def neighbour(findings: Findings, _card: int) -> None:
-    """Let another process use the card while it is measured: the measurement must say so."""
+    """Let another process use the card during a measurement, which must report it."""
     expected = "the measurement is marked as disturbed"
     program = NEIGHBOUR.partition("'''")[2].partition("'''")[0]
     with subprocess.Popen(
@@ -330,7 +332,7 @@ def neighbour(findings: Findings, _card: int) -> None:
 
 
 def tf32_variable(findings: Findings, _card: int) -> None:
-    """Set what common containers set: the products in single precision must pass all the same."""
+    """Set the variables of common containers: products in single precision must still pass."""
     variables = {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "NVIDIA_TF32_OVERRIDE": "1"}
     with tempfile.TemporaryDirectory() as place:
         tests = str(ROOT / "suites" / "compute" / "test_gemm.py")
@@ -345,7 +347,7 @@ def tf32_variable(findings: Findings, _card: int) -> None:
 
 
 def other_tools(findings: Findings, _card: int) -> None:
-    """Run the vendors' own tools where they are installed, for comparison by eye."""
+    """Run the vendors' own tools if they are installed, for comparison by eye."""
     cards = len(read_inventory().accelerators)
     for command in (
         ["nvbandwidth", "-t", "device_to_device_memcpy_write_ce"],

@@ -1,4 +1,4 @@
-"""Whose hosts a launcher's variables speak of."""
+"""Test the hosts found from the variables of torchrun and Slurm."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_step_of_slurm_has_its_first_node_as_master(
         ("; exit 1", "scontrol ended with 1"),
     ],
 )
-def test_a_first_node_that_nobody_knows_is_one_line_at_once(
+def test_unknown_first_node_is_a_one_line_error(
     address: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurm_says(tmp_path, monkeypatch, address)
@@ -106,7 +106,7 @@ def test_several_processes_of_slurm_on_a_host() -> None:
         launched_hosts({**SLURM, "SLURM_STEP_NUM_NODES": "3"}, "n")
 
 
-def test_master_that_is_itself_by_its_loopback_name_takes_the_way_to_others(
+def test_master_with_loopback_name_uses_real_route(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = {"192.0.2.1": "eth0"}

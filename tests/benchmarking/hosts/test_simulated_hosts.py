@@ -61,7 +61,7 @@ def carried(hosts: SimulatedHosts, sender: int, receiver: int) -> float:
     return float(done.stdout)
 
 
-def test_each_port_and_way_has_its_rate_and_nothing_is_left(hosts: SimulatedHosts) -> None:
+def test_ports_and_directions_have_their_rates(hosts: SimulatedHosts) -> None:
     # A shaper is never quicker than its rate, but for its bucket; how much slower is the machine's affair.
     most = 1.25
     with hosts:

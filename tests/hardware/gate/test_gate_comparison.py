@@ -115,7 +115,7 @@ HAPPENED: dict[str, tuple[dict[str, Any], str, str]] = {
         "PCIe replays is 9 a minute, expected at most 8 a minute",
     ),
     "error of a block": (
-        # The sum over all blocks has grown too, and is not told a second time.
+        # The sum over all blocks has grown too, and is not reported again.
         {"block_errors": {"uncorrected gfx errors": 3}, "ecc_uncorrected": 2},
         "FAIL",
         "number of uncorrected gfx errors is 2 more than at the start, expected no new one",
@@ -194,7 +194,7 @@ def test_block_that_erred_is_the_component_to_blame() -> None:
         assert finding.component == component
 
 
-def test_replays_of_a_short_run_are_held_against_a_whole_minute() -> None:
+def test_replays_of_a_short_run_count_for_a_minute() -> None:
     # One packet in five seconds of a smoke test is no rate of twelve a minute.
     assert compare(BEFORE, at("10:00:05", pcie_replays=38)) == []
     assert len(compare(BEFORE, at("10:00:05", pcie_replays=39))) == 1
@@ -227,7 +227,7 @@ def test_library_that_fails_at_the_end_loses_no_card(note: str, left: int) -> No
     assert (lost.severity, lost.slot) == ("FAIL", SLOT)
 
 
-def test_cards_that_the_driver_counts_anew_are_the_same_cards() -> None:
+def test_renumbered_cards_are_matched() -> None:
     after = at("10:15:00")
     first, *rest = after.accelerators
     moved = [replace(one, index=one.index - 1) for one in rest]
@@ -241,7 +241,7 @@ def test_failures_come_first() -> None:
     assert [finding.severity for finding in compare(BEFORE, after)] == ["FAIL", "INCONCLUSIVE"]
 
 
-def test_a_second_gate_tells_each_fact_once_and_nothing_that_was_told_at_the_start() -> None:
+def test_second_gate_reports_only_new_facts_and_once() -> None:
     def known(time: str) -> Inventory:
         return card(vbios="old")(at(time))
 
@@ -257,7 +257,7 @@ def test_a_second_gate_tells_each_fact_once_and_nothing_that_was_told_at_the_sta
     ]
 
 
-def test_errors_between_two_runs_are_told_and_block_nothing() -> None:
+def test_errors_between_two_runs_are_notes() -> None:
     now = at("10:15:00", ecc_uncorrected_lifetime=8, remapped_uncorrected=2)
     assert [(f.severity, f.text) for f in since(BEFORE, now)] == [
         (

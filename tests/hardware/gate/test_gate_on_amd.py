@@ -71,7 +71,7 @@ def test_a_fault_is_found_and_named(amdsmi_node: Node, name: str) -> None:
     assert [(finding.severity, finding.text) for finding in findings()] == [(severity, text)]
 
 
-def test_partitions_of_a_whole_class_are_its_own_business(amdsmi_node: Node) -> None:
+def test_partitions_like_the_class_are_no_finding(amdsmi_node: Node) -> None:
     amdsmi_node.set({"gpu.amdsmi_get_gpu_compute_partition": "CPX"})
     now = looked_at()
     assert check_inventory(now, golden_inventory([now])) == []

@@ -369,9 +369,7 @@ def test_fault_is_found_and_named(name: str) -> None:
         ({"memory_clock_max": 1500.0}, "nvidia-smi -i 3 -rmc"),
     ],
 )
-def test_a_setting_is_no_fault_of_the_card_and_comes_with_its_command(
-    change: dict[str, Any], command: str
-) -> None:
+def test_changed_setting_is_inconclusive(change: dict[str, Any], command: str) -> None:
     (finding,) = check_inventory(card(**change)(NODE), GOLDEN)
     assert finding.severity == "INCONCLUSIVE"
     assert f"set it as on the other nodes ({command}), then test again" in finding.action
@@ -422,7 +420,7 @@ def test_what_is_normal_is_no_finding(change: Change) -> None:
     assert check_inventory(change(NODE), GOLDEN) == []
 
 
-def test_clock_that_a_setting_holds_down_is_named_where_it_may_be_the_usual_one() -> None:
+def test_limited_clock_is_a_note_without_golden_card() -> None:
     held = card(clock_limited=True)(NODE)
     assert [finding.severity for finding in check_inventory(held)] == ["NOTE"]
     everywhere = replace(
@@ -443,17 +441,17 @@ def test_limits_can_be_set() -> None:
     )
 
 
-def test_without_a_golden_inventory_a_narrow_link_is_a_question() -> None:
+def test_narrow_link_without_golden_is_inconclusive() -> None:
     (finding,) = check_inventory(card(link_width=8)(NODE))
     assert finding.severity == "INCONCLUSIVE"
 
 
-def test_without_a_golden_inventory_a_card_without_driver_is_a_question() -> None:
+def test_card_without_driver_is_inconclusive() -> None:
     (finding,) = check_inventory(without_card(NODE))
     assert (finding.severity, finding.slot) == ("INCONCLUSIVE", "0000:5d:00.0")
 
 
-def test_cards_that_a_hanging_library_does_not_tell_of_are_a_question() -> None:
+def test_cards_of_a_hanging_library_are_inconclusive() -> None:
     silent = replace(without_card(NODE), unreadable=("nvml: did not answer within 30 s",))
     found = check_inventory(silent, GOLDEN)
     assert [f.severity for f in found] == ["INCONCLUSIVE"] * 2
@@ -464,13 +462,13 @@ def test_cards_that_a_hanging_library_does_not_tell_of_are_a_question() -> None:
     assert check_inventory(gone, GOLDEN)[0].severity == "FAIL"
 
 
-def test_disks_and_ports_of_which_none_is_seen_are_a_question() -> None:
+def test_no_visible_disks_or_ports_is_inconclusive() -> None:
     for blind in (replace(NODE, disks=()), replace(NODE, nics=())):
         found = check_inventory(blind, GOLDEN)
         assert {one.severity for one in found} == {"INCONCLUSIVE"}
 
 
-def test_cards_that_slurm_keeps_from_a_job_are_none_that_are_missing() -> None:
+def test_cards_withheld_by_slurm_are_not_missing() -> None:
     note = "GPU 3: Insufficient Permissions (NVML error 4)"
     node = replace(without_card(NODE), unreadable=(note,))
     count, withheld = check_inventory(node, GOLDEN)
@@ -488,7 +486,7 @@ def test_more_cards_than_expected_are_a_question() -> None:
     assert (finding.severity, finding.found) == ("INCONCLUSIVE", "8")
 
 
-def test_cards_are_matched_by_number_where_slots_differ() -> None:
+def test_cards_with_other_slots_are_matched_by_number() -> None:
     cards = tuple(replace(c, pci=f"0001:{i:02x}:00.0") for i, c in enumerate(NODE.accelerators))
     moved = replace(NODE, accelerators=cards, on_bus=tuple(str(c.pci) for c in cards))
     assert check_inventory(moved, GOLDEN) == []
@@ -504,7 +502,7 @@ def test_majority_makes_the_golden_inventory() -> None:
         assert check_inventory(FAULTS[name][0](NODE), golden), name
 
 
-def test_golden_inventory_knows_no_serials_and_no_counters() -> None:
+def test_golden_inventory_has_no_serials_or_counters() -> None:
     for like in GOLDEN.accelerators:
         assert (like.serial, like.uuid, like.ecc_uncorrected, like.remapped_corrected) == (
             None,
@@ -519,7 +517,7 @@ def test_without_a_majority_nothing_is_expected() -> None:
     assert check_inventory(NODE, golden) == []
 
 
-def test_what_only_a_minority_has_is_not_expected_of_the_others() -> None:
+def test_minority_values_are_not_expected() -> None:
     extra = replace(
         NODE,
         nics=(*NODE.nics, Nic(name="eth9", state="up")),
@@ -528,7 +526,7 @@ def test_what_only_a_minority_has_is_not_expected_of_the_others() -> None:
     assert check_inventory(NODE, golden_inventory([NODE, extra, NODE])) == []
 
 
-def test_a_port_that_is_named_by_its_own_address_is_expected_of_no_other_node() -> None:
+def test_port_named_by_its_address_is_not_expected() -> None:
     named = Nic(name="enx0a1b2c3d4e5f", state="up", address="0a:1b:2c:3d:4e:5f")
     learned = replace(NODE, nics=(*NODE.nics, named))
     assert check_inventory(NODE, golden_inventory([learned])) == []
@@ -549,9 +547,7 @@ def test_memory_that_a_hypervisor_took_back_is_noted(virtual: bool | None, sever
 
 @pytest.mark.parametrize("state", ["not started", "in progress", "failed (NVML error 15)"])
 @pytest.mark.parametrize("count", [1, 8])
-def test_fabric_that_is_not_complete_blocks_only_where_cards_need_it(
-    state: str, count: int
-) -> None:
+def test_incomplete_fabric_blocks_only_if_needed(state: str, count: int) -> None:
     def severity(nvlinks: int, **fabric: Any) -> str:
         first, *others = NODE.accelerators
         cards = (replace(first, nvlinks_active=nvlinks, **fabric), *others)[:count]
@@ -568,7 +564,7 @@ def test_fabric_that_is_not_complete_blocks_only_where_cards_need_it(
     assert severity(0, **health) == ("NOTE" if count == 1 else "FAIL")
 
 
-def test_a_slot_that_never_reached_the_cards_generation_is_no_fault() -> None:
+def test_slot_slower_than_the_card_is_no_fault() -> None:
     slower = card(link_generation=4)(NODE)
     golden = golden_inventory([slower])
     assert check_inventory(slower, golden) == []
@@ -578,9 +574,7 @@ def test_a_slot_that_never_reached_the_cards_generation_is_no_fault() -> None:
 @pytest.mark.parametrize(
     ("virtual", "severities"), [(True, {"NOTE"}), (False, {"FAIL", "INCONCLUSIVE"})]
 )
-def test_firmware_of_another_host_of_a_virtual_machine_is_noted(
-    virtual: bool, severities: set[str]
-) -> None:
+def test_changed_host_firmware_of_a_vm_is_a_note(virtual: bool, severities: set[str]) -> None:
     here = replace(
         NODE,
         system=replace(NODE.system, virtual=virtual, bios="of another host"),
@@ -589,7 +583,7 @@ def test_firmware_of_another_host_of_a_virtual_machine_is_noted(
     assert {one.severity for one in check_inventory(here, GOLDEN)} == severities
 
 
-def test_cards_of_others_are_no_obstacle_where_they_were_there_in_learning() -> None:
+def test_foreign_cards_known_from_learning_are_notes() -> None:
     bus = NODE.on_bus or ()
     withheld = tuple(
         f"GPU {number}: Insufficient Permissions (NVML error 4)" for number in range(1, 8)

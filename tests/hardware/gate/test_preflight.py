@@ -1,4 +1,4 @@
-"""What keeps healthy cards from being tested is named, with what to mend; nothing of it rejects a node."""
+"""Test the findings about obstacles to a test of healthy cards; none of them rejects a node."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def by(**variables: str) -> SoftwareEnvironment:
 
 UUIDS = ",".join(str(one.uuid) for one in NODE.accelerators)
 
-# Node, environment, how bad it is, the sentence, a word of what to do.
+# Node, environment, severity, the sentence, a word of the next step.
 OBSTACLES: dict[str, tuple[Inventory, SoftwareEnvironment, str, str, str]] = {
     "CPU build": (
         NODE,
@@ -194,7 +194,7 @@ def test_what_is_in_nobodys_way_is_no_finding(
     assert preflight(inventory, environment) == []
 
 
-def test_cards_that_are_hidden_on_purpose_may_be_as_they_are() -> None:
+def test_cards_hidden_on_purpose_are_no_finding() -> None:
     busy = card(memory_free=0, compute_mode="exclusive-process")(NODE)
     assert preflight(busy, FINE, {0, 1, 2}) == []
     assert len(preflight(busy, FINE, {3, 4})) == 2
@@ -204,7 +204,7 @@ def test_cards_that_are_hidden_on_purpose_may_be_as_they_are() -> None:
     assert finding.text == "CUDA_VISIBLE_DEVICES is hiding all cards, expected cards that are shown"
 
 
-def test_one_card_in_exclusive_mode_has_no_ranks_beside_it() -> None:
+def test_single_card_in_exclusive_mode_is_a_note() -> None:
     alone = card(compute_mode="exclusive-process")(NODE)
     (finding,) = preflight(alone, FINE, {3})
     assert finding.severity == "NOTE"
@@ -234,7 +234,7 @@ def test_a_build_of_torch_is_read_as_text(text: str, expected: Torch | None) -> 
     assert torch_build(text) == expected
 
 
-def test_this_machines_surroundings() -> None:
+def test_this_machines_software_environment() -> None:
     found = read_software_environment({"CUDA_VISIBLE_DEVICES": "3", "HOME": "/"}, processes=2)
     assert (found.visibility, found.processes) == ({"CUDA_VISIBLE_DEVICES": "3"}, 2)
     assert found.torch is not None

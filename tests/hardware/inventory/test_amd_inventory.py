@@ -97,7 +97,7 @@ PCI = {
 }
 
 
-def test_card_is_read_with_the_link_that_the_kernel_shows(tmp_path: Path) -> None:
+def test_card_has_the_kernels_link_values(tmp_path: Path) -> None:
     smi = FakeSmi()
     cards, drivers, notes = read_amd(Files(lay_out(tmp_path, PCI)), smi)
     assert (len(cards), drivers, notes, smi.open) == (2, {"amdgpu": "6.12.12"}, (), 0)
@@ -139,7 +139,7 @@ def test_card_is_read_with_the_link_that_the_kernel_shows(tmp_path: Path) -> Non
     assert cards[1].mig is True  # a divided card
 
 
-def test_failed_call_is_named_and_an_unsupported_one_is_absent(tmp_path: Path) -> None:
+def test_only_failed_calls_are_noted(tmp_path: Path) -> None:
     failing = "amdsmi_get_gpu_total_ecc_count"
     (card, _), _, _ = read_amd(Files(tmp_path), FakeSmi(failing))
     assert card.unreadable == ("ecc_uncorrected: AMDSMI_STATUS_INTERNAL_EXCEPTION",)
@@ -204,7 +204,7 @@ def card_files(number: int, address: str, power: str) -> dict[str, str]:
     }
 
 
-def test_telemetry_reads_the_drivers_files_and_numbers_cards_by_slot(tmp_path: Path) -> None:
+def test_telemetry_numbers_cards_by_slot(tmp_path: Path) -> None:
     files = card_files(1, "0000:0c:00.0", "700000000") | card_files(0, "0000:8c:00.0", "650000000")
     source = AmdSource(Files(lay_out(tmp_path, files)))
     source.open()
@@ -236,7 +236,7 @@ def test_broken_sensor_of_a_card_is_named(tmp_path: Path) -> None:
     assert source.read(counters=False).lost == ("GPU 0: power (W): 'much' is not a whole number",)
 
 
-def test_cards_stand_by_slot_and_know_the_number_under_which_hip_counts_them(
+def test_cards_are_in_slot_order_with_hip_numbers(
     amdsmi_node: Node,
 ) -> None:
     amdsmi_node.set({"count": 8})
@@ -247,9 +247,7 @@ def test_cards_stand_by_slot_and_know_the_number_under_which_hip_counts_them(
     assert cards[2].hip_uuid == "GPU-5a00000000000002"
 
 
-def test_an_older_library_leaves_the_numbers_to_the_drivers_list(
-    amdsmi_node: Node, tmp_path: Path
-) -> None:
+def test_older_library_uses_the_drivers_numbers(amdsmi_node: Node, tmp_path: Path) -> None:
     amdsmi_node.set({"gpu.absent.amdsmi_get_gpu_enumeration_info": 1})
     places = [0x5C00, 0x2200, 0x3800, 0x0C00, 0xDF00, 0xAF00, 0xBF00, 0x9F00]
     topology = {"sys/class/kfd/kfd/topology/nodes/0/gpu_id": "0\n"}  # a processor
@@ -276,7 +274,7 @@ def test_an_older_library_leaves_the_numbers_to_the_drivers_list(
         ((0, 0, 40, 0, 0), [], ""),
     ],
 )
-def test_heat_that_holds_an_amd_card_down_is_found_by_its_residency(
+def test_amd_thermal_slowdown_is_found_by_residency(
     tmp_path: Path,
     version: int,
     before: int,

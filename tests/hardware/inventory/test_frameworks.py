@@ -1,4 +1,4 @@
-"""What torch was built for and which collectives it uses, without importing it."""
+"""Test the versions found for torch's build and its collectives without importing it."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_one_machine_keeps_its_key(change: Callable[[Inventory], Inventory]) -> 
     gib=st.sampled_from([1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128]),
     reserved=st.floats(0.001, 0.06),
 )
-def test_memory_class_does_not_hang_on_the_kernels_reservation(
+def test_memory_class_ignores_the_kernels_reservation(
     modules: int, gib: int, reserved: float
 ) -> None:
     installed = modules * gib * GIB
@@ -176,7 +176,7 @@ def test_long_names_stay_apart() -> None:
     assert slug("x" * 60 + "a") != slug("x" * 60 + "b")
 
 
-def test_cpu_whose_name_a_hypervisor_hides_is_told_apart_by_its_family() -> None:
+def test_cpu_with_a_hidden_name_is_named_by_family() -> None:
     hidden = Processor(model="AMD EPYC", family="26", model_number="2", usable=2)
     older = replace(hidden, family="25")
     a, b = (hardware_class(replace(NODE, processor=p), "smoke")[1]["cpu"] for p in (hidden, older))
@@ -187,7 +187,7 @@ def test_empty_inventory_has_a_class() -> None:
     assert key(Inventory(node="n")) == "no-accelerator_unknown-cpu-unknownc_unknown_torchnone_smoke"
 
 
-def test_node_that_lost_a_card_is_closest_to_its_own_class() -> None:
+def test_node_that_lost_a_card_keeps_its_class() -> None:
     classes = dict(
         [hardware_class(NODE, "smoke"), hardware_class(replace(NODE, drivers={}, nics=()), "smoke")]
     )
@@ -216,14 +216,14 @@ def test_without_accelerators_the_key_is_what_it_was() -> None:
     assert key(other) == found
 
 
-def test_side_by_side_is_another_population_of_the_same_hardware() -> None:
+def test_side_by_side_is_another_class() -> None:
     found, attributes = hardware_class(NODE, "smoke", lanes=SIDE_BY_SIDE)
     assert found == key(NODE).replace("_smoke", "_side-by-side_smoke")
     assert attributes["lanes"] == "side by side"
     assert closest_class(attributes, dict([hardware_class(NODE, "smoke")])) == key(NODE)
 
 
-def test_a_recorded_class_is_split_as_the_option_would_have_named_it() -> None:
+def test_recorded_class_is_split_like_a_new_one() -> None:
     found, attributes = hardware_class(NODE, "smoke")
     added = {"cooling": "rear door"}
     facts = split_by(["bios", "water"], {"bios": "1.2"})
@@ -234,7 +234,7 @@ def test_a_recorded_class_is_split_as_the_option_would_have_named_it() -> None:
     assert split_key("imported", {}, facts) == "imported_bios-1.2_water-unknown"
 
 
-def test_memory_of_a_virtual_machine_is_no_part_of_its_class() -> None:
+def test_class_of_a_vm_ignores_its_memory() -> None:
     sizes = (Memory(total=120 * GIB), Memory(total=200 * GIB))
     virtual = [replace(NODE, memory=one, system=System(virtual=True)) for one in sizes]
     assert key(virtual[0]) == key(virtual[1])

@@ -61,7 +61,7 @@ V2 = {
 }
 
 
-def test_tightest_limit_of_all_groups_above_binds_in_version_1(tmp_path: Path) -> None:
+def test_tightest_limit_of_all_groups_applies_in_v1(tmp_path: Path) -> None:
     group = ControlGroup(Files(lay_out(tmp_path, V1)))
     assert group.quota() == 1.5
     assert group.throttling() == Throttling(3, 0.75)
@@ -80,7 +80,7 @@ def test_machine_without_control_groups_has_no_limits(tmp_path: Path) -> None:
     assert (group.quota(), group.throttling(), group.memory_limit()) == (None, None, None)
 
 
-def test_threads_follow_the_quota_and_a_workers_share_of_it(tmp_path: Path) -> None:
+def test_threads_follow_the_quota_and_a_workers_share(tmp_path: Path) -> None:
     files = Files(lay_out(tmp_path, V2))
     quota = ControlGroup(files).quota()
     assert quota is not None
@@ -90,7 +90,7 @@ def test_threads_follow_the_quota_and_a_workers_share_of_it(tmp_path: Path) -> N
     assert [threads_within(16, one) for one in (None, 20.0, 4.0, 2.5, 0.5)] == [16, 16, 4, 2, 1]
 
 
-def test_sockets_cores_and_threads_are_counted_and_offline_cpus_are_not(tmp_path: Path) -> None:
+def test_offline_cpus_are_not_counted(tmp_path: Path) -> None:
     files = {"/proc/cpuinfo": "processor : 0\nmodel name : Some  CPU 42\n\nprocessor : 1\n"}
     for cpu, (package, core) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1), (0, 0), (1, 1)]):
         base = f"/sys/devices/system/cpu/cpu{cpu}"
@@ -105,7 +105,7 @@ def test_sockets_cores_and_threads_are_counted_and_offline_cpus_are_not(tmp_path
     assert found.numa_nodes == 2
 
 
-def test_memory_errors_are_summed_over_controllers_and_absent_is_not_zero(tmp_path: Path) -> None:
+def test_memory_errors_are_summed_over_controllers(tmp_path: Path) -> None:
     assert edac_counts(Files(tmp_path)) == (None, None)
     base = "/sys/devices/system/edac/mc"
     lay_out(
@@ -120,14 +120,14 @@ def test_memory_errors_are_summed_over_controllers_and_absent_is_not_zero(tmp_pa
     assert edac_counts(Files(tmp_path)) == (7, 0)
 
 
-def test_broken_sensor_is_named_and_not_mistaken_for_a_missing_one(tmp_path: Path) -> None:
+def test_broken_sensor_is_noted_and_not_absent(tmp_path: Path) -> None:
     files = Files(lay_out(tmp_path, {"/sys/a": "twelve"}))
     assert files.integer("/sys/a", "errors") is None
     assert files.integer("/sys/b", "other") is None
     assert files.unreadable == ["errors: 'twelve' is not a whole number"]
 
 
-def test_accelerators_on_the_bus_are_found_without_their_drivers(tmp_path: Path) -> None:
+def test_accelerators_are_found_without_drivers(tmp_path: Path) -> None:
     def device(address: str, vendor: str, kind: str) -> dict[str, str]:
         base = f"/sys/bus/pci/devices/{address}"
         return {f"{base}/vendor": vendor, f"{base}/class": kind}
@@ -146,7 +146,7 @@ def test_accelerators_on_the_bus_are_found_without_their_drivers(tmp_path: Path)
     assert bus_accelerators(Files(tmp_path)) == ("0000:18:00.0", "0000:3a:00.0")
 
 
-def test_virtual_disks_are_left_out_and_sizes_are_bytes(tmp_path: Path) -> None:
+def test_disk_sizes_are_bytes_without_virtual_disks(tmp_path: Path) -> None:
     pci = "/sys/devices/pci0000:00/0000:5e:00.0"
     lay_out(
         tmp_path,
@@ -177,7 +177,7 @@ def test_virtual_disks_are_left_out_and_sizes_are_bytes(tmp_path: Path) -> None:
     )
 
 
-def test_wear_is_taken_from_smartctl_and_strange_answers_are_ignored() -> None:
+def test_wear_comes_from_valid_smartctl_output() -> None:
     log = {"percentage_used": 7, "media_errors": 2, "other": "x"}
     assert smart_health({"nvme_smart_health_information_log": log}) == {
         "percentage_used": 7.0,
@@ -287,7 +287,7 @@ def test_what_is_no_object_is_refused(data: Any) -> None:
         inventory_from_plain(data)
 
 
-def test_redacted_inventory_holds_no_serial_and_no_address() -> None:
+def test_redacted_inventory_has_no_identifiers() -> None:
     secrets = ("SERIAL-1", "GPU-abc", "SERIAL-2", "SERIAL-3", "02:fc:00:00:00:01")
     inventory = Inventory(
         node="n",

@@ -27,7 +27,7 @@ def test_the_first_that_is_known_names_the_node() -> None:
     assert node_name({}) == platform.node()
 
 
-def test_outside_of_a_pod_the_variable_is_somebody_elses() -> None:
+def test_node_name_variable_is_ignored_outside_a_pod() -> None:
     assert node_name({"NODE_NAME": "built-in"}) == platform.node()  # as Jenkins sets it
 
 
@@ -38,7 +38,7 @@ def test_what_is_no_name_is_refused_with_its_place(name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_the_machine_id_is_recorded_as_a_digest_and_hidden_by_redaction(tmp_path: Path) -> None:
+def test_machine_id_is_a_digest_and_is_redacted(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     file = tmp_path / "etc" / "machine-id"
     file.write_text("0123456789abcdef0123456789abcdef\n")
@@ -63,7 +63,7 @@ HOSTS_FILE = (
     ("mounts", "lasting"),
     [
         (ROOT_DISK, True),
-        ("", True),  # nobody says
+        ("", True),  # unknown
         (CONTAINER, False),  # the image's, or made at each start
         (CONTAINER + HOSTS_FILE, True),  # the host's, mounted
         (
@@ -74,9 +74,7 @@ HOSTS_FILE = (
         (ROOT_DISK + "80 27 0:9 / /et rw - overlay none rw\n", True),
     ],
 )
-def test_a_machine_id_that_each_start_makes_anew_is_none(
-    mounts: str, lasting: bool, tmp_path: Path
-) -> None:
+def test_transient_machine_id_is_ignored(mounts: str, lasting: bool, tmp_path: Path) -> None:
     for name, text in (("etc/machine-id", "0123456789abcdef" * 2), ("proc/self/mountinfo", mounts)):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(text)

@@ -191,7 +191,7 @@ def test_bindings_older_than_a_function_are_no_error() -> None:
     assert (card.firmware, card.unreadable, notes) == (None, (), ())
 
 
-def test_card_that_hangs_its_library_does_not_hang_the_inventory() -> None:
+def test_hanging_card_does_not_hang_the_inventory() -> None:
     release = threading.Event()
     fake = FakeNvml()
     fake.answers["nvmlDeviceGetVbiosVersion"] = lambda card: release.wait()
@@ -213,7 +213,7 @@ def test_library_that_hangs_before_any_card_is_known() -> None:
     assert found.unreadable == ("nvml: did not answer within 0.05 s",)
 
 
-def test_library_that_misbehaves_does_not_stop_the_inventory() -> None:
+def test_failing_library_does_not_stop_the_inventory() -> None:
     fake = FakeNvml()
     fake.answers["nvmlDeviceGetMemoryInfo"] = "nonsense"
     (note,) = read_inventory(pynvml=fake).unreadable
@@ -249,7 +249,7 @@ def test_telemetry_keeps_to_the_cards_it_was_given() -> None:
     assert list(read(FakeNvml(8), {"GPU-5"}).values) == ["GPU 5"]
 
 
-def test_temperature_is_read_by_its_newer_name_where_the_old_one_is_gone() -> None:
+def test_temperature_is_read_by_its_newer_name() -> None:
     fake = FakeNvml(1, failing=("nvmlDeviceGetTemperature", pynvml.NVML_ERROR_FUNCTION_NOT_FOUND))
     fake.answers["nvmlDeviceGetTemperatureV"] = 62
     source = NvidiaSource(None, fake)
@@ -259,7 +259,7 @@ def test_temperature_is_read_by_its_newer_name_where_the_old_one_is_gone() -> No
     assert (found.values["GPU 0"][TEMPERATURE], found.lost) == (62.0, ())
 
 
-def test_fields_come_before_single_calls_and_all_of_them_in_one_call() -> None:
+def test_fields_are_read_in_one_call_first() -> None:
     fake = FakeNvml(1, links=2)
     fake.fields |= {
         186: 655_000,  # the power of the moment, where GetPowerUsage is a mean over a second
@@ -301,7 +301,7 @@ def test_a_field_of_a_lost_card_is_named() -> None:
     assert "GPU 0: fields: GPU is lost (NVML error 15)" in read(fake).lost
 
 
-def test_throttle_reasons_come_from_the_old_name_where_the_new_is_missing() -> None:
+def test_throttle_reasons_are_read_by_the_old_name() -> None:
     fake = FakeNvml(1, failing=("nvmlDeviceGetCurrentClocksEventReasons", 13))
     fake.answers["nvmlDeviceGetCurrentClocksThrottleReasons"] = 0x40
     found = read(fake)
@@ -324,7 +324,7 @@ def test_no_code_of_any_call_stops_telemetry(call: str) -> None:
             assert named, (call, code)
 
 
-def test_bindings_are_loaded_by_whoever_makes_a_source_and_not_by_its_thread(
+def test_bindings_are_loaded_outside_the_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Loading them changes the filters of warnings, which a test that runs meanwhile would lose."""

@@ -1,4 +1,4 @@
-"""Which accelerators the user's environment leaves visible."""
+"""Test which accelerators the user's environment leaves visible."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_number_behind_what_rocr_left_is_refused() -> None:
     assert text.startswith("HIP_VISIBLE_DEVICES=2 names no card that is there (2 to choose from")
 
 
-def test_without_hips_numbers_cards_are_counted_as_they_stand() -> None:
+def test_cards_without_hip_numbers_keep_their_order() -> None:
     unknown = tuple(replace(card, hip_id=None) for card in AMD)
     assert visible(unknown, {}).devices == ("cuda:0", "cuda:1", "cuda:2", "cuda:3")
 
@@ -128,7 +128,7 @@ def test_every_vendor_has_its_own_variable() -> None:
 
 
 @given(st.text(max_size=20))
-def test_whatever_stands_there_devices_are_the_nodes_own_and_each_once(text: str) -> None:
+def test_any_value_gives_each_device_at_most_once(text: str) -> None:
     found = visible(CARDS, {"CUDA_VISIBLE_DEVICES": text})
     assert len(set(found.devices)) == len(found.devices)
     assert set(found.devices) <= {"cpu", *(f"cuda:{i}" for i in range(4))}

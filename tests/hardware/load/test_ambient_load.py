@@ -1,4 +1,4 @@
-"""What disturbed the machine while tests took their values themselves, however short they are."""
+"""Test the disturbances found during tests that take their values themselves, even short ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 BUSY = ("other processes used 1.8 of 2 cores",)
 
 
-def test_what_is_recorded_at_once_is_watched_from_the_moment_before(machine: Machine) -> None:
+def test_early_value_is_compared_with_the_time_before(machine: Machine) -> None:
     """It was taken for measured on a quiet machine, and could reject a healthy node."""
     ambient = AmbientLoad()
     ambient.begin()
@@ -55,9 +55,7 @@ def test_what_is_recorded_at_once_is_watched_from_the_moment_before(machine: Mac
 
 
 @pytest.mark.parametrize("before", [0.0, 10 * MAX_AGE])
-def test_where_nothing_was_read_before_the_shortest_time_is_waited_for(
-    machine: Machine, before: float
-) -> None:
+def test_without_an_earlier_reading_it_waits(machine: Machine, before: float) -> None:
     ambient = AmbientLoad()
     if before:
         ambient.begin()

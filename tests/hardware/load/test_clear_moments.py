@@ -29,10 +29,10 @@ QUIET = Counts()
 
 
 class Scene:
-    """A host whose clock only rounds move, and whose probe and kernel say what they are told.
+    """A host whose clock advances only in rounds, with prepared readings of probe and kernel.
 
     Args:
-        readings: What the probe takes, one after the other; then the last one for good.
+        readings: Readings of the probe in order; the last one repeats.
     """
 
     def __init__(self, *readings: float) -> None:
@@ -97,12 +97,12 @@ def unclear(clear: Sequence[bool]) -> list[int]:
     return [number for number, one in enumerate(clear) if not one]
 
 
-def test_rounds_between_readings_near_the_best_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_with_readings_near_the_best_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = (1.0, 1.02, 1.05, 1.0, 0.99 * NEAR, 1.0, 1.03, 1.0, 1.01)
     assert taken(monkeypatch, readings) == [True] * 8
 
 
-def test_both_neighbours_of_a_slow_reading_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_next_to_a_slow_reading_are_unclear(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = (1.0, 1.0, 1.0, 1.02 * NEAR, 1.0, 1.0, 1.0, 1.0, 1.0)
     assert unclear(taken(monkeypatch, readings)) == [2, 3]
 
@@ -110,7 +110,9 @@ def test_both_neighbours_of_a_slow_reading_are_not(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "seen", [Counts(others=2 * OTHERS), Counts(waited=2 * EXCUSED_WAIT), Counts(stolen=0.01)]
 )
-def test_a_round_beside_others_is_not(monkeypatch: pytest.MonkeyPatch, seen: Counts) -> None:
+def test_round_during_work_of_others_is_unclear(
+    monkeypatch: pytest.MonkeyPatch, seen: Counts
+) -> None:
     """Other processes' CPU time, waiting for a CPU, time that the hypervisor stole."""
     assert unclear(taken(monkeypatch, seen=[*[QUIET] * 5, seen, QUIET, QUIET])) == [5]
 
@@ -119,8 +121,8 @@ def test_daemons_of_a_quiet_host_are_excused(monkeypatch: pytest.MonkeyPatch) ->
     assert unclear(taken(monkeypatch, seen=[Counts(0.5 * OTHERS, 0.5 * EXCUSED_WAIT)] * 8)) == []
 
 
-def test_waiting_counts_above_that_of_the_quickest_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More threads than cores wait for each other in every round, which nobody else is to blame for."""
+def test_only_waiting_above_the_usual_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more threads than cores, threads wait in every round, which is not due to others."""
     own = Counts(waited=1.5)
     more = Counts(waited=1.5 * NEAR + 2 * EXCUSED_WAIT)
     assert unclear(taken(monkeypatch, seen=[own] * 8)) == []
@@ -130,7 +132,7 @@ def test_waiting_counts_above_that_of_the_quickest_quarter(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("unseen", "waited", "clear"), [(1.0, 0.9, False), (1.0, 0.0, True), (0.1, 0.9, True)]
 )
-def test_waiting_is_no_excuse_where_processes_that_were_not_listed_used_the_cpus(
+def test_waiting_due_to_unlisted_processes_is_unclear(
     monkeypatch: pytest.MonkeyPatch, unseen: float, waited: float, clear: bool
 ) -> None:
     """A compiler's processes live too briefly to be listed; all rounds wait for them alike."""
@@ -139,14 +141,14 @@ def test_waiting_is_no_excuse_where_processes_that_were_not_listed_used_the_cpus
     assert taken(monkeypatch, seen=[seen, *[quiet] * 7]) == [clear] * 8
 
 
-def test_what_is_slow_all_the_time_has_no_clear_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A measurement at half the clock looks steady by itself; the host has been seen to be quicker."""
+def test_constantly_slow_host_has_no_clear_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A measurement at half the clock looks steady, but earlier readings of the host were faster."""
     assert taken(monkeypatch, (1.5,), best=1.0) == [False] * 8
     assert taken(monkeypatch, (0.99 * FAR,), best=1.0) == [True] * 8
     assert taken(monkeypatch, (1.5,)) == [True] * 8  # nothing better is known
 
 
-def test_on_hardware_of_ones_own_nobody_can_hide_so_it_is_not_probed(
+def test_bare_metal_is_not_probed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A low clock there is a finding; whom the kernel shows disturbs as elsewhere."""
@@ -160,7 +162,7 @@ def test_on_hardware_of_ones_own_nobody_can_hide_so_it_is_not_probed(
 @pytest.mark.parametrize(
     ("name", "slowdown"), [("known", 1.2), ("new", 1.5 / FAR), ("slower", 1.0)]
 )
-def test_slowdown_is_relative_to_earlier_measurements_of_the_same(
+def test_slowdown_is_relative_to_earlier_measurements(
     monkeypatch: pytest.MonkeyPatch, name: str, slowdown: float
 ) -> None:
     scene = Scene(1.5)
@@ -184,10 +186,10 @@ def test_slowdown_is_relative_to_earlier_measurements_of_the_same(
         ("proc/2/comm", "bash\n", True),
     ],
 )
-def test_others_may_hide_beside_a_virtual_machine_or_a_container(
+def test_virtual_machine_or_container_may_hide_others(
     tmp_path: Path, path: str, text: str, hide: bool
 ) -> None:
-    """A processor, a hypervisor or firmware tells of the one; the other sees no threads of the kernel."""
+    """Processor, hypervisor or firmware show a virtual machine; a container sees no kernel threads."""
     for name, words in {"proc/2/comm": "kthreadd\n", path: text}.items():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -199,7 +201,7 @@ def probing() -> set[int | None]:
     return {one.native_id for one in threading.enumerate() if one.name == "anubis-probe"}
 
 
-def test_the_probe_runs_on_every_core_with_a_thread_bound_to_each() -> None:
+def test_probe_runs_a_bound_thread_on_every_core() -> None:
     before = probing()
     probe = Probe()
     assert 0 < probe.read() < 10
@@ -212,7 +214,7 @@ def test_the_probe_runs_on_every_core_with_a_thread_bound_to_each() -> None:
     assert probe.read() > 0
 
 
-def test_of_many_cores_some_are_probed_and_a_core_that_is_gone_hinders_nothing(
+def test_probe_is_limited_and_survives_a_lost_core(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = probing()

@@ -1,4 +1,4 @@
-"""What counts as a disturbance: what others do, never our own load."""
+"""Test what counts as a disturbance: the load of others, never our own."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_nothing_happened_is_quiet() -> None:
     bytes_=st.integers(0, 1 << 40),
     seconds=st.floats(0.05, 3600),
 )
-def test_own_load_never_counts_however_much_it_oversubscribes(
+def test_own_load_is_never_a_disturbance(
     own: float, stalls: float, kernel: float, bytes_: int, seconds: float
 ) -> None:
     end = after(
@@ -97,7 +97,7 @@ def test_waiting_because_of_strangers_is_pressure() -> None:
     assert phrases(end) == ("CPU pressure 34 %",)
 
 
-def test_pressure_is_a_share_of_the_time_between_the_readings_of_the_stalls() -> None:
+def test_pressure_uses_the_times_of_stall_readings() -> None:
     # The second reading took half a second to get from the clock to the stalls.
     late = replace(after(1.0, busy=1.5, cpu_some=1.5), stalls_when=BEGIN.when + 1.5)
     assert compare(BEGIN, late, cpus=2).pressure["cpu some"] == pytest.approx(1.0)
@@ -125,7 +125,7 @@ def with_processes(load: Load, seconds: float, **used: float) -> Load:
         ((), {"others": 0.7}, ()),
     ],
 )
-def test_disturbances_name_processes_and_those_that_are_allowed_are_none(
+def test_disturbances_name_processes_unless_allowed(
     allowed: tuple[str, ...], limits: dict[str, float], expected: tuple[str, ...]
 ) -> None:
     begin = with_processes(BEGIN, 0.0, kubelet=3.0, burn=5.0)
@@ -134,18 +134,18 @@ def test_disturbances_name_processes_and_those_that_are_allowed_are_none(
 
 
 def test_processes_that_phrases_name_can_be_typed() -> None:
-    told = [
+    phrases = [
         "12 % steal",
         "other processes used 0.9 of 2 cores: a b (pid 7) 0.5, stress (pid 8) 0.4",
     ]
-    assert processes_named([*told, "CPU pressure 23 %: stress (pid 9) 0.4"]) == ("a?b", "stress")
+    assert processes_named([*phrases, "CPU pressure 23 %: stress (pid 9) 0.4"]) == ("a?b", "stress")
 
 
-def test_the_limits_that_can_be_set_are_those_that_there_are() -> None:
+def test_every_limit_can_be_set() -> None:
     assert tuple(LIMITS) == QUIET_LIMITS
 
 
-def test_one_tick_a_cpu_is_no_evidence_in_a_short_measurement() -> None:
+def test_one_tick_per_cpu_is_no_evidence() -> None:
     assert phrases(after(0.02, busy=2 * TICK, cpu_some=0.01)) == ()
 
 
@@ -154,7 +154,7 @@ def test_steal_is_a_share_of_the_time_that_was_wanted() -> None:
     assert phrases(after(10.0, busy=10.0, own=10.0, steal=0.12)) == ()
 
 
-def test_single_stolen_tick_of_an_idle_machine_is_an_accident() -> None:
+def test_one_stolen_tick_when_idle_is_ignored() -> None:
     assert phrases(after(10.0, busy=0.01, own=0.01, steal=0.02)) == ()
 
 
@@ -178,7 +178,7 @@ def test_quota_above_the_usable_cores_is_no_limit() -> None:
     assert phrases(after(1.0, own=2.0, busy=2.0), quota=2.0) == ()
 
 
-def test_quota_whose_throttling_nobody_counts_is_always_named() -> None:
+def test_quota_without_throttling_counts_is_named() -> None:
     begin = replace(BEGIN, throttling=None)
     found = compare(begin, replace(begin, when=101.0), cpus=2, quota=0.5)
     assert disturbances(found) == ("CPU quota of 0.5 cores",)
@@ -188,7 +188,7 @@ def test_memory_pressure_counts_whoever_causes_it() -> None:
     assert phrases(after(1.0, memory_some=0.2)) == ("memory pressure 20 %",)
 
 
-def test_others_disk_traffic_counts_only_while_we_use_the_disks() -> None:
+def test_disk_traffic_of_others_counts_with_our_own() -> None:
     both = after(1.0, io_some=0.5, disk=100 << 20, own_disk=40 << 20)
     assert phrases(both) == ("I/O pressure 50 %, 60 % of the disk traffic from others",)
     assert phrases(after(1.0, io_some=0.5, disk=100 << 20)) == ()
@@ -208,7 +208,7 @@ def test_absent_counters_are_absent_data() -> None:
     throttled=st.none() | st.integers(0, 99),
     quota=st.none() | st.floats(0.01, 99),
 )
-def test_more_of_anything_never_makes_a_machine_quieter(
+def test_more_load_never_removes_a_disturbance(
     steal: float | None,
     others: float | None,
     some: float,
@@ -320,7 +320,7 @@ class Script(LoadReader):
         return 7
 
 
-def test_watch_compares_its_first_with_its_last_reading() -> None:
+def test_watch_compares_first_and_last_reading() -> None:
     watch = HostWatch(reader=Script(BEGIN, after(1.0, throttled=2), quota=0.01), interval=None)
     before = watch.disturbance
     with watch:
@@ -330,7 +330,7 @@ def test_watch_compares_its_first_with_its_last_reading() -> None:
     assert watch.found.running == 1
 
 
-def test_watch_ends_its_thread_when_the_measurement_fails() -> None:
+def test_failed_measurement_ends_the_watchs_thread() -> None:
     watch = HostWatch(reader=Script(BEGIN, after()), interval=1e-4)
     with pytest.raises(RuntimeError, match="broken"), watch:
         raise RuntimeError("broken")

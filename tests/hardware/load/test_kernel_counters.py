@@ -1,4 +1,4 @@
-"""What the kernel counts of others, read from real processes."""
+"""Test the kernel's counters of other processes with real processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_anubis.hardware.text_files import Files
 
 
 class Ours(Files):
-    """The kernel's files, as if a few processes were all: whoever else is here does not matter."""
+    """Kernel files that show only a few processes, whatever else runs here."""
 
     def __init__(self, *processes: int) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def used_within(counters: KernelCounters, least: float, patience: float) -> floa
     return used
 
 
-def test_the_account_counts_what_another_process_burns() -> None:
+def test_cpu_time_of_another_process_is_counted() -> None:
     with burning() as pid:
         counters = KernelCounters(list, files=Ours(pid))
         counters.renew()
@@ -58,7 +58,7 @@ def test_the_account_counts_what_another_process_burns() -> None:
 
 
 @pytest.mark.skipif(in_container(Files()), reason="a container may not use what the kernel counts")
-def test_the_account_counts_what_a_process_burns_that_was_not_listed() -> None:
+def test_unlisted_process_is_counted_as_unseen() -> None:
     counters = KernelCounters(lambda: [str(os.getpid())], files=Ours(os.getpid()))
     counters.renew()
     begin, until = counters.read().unseen, time.monotonic() + 30
@@ -89,7 +89,7 @@ class Container(Ours):
         return str(path).startswith("/sys/fs/cgroup") or super().exists(path)
 
 
-def test_in_a_container_its_control_group_counts_what_was_not_listed() -> None:
+def test_container_uses_its_control_group_for_unseen() -> None:
     files = Container(os.getpid())
     counters = KernelCounters(lambda: [str(os.getpid())], files=files)
     counters.renew()
@@ -98,14 +98,14 @@ def test_in_a_container_its_control_group_counts_what_was_not_listed() -> None:
     assert 4.0 < counters.read().unseen - begin <= 5.0
 
 
-def test_the_account_never_counts_what_this_processs_own_child_burns() -> None:
+def test_own_child_is_not_counted_as_other() -> None:
     with burning() as pid:
         counters = KernelCounters(LoadReader(root=os.getpid()).tree, files=Ours(os.getpid(), pid))
         counters.renew()
         assert used_within(counters, 0.05, 0.3) == 0
 
 
-def test_the_account_leaves_out_what_belongs_to_a_quiet_machine() -> None:
+def test_allowed_processes_are_not_counted() -> None:
     with burning() as pid:
         name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
         own = [str(os.getpid())]
@@ -118,7 +118,7 @@ def test_the_account_leaves_out_what_belongs_to_a_quiet_machine() -> None:
         assert counters.read().unseen - begin < 0.05
 
 
-def test_the_account_counts_a_process_from_its_birth_and_one_that_ended_until_then() -> None:
+def test_short_process_is_counted_from_start_to_end() -> None:
     files = Ours(os.getpid())
     counters = KernelCounters(list, files=files)
     counters.renew()
@@ -132,7 +132,7 @@ def test_the_account_counts_a_process_from_its_birth_and_one_that_ended_until_th
     assert counters.read().others - begin >= burnt + 0.1
 
 
-def test_the_account_counts_our_own_waiting_and_stolen_time_only_upwards() -> None:
+def test_waiting_and_stolen_time_never_decrease() -> None:
     counters = KernelCounters(LoadReader(root=os.getpid()).tree)
     counters.renew()
     first, second = counters.read(), counters.read()

@@ -28,7 +28,7 @@ def stat(pid: int, name: str, ticks: int, *, parent: int = 1, flags: int = 0) ->
     return {f"/proc/{pid}/stat": text}
 
 
-def test_other_processes_are_read_without_our_own_and_the_kernels(tmp_path: Path) -> None:
+def test_snapshot_excludes_own_and_kernel_processes(tmp_path: Path) -> None:
     files = {
         **stat(11, "dcgm-exporter", 300),
         **stat(12, "a (b) \x1b[31mc", 5),
@@ -47,7 +47,7 @@ def test_other_processes_are_read_without_our_own_and_the_kernels(tmp_path: Path
     assert not found.complete
 
 
-def test_a_look_at_a_full_node_ends_in_time_and_begins_with_the_busy(
+def test_snapshot_of_a_full_node_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {key: text for pid in range(1, 40) for key, text in stat(pid, "idle", 1).items()}
@@ -71,14 +71,14 @@ def process(
     return ProcessTime("make", parent, started, own, children)
 
 
-def test_what_ended_meanwhile_is_found_with_its_parent_and_counts_once() -> None:
+def test_ended_process_is_charged_once_to_its_parent() -> None:
     begin = look(100.0, p7=process(1.0), p8=process(30.0, parent=7))
     end = look(102.0, p7=process(1.2, children=31.0), p9=process(0.5, started=101.0))
     found = other_processes(begin, end)
     assert [(one.pid, round(one.cpus, 6)) for one in found] == [(7, 0.6), (9, 0.25)]
 
 
-def test_what_a_whole_family_had_used_before_it_ended_is_not_counted() -> None:
+def test_earlier_time_of_a_family_is_not_counted() -> None:
     begin = look(
         100.0,
         p7=process(1.0),
@@ -93,7 +93,7 @@ def test_what_a_whole_family_had_used_before_it_ended_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("adopting", [1, 4], ids=["init", "a subreaper"])
-def test_what_orphans_had_used_before_is_not_blamed_on_who_adopts_them(adopting: int) -> None:
+def test_earlier_time_of_orphans_is_not_counted(adopting: int) -> None:
     """A helper whose parent has ended is waited for by process 1, which was shown with 23.8 of 2 cores."""
     family = {7: process(1.0), 8: process(0.0, parent=7), 9: process(46.8, parent=8)}
     begin = Snapshot(100.0, {adopting: process(2.0, children=10.0, parent=0), **family})
@@ -102,7 +102,7 @@ def test_what_orphans_had_used_before_is_not_blamed_on_who_adopts_them(adopting:
     assert (found.pid, round(found.cpus, 6)) == (adopting, 0.5)
 
 
-def test_what_our_own_had_used_is_not_blamed_on_who_adopts_them() -> None:
+def test_earlier_time_of_our_orphans_is_not_counted() -> None:
     begin = look(100.0, p1=process(2.0, parent=0))
     ours = {50: process(3.0, parent=1), 51: process(1.0, parent=50), 52: process(40.0, parent=51)}
     begin = replace(begin, ours=ours)
@@ -111,7 +111,7 @@ def test_what_our_own_had_used_is_not_blamed_on_who_adopts_them() -> None:
     assert (found.pid, round(found.cpus, 6)) == (1, 0.1)
 
 
-def test_the_share_of_a_process_is_of_the_time_between_the_looks_at_it() -> None:
+def test_share_is_of_the_time_between_the_snapshots() -> None:
     """A reading that was held up for ten seconds before it looked at the processes."""
     begin = look(100.0, p7=process(1.0))
     (found,) = other_processes(begin, look(112.0, p7=process(13.0)))
@@ -134,7 +134,7 @@ def test_who_is_named_and_what_cannot_be_seen_is_told() -> None:
     assert named(found[:1], 1.6).endswith("0.9, processes that cannot be seen from here 0.7")
 
 
-def test_names_are_allowed_by_pattern_also_where_the_kernel_cuts_them() -> None:
+def test_allowed_patterns_match_truncated_names() -> None:
     patterns = ("dcgm-*", "kubelet", "containerd-shim-runc-v2")
     assert is_allowed("dcgm-exporter", patterns)
     assert is_allowed("containerd-shim", patterns)

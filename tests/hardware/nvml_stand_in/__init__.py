@@ -52,7 +52,7 @@ class Node:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What another process needs to see these cards, in place of any other."""
+        """Variables with which another process sees only these cards."""
         if self.library is None:
             paths = [str(AMDSMI_PATH), *filter(None, [os.environ.get("PYTHONPATH")])]
             return {AMDSMI_STATE: str(self.state), "PYTHONPATH": os.pathsep.join(paths)}

@@ -67,7 +67,7 @@ def test_another_process_sees_the_same_cards(nvml_node: Node) -> None:
     assert (done.stdout.strip(), done.stderr) == ("A card of its own 8", "")
 
 
-def test_errors_lost_cards_and_a_driver_that_is_not_loaded(
+def test_errors_lost_cards_and_missing_driver(
     nvml_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nvml_node.set({"gpu1.error.nvmlDeviceGetTemperature": 999, "gpu4.lost": 1, "count": 5})
@@ -109,9 +109,9 @@ def test_events_queue_up_from_the_moment_a_set_is_made(nvml_node: Node) -> None:
     nvml_node.event(3, 1, kind=pynvml.nvmlEventTypeClock)  # not asked for
     nvml_node.event(3, 79)
     nvml_node.event(0, 48)
-    told = [pynvml.nvmlEventSetWait(events, 0) for _ in range(2)]
-    serials = [pynvml.nvmlDeviceGetSerial(one.device) for one in told]
-    assert [(one.eventData, serial[-1]) for one, serial in zip(told, serials, strict=True)] == [
+    received = [pynvml.nvmlEventSetWait(events, 0) for _ in range(2)]
+    serials = [pynvml.nvmlDeviceGetSerial(one.device) for one in received]
+    assert [(one.eventData, serial[-1]) for one, serial in zip(received, serials, strict=True)] == [
         (79, "3"),
         (48, "0"),
     ]

@@ -49,7 +49,7 @@ def test_energy_of_the_card_of_that_name_in_joules() -> None:
     assert CardMeter(UUID, cards()).energy() == MILLIJOULES / 1e3
 
 
-def test_power_is_that_of_the_moment_where_the_card_tells_it() -> None:
+def test_power_is_instantaneous_if_the_card_has_it() -> None:
     meter = CardMeter(UUID, with_fields(cards(), {INSTANT: 702_000}))
     assert meter.load() == (1900.0, 702.0)
     older = CardMeter(UUID, with_fields(cards(), {}))
@@ -66,7 +66,7 @@ def test_what_a_card_does_not_have_is_none(call: str) -> None:
 
 
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_UNKNOWN])
-def test_without_a_library_or_such_a_card_nothing_is_known(code: int) -> None:
+def test_missing_library_or_card_gives_no_readings(code: int) -> None:
     absent = cards()
     absent.init = code
     other = cards()

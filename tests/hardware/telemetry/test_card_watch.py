@@ -23,13 +23,13 @@ from tests.hardware.nvml_stand_in import nvml_node as nvml_node
 
 
 class Watched:
-    """A watch that has begun, and everything it told."""
+    """A watch that has begun, and the facts that it reported."""
 
     def __init__(self, log: Path | None = None, deadline: float = 10.0, wait: int = 20) -> None:
         self.facts: list[Fact] = []
         self.looks = threading.Semaphore(0)
         self.watch = CardWatch(
-            self._tell,
+            self._report,
             sources=[NvidiaSource()],
             log=KernelLog(log) if log is not None else None,
             deadline=deadline,
@@ -39,7 +39,7 @@ class Watched:
         self.watch.start()
         assert self.watch.wait_ready()
 
-    def _tell(self, facts: Sequence[Fact], complete: bool) -> None:
+    def _report(self, facts: Sequence[Fact], complete: bool) -> None:
         self.facts += facts
         if complete:
             self.looks.release()
@@ -82,17 +82,17 @@ def test_eight_healthy_cards_tell_nothing(nvml_node: Node, watched: Watched) -> 
         ({"gpu3.nvlink.7.error.2": 1_000_000}, "link-errors"),
     ],
 )
-def test_what_a_counter_tells_in_mid_run_is_found_with_its_card(
+def test_counter_changes_are_reported_with_the_card(
     nvml_node: Node, watched: Watched, change: dict[str, int], sort: str
 ) -> None:
     watched.look()
     nvml_node.set(change)
     watched.look()
-    watched.look()  # a state that lasts is told once
+    watched.look()  # a lasting state is reported once
     assert watched.sorts == [(sort, "GPU 3")]
 
 
-def test_links_that_are_down_are_not_asked_for_their_counters(nvml_node: Node) -> None:
+def test_counters_of_down_links_are_not_read(nvml_node: Node) -> None:
     nvml_node.set({f"gpu3.nvlink.{link}.state": 0 for link in range(18) if link != 7})
     source = NvidiaSource()
     source.open()
@@ -129,11 +129,11 @@ def test_what_was_there_before_the_run_is_not_the_runs(nvml_node: Node) -> None:
         (999, "xid-unclear"),
     ],
 )
-def test_an_xid_comes_by_nvmls_event_where_the_log_cannot_be_read(
+def test_nvml_event_replaces_an_unreadable_kernel_log(
     nvml_node: Node, watched: Watched, number: int, sort: str
 ) -> None:
     nvml_node.event(5, number)
-    watched.watch.finish()  # the last moment of the run is heard
+    watched.watch.finish()  # events until the end of the run are received
     (fact,) = watched.facts
     assert (fact.sort, fact.part, fact.name) == (sort, "GPU 5", f"XID {number}")
     assert fact.source == "NVML event"
@@ -176,7 +176,7 @@ def test_the_kernel_log_is_read_with_its_addresses(nvml_node: Node, tmp_path: Pa
     )
 
 
-def test_a_driver_that_hangs_is_told_and_holds_nobody_up(nvml_node: Node, tmp_path: Path) -> None:
+def test_hanging_driver_is_reported_without_delay(nvml_node: Node, tmp_path: Path) -> None:
     log = tmp_path / "kmsg"
     log.touch()
     watched = Watched(log, deadline=0.2)
@@ -191,7 +191,7 @@ def test_a_driver_that_hangs_is_told_and_holds_nobody_up(nvml_node: Node, tmp_pa
     assert not watched.watch._thread.is_alive()
 
 
-def test_what_a_driver_says_after_the_end_is_no_part_of_the_run(nvml_node: Node) -> None:
+def test_answers_after_the_end_are_not_reported(nvml_node: Node) -> None:
     watched = Watched(deadline=0.2)
     nvml_node.set({"gpu3.hang.nvmlDeviceGetFieldValues": 60})
     watched.watch.look()
@@ -203,7 +203,7 @@ def test_what_a_driver_says_after_the_end_is_no_part_of_the_run(nvml_node: Node)
     assert [fact.sort for fact in watched.facts] == ["card-silent"]
 
 
-def test_the_library_is_not_closed_under_whoever_waits_for_its_events(
+def test_library_in_use_by_the_listener_is_not_closed(
     nvml_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = threading.Event()
@@ -229,17 +229,13 @@ def test_the_library_is_not_closed_under_whoever_waits_for_its_events(
     assert closed_under == [False]
 
 
-def test_counters_that_cannot_be_read_at_the_end_are_told(
-    nvml_node: Node, watched: Watched
-) -> None:
+def test_unreadable_counters_at_the_end_are_reported(nvml_node: Node, watched: Watched) -> None:
     nvml_node.set({"gpu2.error.nvmlDeviceGetFieldValues": 999})
     watched.watch.finish()
     assert watched.sorts == [("card-silent", "GPU 2")]
 
 
-def test_a_driver_older_than_the_wanted_fields_is_asked_by_single_calls(
-    nvml_node: Node, watched: Watched
-) -> None:
+def test_older_driver_is_read_by_single_calls(nvml_node: Node, watched: Watched) -> None:
     nvml_node.set({"gpu2.error.nvmlDeviceGetFieldValues": 2})
     watched.look()
     nvml_node.set({"gpu2.ecc.uncorrected.volatile": 1})
@@ -247,7 +243,7 @@ def test_a_driver_older_than_the_wanted_fields_is_asked_by_single_calls(
     assert watched.sorts == [("uncorrected-memory-error", "GPU 2")]
 
 
-def test_a_library_that_fails_where_the_inventory_could_be_read_is_told(
+def test_library_failing_after_inventory_is_reported(
     nvml_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -349,8 +345,8 @@ def test_the_library_is_held_open_for_the_whole_run() -> None:
     assert held.closed
 
 
-def test_a_library_that_never_opens_is_told_and_waited_for_no_longer() -> None:
-    told: list[Fact] = []
+def test_library_that_never_opens_is_reported() -> None:
+    reported: list[Fact] = []
     release = threading.Event()
 
     class Never(Held):
@@ -358,12 +354,12 @@ def test_a_library_that_never_opens_is_told_and_waited_for_no_longer() -> None:
             release.wait()
 
     watch = CardWatch(
-        lambda facts, _: told.extend(facts), sources=[Never()], first=0.05, deadline=0.05
+        lambda facts, _: reported.extend(facts), sources=[Never()], first=0.05, deadline=0.05
     )
     watch.start()
     assert not watch.wait_ready()
     watch.finish()
-    assert [fact.sort for fact in told] == ["card-silent"]  # once
+    assert [fact.sort for fact in reported] == ["card-silent"]  # once
     release.set()
 
 

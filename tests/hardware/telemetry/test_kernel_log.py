@@ -50,7 +50,7 @@ def test_every_form_of_an_xid_is_read(form: str) -> None:
     )
 
 
-def test_the_newer_links_numbers_say_whether_they_are_fatal() -> None:
+def test_message_of_newer_link_xids_gives_their_sort() -> None:
     line = "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT {} XC0 i0 Link 04 (0x004505c6)"
     assert one(line.format("Fatal"))[0] == "xid-fault"
     assert one(line.format("Nonfatal"))[0] == "evidence"
@@ -124,13 +124,13 @@ def test_lines_of_other_drivers_name_the_card(line: str, sort: str, place: str) 
     assert one(line)[:2] == (sort, place)
 
 
-def test_totals_that_the_driver_repeats_are_not_this_runs() -> None:
+def test_repeated_totals_of_the_driver_are_ignored() -> None:
     total = "amdgpu 0000:c3:00.0: amdgpu: 7 uncorrectable hardware errors detected in total in umc block"
     none = "amdgpu 0000:c3:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block"
     assert kernel_events([total, none]) == ()
 
 
-def test_every_number_of_the_catalogue_has_words_and_a_known_grade() -> None:
+def test_every_xid_has_a_meaning_and_a_known_grade() -> None:
     for number, (meaning, grade) in XIDS.items():
         assert meaning
         assert grade in ("fault", "reset", "unclear", "link", "program"), number
@@ -277,7 +277,7 @@ def test_a_record_of_the_firmware_is_one_event(severity: str, section: str, comp
     assert rule.outcome is (Outcome.FAIL if sure else Outcome.INCONCLUSIVE)
 
 
-def test_two_records_of_the_firmware_of_one_number_are_two() -> None:
+def test_firmware_records_of_one_number_are_separate() -> None:
     lines = []
     for severity in ("corrected", "recoverable"):
         said = (
@@ -299,7 +299,7 @@ def test_every_error_of_the_kernel_is_listed(text: str, level: int) -> None:
     assert bool(found) or level > 3
 
 
-def test_errors_without_a_row_are_evidence_and_few_kinds_of_them_are_listed() -> None:
+def test_unknown_errors_are_limited_evidence() -> None:
     lines = [f"3,1,2,-;usb {n}-1: descriptor read, error -{n}" for n in range(50)]
     (event,) = kernel_events(lines)
     assert (event.sort, event.count) == ("evidence", 50)

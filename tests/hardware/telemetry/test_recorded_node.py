@@ -29,13 +29,13 @@ def test_shipped_recording_says_that_it_is_made_up() -> None:
     assert "Made up" in replay(FILE).origin
 
 
-def test_shipped_recording_is_a_clean_node_with_eight_cards() -> None:
+def test_shipped_recording_is_a_clean_eight_card_node() -> None:
     inventory = replay(FILE).inventory
     assert check_inventory(inventory) == []
     assert hardware_class(inventory, "smoke")[0].startswith("8x-nvidia-h100-80gb-hbm3_")
 
 
-def test_recording_of_a_real_card_is_a_clean_node_with_one() -> None:
+def test_recording_of_a_real_card_is_a_clean_node() -> None:
     inventory = replay(FILE.with_name("recorded_h200.json")).inventory
     assert check_inventory(inventory) == []
     assert hardware_class(inventory, "smoke")[0].startswith("1x-nvidia-h200_")

@@ -55,14 +55,14 @@ def test_a_test_after_a_pause_has_a_reading_of_its_own(monkeypatch: pytest.Monke
     assert source.asked == 7
 
 
-def test_a_body_that_shares_a_reading_is_sampled_all_the_same() -> None:
+def test_body_with_a_shared_reading_is_sampled() -> None:
     assert telemetry.LINGER > telemetry.FRESH
     source = Counted()
     with Telemetry([source], interval=0.001, log=None) as watch:
         watch.mark()
         watch.unmark()
         mark = watch.mark()
-        for _ in range(2):  # what was read at the mark is not yet kept when it is told
+        for _ in range(2):  # the reading at the mark may not be stored yet
             source.sampled.clear()
             assert source.sampled.wait(30)
         assert watch.since(mark).series

@@ -42,7 +42,7 @@ BEGIN = reading(0)
 
 
 def end(part: str = "GPU 3", /, **counters: int) -> Reading:
-    """The reading at the end, with some counters of one part changed; `_` stands for a space."""
+    """The reading at the end, with some counters of one part changed; `_` means a space."""
     changed = {name.replace("_", " "): value for name, value in counters.items()}
     return replace(BEGIN, counters={**BEGIN.counters, part: {**BEGIN.counters[part], **changed}})
 
@@ -63,7 +63,7 @@ def envelope(
     return make_envelope(first, samples or [], last, seconds=10.0)
 
 
-def test_quiet_measurement_leaves_series_and_no_evidence() -> None:
+def test_quiet_measurement_has_series_and_no_evidence() -> None:
     found = envelope([(0.2, reading(1)), (0.4, reading(2))])
     assert (found.disturbance, found.evidence, found.changes, found.lost) == ((), (), (), ())
     assert found.times == (0.2, 0.4)
@@ -87,7 +87,7 @@ def test_memory_error_of_the_host_is_evidence() -> None:
     )
 
 
-def test_counter_that_falls_was_reset_rather_than_healed() -> None:
+def test_decreased_counter_counts_as_reset() -> None:
     first = end(PCIe_replays=9)
     (change,) = envelope(first=first).evidence
     assert change == "GPU 3: PCIe replays fell from 9 to 0 (reset?)"
@@ -161,7 +161,7 @@ def test_short_throttling_explains_nothing() -> None:
     assert envelope(throttled(SW_THERMAL, *[0] * 19)).evidence == ()
 
 
-def test_throttling_between_two_samples_is_found_by_its_duration() -> None:
+def test_throttling_between_samples_is_found() -> None:
     last = replace(
         BEGIN,
         counters={
@@ -173,7 +173,7 @@ def test_throttling_between_two_samples_is_found_by_its_duration() -> None:
     assert phrase.startswith("GPU 3: thermal slowdown 30 % of the time")
 
 
-def test_measurement_too_short_to_be_sampled_has_its_last_reading() -> None:
+def test_short_measurement_uses_its_last_reading() -> None:
     found = envelope()
     assert found.times == (10.0,)
     assert dict(found.series)[f"GPU 0 {POWER}"] == (BEGIN.values["GPU 0"][POWER],)
@@ -197,7 +197,7 @@ def test_strangers_on_a_card_are_a_disturbance(
     assert found.disturbance == expected
 
 
-def test_strangers_on_a_card_are_named_and_those_that_are_allowed_are_none() -> None:
+def test_other_users_of_a_card_are_named() -> None:
     last = replace(BEGIN, users={"GPU 3": (98, 99)})
     names = {98: "dcgm-exporter", 99: "python3"}
     found = make_envelope(BEGIN, [], last, seconds=1.0, visible=names, allowed=("dcgm-exporter",))
@@ -231,7 +231,7 @@ def test_xid_is_read_with_its_card_and_meaning() -> None:
     assert event.line == XID
 
 
-def test_xid_that_a_program_provokes_is_not_the_hardwares() -> None:
+def test_xid_caused_by_a_program_is_not_hardware() -> None:
     (event,) = kernel_events(["NVRM: Xid (PCI:0000:5d:00): 31, pid=7, name=python, MMU Fault"])
     assert not event.hardware
 
@@ -322,7 +322,7 @@ def test_measurement_gets_its_envelope(tmp_path: Path) -> None:
         )
         assert around.envelope.times
         with log.open("a") as file:
-            file.write(f"4,1,1,-;{XID}\n")  # between two measurements: nobody's
+            file.write(f"4,1,1,-;{XID}\n")  # between two measurements: part of neither
         with telemetry.around() as around:
             pass
         assert around.envelope.events == ()
@@ -335,7 +335,7 @@ def test_envelope_is_there_when_the_measurement_fails() -> None:
         assert around.envelope.evidence == ("GPU 3: PCIe replays +1",)
 
 
-def test_envelope_since_a_mark_holds_what_happened_after_it(tmp_path: Path) -> None:
+def test_envelope_since_a_mark_has_only_later_events(tmp_path: Path) -> None:
     source = Step(BEGIN, *[end(PCIe_replays=3)] * 100_000)
     log = tmp_path / "kmsg"
     log.write_text("")
@@ -360,7 +360,7 @@ def test_envelope_since_a_mark_holds_what_happened_after_it(tmp_path: Path) -> N
         assert telemetry.since(telemetry.mark()).evidence == ()
 
 
-def test_mark_waits_for_no_sensor_and_asking_is_given_up_in_time() -> None:
+def test_mark_does_not_wait_and_since_has_a_deadline() -> None:
     stuck = Stuck()
     with Telemetry([stuck], deadline=0.05, log=None) as telemetry:
         mark = telemetry.mark()
@@ -400,7 +400,7 @@ class Broken(RecordedSource):
     ("where", "note"),
     [("open", "Broken: OSError: no such library"), ("read", "Broken: ValueError: strange answer")],
 )
-def test_broken_source_is_named_and_does_not_take_the_others_along(where: str, note: str) -> None:
+def test_broken_source_is_named_and_others_work(where: str, note: str) -> None:
     with Telemetry([Broken(where), Step(BEGIN, end(PCIe_replays=1))], log=None) as telemetry:
         with telemetry.around() as around:
             pass
@@ -440,7 +440,7 @@ class Slow(Step):
         super().open()
 
 
-def test_a_library_that_opens_slowly_does_not_end_telemetry_for_the_run() -> None:
+def test_slowly_opening_library_keeps_telemetry() -> None:
     slow = Slow(BEGIN, end(PCIe_replays=1))
     with Telemetry([slow], deadline=0.05, log=None) as telemetry:
         threading.Timer(0.3, slow.release.set).start()  # well beyond the deadline

@@ -51,7 +51,7 @@ class AmdSmiTemperatureType(enum.IntEnum):
 
 
 class AmdSmiTemperatureMetric(enum.IntEnum):
-    """What is asked of a thermometer."""
+    """The sensors of temperature."""
 
     CURRENT = 0
     MAX = 1
