@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from pytest_anubis.hardware.inventory.frameworks import torch_version_text
 
 VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """Variables that hide cards from programs."""
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - only its size is read
-_VERSION_BYTES = 1 << 16  # torch/version.py has a dozen lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +73,7 @@ def _size(folder: str) -> int | None:
 
 
 def _torch() -> Torch | None:
-    """Read the build of torch from its ``version.py`` as text."""
-    try:
-        spec = importlib.util.find_spec("torch")
-    except (ImportError, ValueError):
-        return None
-    if spec is None or not spec.origin:
-        return None
-    try:
-        with Path(spec.origin).with_name("version.py").open(encoding="utf-8") as file:
-            return torch_build(file.read(_VERSION_BYTES))
-    except (OSError, UnicodeDecodeError):
-        return None
+    return torch_build(torch_version_text())
 
 
 def torch_build(text: str) -> Torch | None:

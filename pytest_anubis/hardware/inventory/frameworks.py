@@ -55,7 +55,7 @@ def read_software(
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    built = _built_for(torch or _torch_folder())
+    built = _built_for(torch_version_text(torch))
     found |= built
     if "cuda" in built and not any(name.startswith("nvidia-nccl-") for name in found):
         version = environ.get("NCCL_VERSION") or _header(files, "nccl")
@@ -66,28 +66,30 @@ def read_software(
     return found
 
 
-def _torch_folder() -> Path | None:
-    """Return torch's folder without importing it."""
-    try:
-        found = importlib.util.find_spec("torch")
-    except (ImportError, ValueError):  # an incomplete installation
-        return None
-    return Path(found.origin).parent if found is not None and found.origin else None
+def torch_version_text(folder: Path | None = None) -> str:
+    """Return the text of torch's ``version.py`` without importing torch; empty if there is none.
 
-
-def _built_for(torch: Path | None) -> dict[str, str]:
-    """Return the version of CUDA or ROCm that torch was built for, from its ``version.py``."""
-    if torch is None:
-        return {}
+    Args:
+        folder: Torch's folder; default that of the installed torch.
+    """
+    if folder is None:
+        try:
+            found = importlib.util.find_spec("torch")
+        except (ImportError, ValueError):  # an incomplete installation
+            return ""
+        if found is None or not found.origin:
+            return ""
+        folder = Path(found.origin).parent
     try:
-        text = (torch / "version.py").read_text(encoding="utf-8", errors="replace")
+        return (folder / "version.py").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return {}
-    named = dict(
-        re.findall(r"^(cuda|hip)\b[^=\n]{0,40}=\s*['\"]([\w.]+)", text, flags=re.MULTILINE)
-    )
-    kinds = {"cuda": "cuda", "hip": "rocm"}
-    return {kinds[name]: version for name, version in named.items()}
+        return ""
+
+
+def _built_for(text: str) -> dict[str, str]:
+    """Return the version of CUDA or ROCm that torch was built for, from its ``version.py``."""
+    named = re.findall(r"^(cuda|hip)\b[^=\n]{0,40}=\s*['\"]([\w.]+)", text, flags=re.MULTILINE)
+    return {"rocm" if name == "hip" else name: version for name, version in named}
 
 
 def _header(files: Files, name: str) -> str:

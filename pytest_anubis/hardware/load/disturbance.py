@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.waivers.widened_limits import LIMITS
 from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
 from pytest_anubis.hardware.load.host_load import TICK, Load, LoadReader, share_of_time
@@ -140,7 +141,7 @@ def disturbances(found: OthersActivity, limits: Mapping[str, float] = LIMITS) ->
     phrases = []
     limits = {**LIMITS, **limits}
     if found.steal is not None and found.steal > limits["steal"]:
-        phrases.append(f"{_percent(found.steal)} steal")
+        phrases.append(f"{percent_text(found.steal, 0)} steal")
     quota = _quota_phrase(found)
     if quota:
         phrases.append(quota)
@@ -151,17 +152,17 @@ def disturbances(found: OthersActivity, limits: Mapping[str, float] = LIMITS) ->
         who = ""
     waited = found.pressure.get("cpu some", 0.0)
     if min(waited, found.others or 0.0) > limits["cpu"]:
-        phrases.append(f"CPU pressure {_percent(waited)}{who}")
+        phrases.append(f"CPU pressure {percent_text(waited, 0)}{who}")
     if found.pressure.get("memory some", 0.0) > limits["memory"]:
-        phrases.append(f"memory pressure {_percent(found.pressure['memory some'])}")
+        phrases.append(f"memory pressure {percent_text(found.pressure['memory some'], 0)}")
     if (
         found.pressure.get("io some", 0.0) > limits["io"]
         and (found.own_traffic or 0) >= SOME_TRAFFIC
         and (found.others_traffic or 0.0) > OTHERS_TRAFFIC
     ):
         phrases.append(
-            f"I/O pressure {_percent(found.pressure['io some'])}, "
-            f"{_percent(found.others_traffic or 0.0)} of the disk traffic from others"
+            f"I/O pressure {percent_text(found.pressure['io some'], 0)}, "
+            f"{percent_text(found.others_traffic or 0.0, 0)} of the disk traffic from others"
         )
     return tuple(phrases)
 
@@ -275,10 +276,6 @@ def _stopped(begin: Load, end: Load) -> int | None:
 
 def _difference(begin: float | None, end: float | None) -> float | None:
     return None if begin is None or end is None else max(0.0, end - begin)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _cores(count: int) -> str:

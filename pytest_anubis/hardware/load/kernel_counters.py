@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.hardware.cgroup import ControlGroup
+from pytest_anubis.hardware.load.host_load import TICK
 from pytest_anubis.hardware.load.process_load import KERNEL_THREAD, is_allowed
 from pytest_anubis.hardware.text_files import Files, key_values
 
 RESCAN = 0.1
 """Seconds after which the list of this run's processes and threads is read again."""
-
-TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_anubis.core.metric import percent_text
 from pytest_anubis.hardware.load.process_load import is_allowed
 from pytest_anubis.hardware.telemetry.host_sensors import (
     CYCLES,
@@ -228,7 +229,7 @@ def _throttling(
                 lasted = max(lasted, _share_of_cycles(begin, end, part, THERMAL_CYCLES))
             if max(sampled, lasted) <= THROTTLED_SHARE:
                 continue
-            text = f"{name} {_percent(max(sampled, lasted))} of the time{upto}"
+            text = f"{name} {percent_text(max(sampled, lasted), 0)} of the time{upto}"
             one = Slowdown(sort=sort, name=name, part=part, text=text)  # type: ignore[arg-type]  # from the table
             if sum(seen) >= MIN_SLOWED_SAMPLES or lasted > THROTTLED_SHARE:
                 slowdowns.append(one)
@@ -240,7 +241,7 @@ def _throttling(
             _share_of_cycles(begin, end, part, POWER_CYCLES),
         )
         if capped > THROTTLED_SHARE:
-            evidence.append(f"{part} at its power limit {_percent(capped)} of the time")
+            evidence.append(f"{part} at its power limit {percent_text(capped, 0)} of the time")
     return slowdowns, evidence
 
 
@@ -301,7 +302,3 @@ def _other_users(
             plural = "es" if len(others) > 1 else ""
             phrases.append(f"{part} in use by other process{plural} {shown}{more}")
     return phrases
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
