@@ -67,7 +67,7 @@ class JudgedRun:
         undated: Its clock was behind its baseline: when it took place is unknown.
         waived: What failed and was covered by a waiver or an xfail mark, with that waiver.
         campaign: The soak that it is a cycle of; empty if it is none.
-        noisy: Its machine was let be noisier than usual, so it confirms nothing.
+        noisy: The operator allowed more noise than usual, so it confirms nothing.
     """
 
     run: str
