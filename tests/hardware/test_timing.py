@@ -1,4 +1,4 @@
-"""Timing: steady before it counts, every round kept, values in the unit that was asked for."""
+"""Test timing: warm-up until steady, every round kept, values in the requested unit."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ LENGTHS = {
     ("cuda", "standard"): (2, (60, 0.1, 8.0, 8.0, 3.0, 0.5)),
     ("cuda", "soak"): (1, (600, 1.0, 3600.0, 60.0, 10.0, 1.0)),
 }
-"""Version, and rounds, their length, all of them, the longest warm-up, the least load and the load before."""
+"""Version, and rounds, their length, budget, maximum warm-up, settling and waking load."""
 
 
 @pytest.mark.parametrize(("kind", "profile"), list(LENGTHS))
@@ -238,7 +238,7 @@ def test_repeats_ends_when_nothing_comes() -> None:
 
 
 class Chosen:
-    """Rounds of which every so many-th is clear."""
+    """Rounds of which every n-th is clear."""
 
     def __init__(self, every: int) -> None:
         self._every, self._count = every, 0

@@ -8,7 +8,7 @@ from pytest_anubis.hardware.text_files import Files
 from tests.hardware.fake_files import lay_out
 
 CARDS = tuple(f"0000:{number:02x}:00.0" for number in range(1, 9))
-"""PCI addresses of ``cuda:0`` to ``cuda:7``: the first four hang on NUMA node 0."""
+"""PCI addresses of ``cuda:0`` to ``cuda:7``: the first four are on NUMA node 0."""
 
 CPUS = tuple(range(32))
 

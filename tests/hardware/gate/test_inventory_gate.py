@@ -441,14 +441,14 @@ def test_limits_can_be_set() -> None:
     )
 
 
-def test_narrow_link_without_golden_is_inconclusive() -> None:
-    (finding,) = check_inventory(card(link_width=8)(NODE))
-    assert finding.severity == "INCONCLUSIVE"
-
-
-def test_card_without_driver_is_inconclusive() -> None:
-    (finding,) = check_inventory(without_card(NODE))
-    assert (finding.severity, finding.slot) == ("INCONCLUSIVE", "0000:5d:00.0")
+@pytest.mark.parametrize(
+    ("change", "slot"),
+    [(card(link_width=8), "GPU 3 (0000:5d:00.0)"), (without_card, "0000:5d:00.0")],
+    ids=["narrow link", "card without driver"],
+)
+def test_doubt_without_golden_is_inconclusive(change: Change, slot: str) -> None:
+    (finding,) = check_inventory(change(NODE))
+    assert (finding.severity, finding.slot) == ("INCONCLUSIVE", slot)
 
 
 def test_cards_of_a_hanging_library_are_inconclusive() -> None:

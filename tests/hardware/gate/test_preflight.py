@@ -188,7 +188,7 @@ def test_obstacle_is_named_with_what_to_mend(name: str) -> None:
     ],
     ids=["fine", "AMD", "unknown", "minor", "numbers", "UUIDs", "others", "AMD id", "CPU", "one"],
 )
-def test_what_is_in_nobodys_way_is_no_finding(
+def test_fine_environments_have_no_findings(
     inventory: Inventory, environment: SoftwareEnvironment
 ) -> None:
     assert preflight(inventory, environment) == []

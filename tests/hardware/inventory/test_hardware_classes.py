@@ -1,4 +1,4 @@
-"""Hardware classes: what changes the key, what must not, and the class of a node that lost a part."""
+"""Test keys of hardware classes, and the closest class of a node that lost a part."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ BUSY = ("other processes used 1.8 of 2 cores",)
 
 
 def test_early_value_is_compared_with_the_time_before(machine: Machine) -> None:
-    """It was taken for measured on a quiet machine, and could reject a healthy node."""
+    """Without this, an early value counted as quiet and could reject a healthy node."""
     ambient = AmbientLoad()
     ambient.begin()
     machine.others = 2.0

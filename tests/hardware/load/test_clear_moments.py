@@ -1,4 +1,4 @@
-"""Clear moments: which rounds count, by readings of a probe and by what the kernel saw of others."""
+"""Test which rounds are clear, by the probe's readings and the kernel's counters."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_unlisted_process_is_counted_as_unseen() -> None:
 
 
 class Container(Ours):
-    """As in a container whose control group counts what is used in it."""
+    """Kernel files of a container whose control group counts its CPU time."""
 
     used = 0.0
 

@@ -1,4 +1,4 @@
-"""Cards that are not there: a small NVML and a small amdsmi, whose answers stand in a text file.
+"""Stand-in cards: a small NVML and a small amdsmi, whose answers are read from a text file.
 
 What the tests of other rooms need is `nvml_node`, a fixture (import it where it is used), and `Node`.
 """
@@ -68,7 +68,7 @@ class Node:
         self._write()
 
     def event(self, card: int, data: int, kind: int = XID) -> None:
-        """Let a card tell an event: an XID unless another kind is named."""
+        """Let a card send an event: an XID unless another kind is given."""
         self._events.append(f"event {card} {kind:#x} {data}")
         self._write()
 

@@ -1,4 +1,4 @@
-"""Marks of test bodies: trivial tests in their thousands share the readings of the sensors."""
+"""Test marks of test bodies: thousands of trivial tests share the readings of the sensors."""
 
 from __future__ import annotations
 

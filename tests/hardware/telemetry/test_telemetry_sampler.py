@@ -1,4 +1,4 @@
-"""Telemetry: what is said about series and counters, and what happens when sensors fail or hang."""
+"""Test telemetry: series, counters and evidence, and sensors that fail or hang."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_recorded_source_plays_and_repeats() -> None:
 
 
 class Step(RecordedSource):
-    """Says when it was sampled, so that no test has to sleep."""
+    """Sets an event at every sample, so that no test has to sleep."""
 
     def __init__(self, *readings: Reading) -> None:
         super().__init__(readings)
@@ -429,7 +429,7 @@ def test_sensor_that_hangs_is_given_up_and_said() -> None:
 
 
 class Slow(Step):
-    """Opens late, as NVML does where the driver has to start eight cards first."""
+    """Opens slowly, as NVML does if the driver has to start eight cards first."""
 
     def __init__(self, *readings: Reading) -> None:
         super().__init__(*readings)
