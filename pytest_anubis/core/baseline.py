@@ -221,6 +221,10 @@ class Finding:
     metric: str = ""  # metric name, empty when it concerns all
 
 
+EDITED = "edited"
+"""Kind of the finding that a baseline was edited by hand."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unjudged:
     """A metric that was measured and has no criterion, and why."""

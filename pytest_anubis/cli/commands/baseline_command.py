@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pytest_anubis.cli.learning.next_commands import first_command
 from pytest_anubis.cli.shared.arguments import (
@@ -28,6 +28,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import answer, edge, say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import to_plain
+from pytest_anubis.core.baseline import EDITED, Baseline, Finding
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import (
     criteria_lines,
@@ -44,9 +45,6 @@ from pytest_anubis.store.baselines.baseline_files import (
 )
 from pytest_anubis.store.baselines.baseline_form import baseline_to_plain
 from pytest_anubis.store.baselines.kept_files import free_place, keep_copy
-
-if TYPE_CHECKING:
-    from pytest_anubis.core.baseline import Baseline
 
 ALL = "all"
 """The name of all metrics without a decision."""
@@ -223,7 +221,7 @@ def _diff(options: argparse.Namespace) -> None:
 
 
 def _promote(options: argparse.Namespace) -> None:
-    written = load_baseline(options.file, sealed=False)
+    written = _with_trace(load_baseline(options.file, sealed=False))
     folder = options.to or options.file.parent
     before = find_baseline(folder, written.hardware_class) if folder.is_dir() else None
     old = None
@@ -250,6 +248,19 @@ def _promote(options: argparse.Namespace) -> None:
         lines += changes_lines(changes, MAX_CHANGES)
     lines = lines if kept is None else [f"replaced, kept as {kept}", *lines]
     answer(options.json, plain, *lines)
+
+
+def _with_trace(written: Baseline) -> Baseline:
+    """Return a baseline that was edited since it was sealed with a finding that says so.
+
+    Whoever reads or accepts by it later sees that its limits were not learned as they are.
+    """
+    if not written.digest or written.digest == seal(written).digest:
+        return written
+    text = f"edited by hand after {written.digest} was sealed, and promoted"
+    finding = Finding(kind=EDITED, text=text)
+    findings = (*(one for one in written.findings if one.kind != EDITED), finding)
+    return dataclasses.replace(written, findings=findings)
 
 
 def _edited_in_place(path: Path) -> list[str]:

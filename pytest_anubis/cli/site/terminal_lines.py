@@ -168,8 +168,10 @@ def _change_lines(source: FleetSource) -> list[str]:
         found = {one.run for one in row.verdicts if one.outcome is Outcome.FAIL}
         if row.verdict.decision is Decision.REJECTED and found == {latest}:
             new.append(node)
-        elif row.verdict.decision is Decision.ACCEPTED and any(
-            one.recovered for one in row.verdicts
+        elif (
+            row.word == Decision.ACCEPTED
+            and not row.waived
+            and any(v.recovered for v in row.verdicts)
         ):
             recovered.append(node)
     parts = [

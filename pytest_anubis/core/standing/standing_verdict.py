@@ -60,4 +60,4 @@ def lapsed_text(standing: Standing) -> str:
     (benchmark, metric, device, _), waiver = standing.lapsed[0]
     what = " ".join(filter(None, (metric or benchmark, device)))
     more = f" and {len(standing.lapsed) - 1} more" if len(standing.lapsed) > 1 else ""
-    return f"{what}{more} failed, and the waiver ended ({waiver})"
+    return f"{what}{more} failed, and its waiver covers it no more ({waiver})"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps, shared_act
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision, Reason, Trouble
 from pytest_anubis.report.text.failure_text import worst_text
@@ -116,8 +117,9 @@ def _counts(ordered: Iterable[NodeRow]) -> str:
     for row in ordered:
         worst.setdefault(row.verdict.node, row)
     parts = [f"{count} {word}" for word, count in counted_words(worst.values())]
-    if waived := sum(row.waived for row in worst.values()):
-        parts.append(f"{waived} of them with failures that are waived")
+    if waived := [node for node, row in worst.items() if row.waived]:
+        names = first_of(waived, MAX_NAMES)
+        parts.append(f"{len(waived)} of them with failures that are waived ({names})")
     return f"{count_text(len(worst), 'node')}: {', '.join(parts)}"
 
 

@@ -161,6 +161,7 @@ def test_a_baseline_from_list_to_expire(learned: Path) -> None:
     edited.write_text(path.read_text().replace('"alpha": 0.95', '"alpha": 0.9'))
     done = anubis("baseline", "promote", str(edited), "--to=used")
     assert "->" not in done.stdout  # nothing is replaced
+    assert "edited by hand" in anubis("baseline", "show", "used").stdout
     weaker = anubis("baseline", "diff", str(path), "used").stdout.splitlines()
     [row] = [line for line in weaker if " speed " in line and " unit " in line]
     assert "0.9500 -> 0.9000" in row  # alpha, and not the learned limit

@@ -222,4 +222,4 @@ def test_waived_nodes_have_their_own_line() -> None:
     rows = [row(f"n{number}", Decision.ACCEPTED) for number in range(20)]
     lines = fleet_lines([*rows, row("n99", Decision.ACCEPTED, waived)])
     assert any(line.split(":")[0].split() == ["ACCEPTED", "n99"] for line in lines)
-    assert lines[-1].endswith("21 ACCEPTED, 1 of them with failures that are waived")
+    assert lines[-1].endswith("21 ACCEPTED, 1 of them with failures that are waived (n99)")
