@@ -218,8 +218,9 @@ class RunReader:
             self.refused.append(self._known_already(path, record.run, record.node, digest))
             return
         if reason := refusal(record):
-            self._unlearnable(path, (record.run, record.node), reason)
+            self.unlearnable.setdefault((record.run, record.node), reason)
             if self.learning:
+                self._refuse(path, record.run, record.node, reason)
                 return
         self.digests[record.run, record.node] = digest
         self.runs[record.run, record.node, record.hardware_class] = dataclasses.replace(
@@ -282,8 +283,10 @@ class RunReader:
         """
         columns, marked = without_marks(columns)
         for unit, why in marked.items():
-            if self.wanted.wants_node(unit[1]):
-                self._unlearnable(path, unit, why)
+            if self.wanted.wants_node(unit[1]) and unit not in self.unlearnable:
+                self.unlearnable[unit] = why
+                if self.learning:
+                    self._refuse(path, *unit, why)
         if marked and self.learning:
             columns = without_units(columns, marked)
         units = {(run.run, run.node) for run in columns.runs}
@@ -321,12 +324,8 @@ class RunReader:
             if own:
                 self.gather.add_population(dataclasses.replace(population, given=True))
 
-    def _unlearnable(self, path: Path, unit: tuple[str, str], reason: str) -> None:
-        """Take note that nothing may be learned from a run; in learning it is refused, once."""
-        if self.learning and unit not in self.unlearnable:
-            run, node = unit
-            self.refused.append(RefusedRun(run=run, node=node, path=str(path), reason=reason))
-        self.unlearnable.setdefault(unit, reason)
+    def _refuse(self, path: Path, run: str, node: str, reason: str) -> None:
+        self.refused.append(RefusedRun(run=run, node=node, path=str(path), reason=reason))
 
     def result(self) -> RunSet:
         """Return everything that was added.

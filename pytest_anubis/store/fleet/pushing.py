@@ -288,16 +288,18 @@ def _import_contents(runs: RunSet) -> Iterator[tuple[RunRecord, Content]]:
 
     The record lists what was measured, without values.
     """
-    parts: dict[tuple[str, str, str], list[Population]] = {}
+    parts: dict[tuple[str, str, str], list[tuple[Population, list[int]]]] = {}
     for population in runs.populations:
         rows: dict[tuple[str, str], list[int]] = {}
         for row, unit in enumerate(zip(population.runs, population.nodes, strict=True)):
             rows.setdefault(unit, []).append(row)
         for (run, node), numbers in rows.items():
             key = (run, node, population.hardware_class)
-            parts.setdefault(key, []).append(population.only(numbers))
+            parts.setdefault(key, []).append((population, numbers))
     for record in runs.runs:
-        own = tuple(parts.get((record.run, record.node, record.hardware_class), ()))
+        key = (record.run, record.node, record.hardware_class)
+        # One run at a time: copies of all samples would take the memory twice.
+        own = tuple(population.only(numbers) for population, numbers in parts.get(key, ()))
         # Without its beginning, which may be the file's date: copies must have the same content.
         head = replace(record, measurements=(), started="")
         columns = Columns(populations=own, runs=(head,))

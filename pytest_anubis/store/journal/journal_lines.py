@@ -50,8 +50,9 @@ def parse_line(line: bytes) -> dict[str, Any]:
         raise ValueError(f"not valid JSON ({str(error)[:60]})") from None
     if not isinstance(data, dict) or not isinstance(data.get("event"), str):
         raise ValueError("not an event (an object with an 'event' field)")
-    if data.pop("crc", None) is None and NUMBER in data:
+    if found is None and NUMBER in data:
         raise ValueError("its checksum is missing")
+    data.pop("crc", None)
     return data
 
 

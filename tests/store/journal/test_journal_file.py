@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -524,6 +525,10 @@ def test_a_line_that_is_gone_or_moved_is_noticed(tmp_path: Path) -> None:
             (
                 [*whole[:at], b'{"event":"blocker","text":"x"}\n', *whole[at + 1 :]],
                 "number is missing",
+            ),
+            (
+                [*whole[:at], re.sub(rb'"crc":".', b'"crc":"q', whole[at]), *whole[at + 1 :]],
+                "missing",  # its checksum, or before a resumed part its number
             ),
             (
                 [*whole[:at], whole[at][: whole[at].index(b',"crc"')] + b"}\n", *whole[at + 1 :]],
