@@ -145,7 +145,7 @@ def judge_node(
     listed = [
         *lines["listed"],
         *unanswered(verdicts, due.spared, devices=evidence.devices, answers=answers),
-        *unplanned(verdicts, due.spared_checks, evidence.planned),
+        *(unplanned(verdicts, due.spared_checks, evidence.planned) if criteria else ()),
     ]
     noted = [*lines["noted"], *map(Blocker.of_text, evidence.notes)]
     if evidence.missing[0]:
@@ -382,7 +382,7 @@ def _open(verdict: MetricVerdict) -> Blocker:
     return Blocker(
         kind=Hindrance.OPEN,
         # A waived test was seen to fail; NOT_TESTED would say that it never ran.
-        word="WAIVED" if verdict.reason is Reason.WAIVED else verdict.counted_as,
+        word="WAIVED" if verdict.reason is Reason.WAIVED else verdict.shown_as,
         subject=metric_name(verdict.benchmark, verdict.metric, device),
         cause=verdict.text.removeprefix(f"{verdict.metric}: ") if verdict.metric else verdict.text,
         benchmark=verdict.benchmark,

@@ -225,7 +225,7 @@ class SeenValues:
         return (Blocker(cause=why, act=act),)
 
     def samples_only(self, node: str) -> tuple[Blocker, ...]:
-        """Return the blocker for a node that an exported file knows by samples only."""
+        """Return the blocker for a node of an exported file, unless a later run measured as much."""
         left = self._not_measured_again(node, self._later.samples_only)
         return (_SAMPLES_ONLY,) if left else ()
 

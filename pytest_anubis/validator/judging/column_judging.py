@@ -177,7 +177,7 @@ def as_answered(verdict: MetricVerdict, words: str, failed: bool) -> MetricVerdi
         verdict,
         outcome=Outcome.PASS,
         reason=Reason.ANSWERED,
-        text=f"{f'failed before: {verdict.text}' if failed else verdict.text}; {words}",
+        text=f"{verdict.text}; {words}",
         retest="",
         certainty=None,
         recovered=failed,

@@ -47,7 +47,7 @@ is at least this much alike is called no worse, unless its median is."""
 
 
 class Compared(NamedTuple):
-    """How a usable sample compares with its criterion, where this is known before it is judged."""
+    """How a usable sample compares with its criterion."""
 
     similarity: float  # one-sided similarity to the criterion where the sample is worse
     too_good: bool = False  # whether it is better than `lowest_likeness` allows

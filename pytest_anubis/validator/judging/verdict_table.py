@@ -62,12 +62,16 @@ _OF_PROBLEM = {
 
 
 class Limits(NamedTuple):
-    """The similarities below which a verdict changes; 0 where there is no such limit."""
+    """The similarities below which a verdict changes."""
 
     practical: float
     learned: FloatArray | float  # shape (n,) or one for all; NaN where there is none
-    look: float = 0.0  # below it a unit that passes as undetectable is as likely sick as healthy
-    apart: float = 0.0  # below it a unit belongs to a slower group that nobody has decided about
+    look: float = (
+        0.0  # 0: none; below it a unit that passes as undetectable is as likely sick as healthy
+    )
+    apart: float = (
+        0.0  # 0: none; below it a unit belongs to a slower group that nobody has decided about
+    )
 
 
 class Call(NamedTuple):

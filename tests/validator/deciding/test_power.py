@@ -85,7 +85,7 @@ def test_a_component_without_a_criterion_blocks_and_a_metric_is_told() -> None:
     assert blocking[0].cause.endswith(": disk: too noisy")
 
 
-def test_metrics_of_one_name_that_cannot_be_judged_are_distinguishing_decimals() -> None:
+def test_metrics_of_one_name_that_cannot_be_judged_have_their_parameters() -> None:
     lost = [
         Unjudged(benchmark=f"t.py::test_x[{level}]", metric="slow", component="storage", reason=why)
         for level, why in (("l1", "too noisy"), ("l2", "too noisy"), ("l3", "1 unit"))
