@@ -181,7 +181,8 @@ def _measure_and_learn(options: argparse.Namespace) -> LearnResult:
     forget_best(rounds.store)
     try:
         if seconds is None:
-            paths = rounds.of_number(count or DEFAULT_ROUNDS, undersampled_metrics)
+            number = DEFAULT_ROUNDS if count is None else count
+            paths = rounds.of_number(number, undersampled_metrics)
         else:
             preview = partial(_preview, options)
             asked = options.time is not None

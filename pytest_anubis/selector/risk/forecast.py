@@ -33,7 +33,7 @@ ModelName = Literal["auto", "exponential", "weibull", "cox", "cox-time"]
 MIN_JUDGED = 25
 """Incidents of the fleet that a horizon for backtests should contain, to compare models."""
 
-SCHEMA = 1
+SCHEMA = 2
 _MAX_PROBABILITY = 1 - 1e-9
 _MAX_COUNT = 2**53
 """Smaller whole numbers are exact as floats."""

@@ -439,10 +439,10 @@ def test_wrong_options_are_explained(
         ("[1]", "not a risk model"),
         ("{", "not valid JSON"),
         ('{"format": "anubis-risk-model", "schema": NaN}', "not valid JSON"),
-        ('{"format": "anubis-risk-model", "schema": 2}', "schema '2', this version reads 1"),
-        ('{"format": "anubis-risk-model", "schema": 1}', "are missing or of another type"),
+        ('{"format": "anubis-risk-model", "schema": 1}', "schema '1', this version reads 2"),
+        ('{"format": "anubis-risk-model", "schema": 2}', "are missing or of another type"),
         (
-            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "incidents": 3, '
+            '{"format": "anubis-risk-model", "schema": 2, "kinds": [], "nodes": 3, "incidents": 3, '
             '"hours": 9.0, "model": '
             '{"schema": 9}}',
             "schema '9', this version reads 1",

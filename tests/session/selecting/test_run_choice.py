@@ -148,23 +148,23 @@ def test_a_history_that_is_none(story: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"format": "anubis-risk-model", "schema": 2}', "schema '2', this version reads 1"),
+        ('{"format": "anubis-risk-model", "schema": 1}', "schema '1', this version reads 2"),
         ("{}", "not a risk model"),
         ("PK\\x03", "not valid JSON"),
         (
-            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "incidents": 3, '
+            '{"format": "anubis-risk-model", "schema": 2, "kinds": [], "nodes": 3, "incidents": 3, '
             '"hours": 9.0, "model": '
             '{"schema": 1, "model": "oracle"}}',
             "'oracle' is none of",
         ),
         (
-            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "incidents": 3, '
+            '{"format": "anubis-risk-model", "schema": 2, "kinds": [], "nodes": 3, "incidents": 3, '
             '"hours": 9.0, "model": '
             '{"schema": 1, "model": "weibull", "covariates": {"names": 1.5}, "parameters": {}}}',
             "field 'names' is no list",
         ),
         (
-            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "incidents": 3, '
+            '{"format": "anubis-risk-model", "schema": 2, "kinds": [], "nodes": 3, "incidents": 3, '
             '"hours": 9.0, "model": '
             '{"schema": 1, "model": "weibull", "covariates": {"names": [], "median": 1'
             + "0" * 400

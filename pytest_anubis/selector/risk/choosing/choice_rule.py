@@ -69,11 +69,12 @@ def _simplest(
         return names, (
             f"the mean of {', '.join(names)}: {where} their skills cannot be told apart (± {worst:.2f})"
         )
-    name = next(
+    near = (
         name
         for name, (gain, error) in behind.items()
         if gain <= max(error, SKILL_GAIN * timed)  # at the latest the best one, with a gain of 0
     )
+    name = next(near, SIMPLE[-1])
     if name == SIMPLE[0]:
         return (name,), f"{name}: no richer one predicted better {where}"
     gain, error = _gain(losses[SIMPLE[0]], losses[name], judged)
