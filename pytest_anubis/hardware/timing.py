@@ -114,8 +114,8 @@ MIN_CLEAR = 10
 """If some rounds are clear, but fewer than this, the measurement continues beyond its budget."""
 
 MAX_EXTENSION = 5.0
-"""Maximum seconds beyond the budget, which are at most doubled: this is cheaper than another run of the test,
-which begins with its set-up."""
+"""Maximum seconds beyond the budget; a shorter budget is at most doubled. This is cheaper than another run of
+the test, which begins with its set-up."""
 
 
 def warm_up(fn: Work, clock: Clock, plan: RoundPlan, probe: Probe | None = None) -> int:

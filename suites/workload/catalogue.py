@@ -57,7 +57,8 @@ class Workload:
         between: It lies between two others of its kind, so that it belongs to the profile ``soak`` only.
         light: Weights, gradients and state in the low type itself, trained without momentum: what a network
             needs that fills a card with its weights alone.
-        tolerances: Largest relative error of the gradient by element type, where it is not `TOLERANCES`.
+        tolerances: Largest relative error of the gradient by element type, where it is not
+            `test_training_steps.GRADIENT_TOLERANCE`.
     """
 
     name: str

@@ -51,7 +51,12 @@ class HardwareEvidence:
         address = self._devices.get(device)
         events = [*self._open, *(e for e in kernel_events(self._log.new_lines()) if e.hardware)]
         mine = [event for event in events if not event.place or _same(event.place, address)]
-        self._open = [event for event in events if event not in mine]
+        places = [one for one in self._devices.values() if one and one != address]
+        self._open = [
+            event
+            for event in events
+            if event.place and any(_same(event.place, one) for one in places)
+        ]
         found = [event.text for event in mine]
         if address in self._there and not (self._bus / str(address).lower()).exists():
             found.append(f"{device} at {address} is gone from the PCI bus")

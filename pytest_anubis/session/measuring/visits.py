@@ -32,7 +32,7 @@ It is halved if nothing is judged, because learning has other rounds. The run's 
 """
 
 MIN_SECONDS = 20.0
-"""Least time for further visits, in seconds."""
+"""Time for further visits even if `MAX_SHARE` gives less, in seconds; halved and limited like it."""
 
 MAX_VISITS = 8
 """Visits of one test."""
