@@ -302,7 +302,7 @@ def test_a_model_survives_plain_data_exactly() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"schema": 2}, "schema '2', this version reads 1"),
+        ({"schema": 1}, "schema '1', this version reads 2"),
         ({"kinds": "nic"}, "another type"),
         ({"kinds": [1]}, "another type"),
         ({"nodes": "many"}, "another type"),
