@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DIALECT = re.compile(r"\b(told|tells|beside|stands|nobody|whoever|heard|of whom)\b", re.IGNORECASE)
-MOST = {"pytest_anubis": 45, "suites": 5, "docs": 6, "README.md": 0, "CHANGELOG.md": 0}
+MOST = {"pytest_anubis": 34, "suites": 5, "docs": 6, "README.md": 0, "CHANGELOG.md": 0}
 """How often they occur today. Lower a number when you weed; never raise one."""
 
 

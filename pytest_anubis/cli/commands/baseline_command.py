@@ -253,7 +253,7 @@ def _promote(options: argparse.Namespace) -> None:
 def _with_trace(written: Baseline) -> Baseline:
     """Return a baseline that was edited since it was sealed with a finding that says so.
 
-    Whoever reads or accepts by it later sees that its limits were not learned as they are.
+    A later reader sees that its limits were not learned as they are.
     """
     if not written.digest or written.digest == seal(written).digest:
         return written

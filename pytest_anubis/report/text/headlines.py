@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pytest_anubis.core.asking.open_questions import (
-    APART,
     AskedQuestion,
     AskedQuestions,
     QuestionState,
@@ -339,7 +338,7 @@ def _tools_first(verdicts: Sequence[MetricVerdict]) -> str:
 
     Tests that do not apply to this machine are ignored.
     """
-    applicable = [v for v in verdicts if v.benchmark and not v.text.startswith(APART)]
+    applicable = [v for v in verdicts if v.benchmark and not inapplicable(v.text)]
     if not all(v.reason in SKIPPED and v.text.startswith(NOT_INSTALLED) for v in applicable):
         return ""
     names = (v.text.removeprefix(NOT_INSTALLED).partition(" (")[0] for v in applicable)

@@ -92,7 +92,7 @@ class PeerColumns(JudgedColumns):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Seen:
-    """One population beside its peers; arrays over its rows, NaN where nothing can be compared."""
+    """One population and its peers; arrays over its rows, NaN where nothing can be compared."""
 
     population: Population
     rows: UsableRows

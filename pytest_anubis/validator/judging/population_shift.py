@@ -113,13 +113,13 @@ def class_findings(hardware_class: str, shifts: Sequence[Finding]) -> tuple[Find
     by_metric = {(shift.benchmark, shift.metric): shift for shift in reversed(shifts)}
     if len(by_metric) <= 1:
         return tuple(by_metric.values())
-    told = [shift.text.removesuffix(ADVICE) for _, shift in sorted(by_metric.items())]
-    more = f"; and {len(told) - MAX_METRICS_NAMED} more" if len(told) > MAX_METRICS_NAMED else ""
+    texts = [shift.text.removesuffix(ADVICE) for _, shift in sorted(by_metric.items())]
+    more = f"; and {len(texts) - MAX_METRICS_NAMED} more" if len(texts) > MAX_METRICS_NAMED else ""
     return (
         Finding(
             kind="class-shift",
-            text=f"{len(told)} metrics of hardware class {hardware_class or '(unnamed)'} moved on most "
-            f"nodes together ({'; '.join(told[:MAX_METRICS_NAMED])}{more}){ADVICE}",
+            text=f"{len(texts)} metrics of hardware class {hardware_class or '(unnamed)'} moved on most "
+            f"nodes together ({'; '.join(texts[:MAX_METRICS_NAMED])}{more}){ADVICE}",
         ),
     )
 
