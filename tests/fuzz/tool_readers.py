@@ -23,6 +23,7 @@ from tests.fuzz.outcome import Defect
 
 DATA = Path(__file__).parents[1] / "tool_outputs" / "data"
 NUMBER = re.compile(r"\.?[0-9][0-9.]{0,60}(?:[eE][+-]?[0-9]{1,3})?")
+COLOUR = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 MIB = 8 * (1 << 20) / 1e9
 """Of perftest's MB/s to Gbit/s."""
 
@@ -39,9 +40,9 @@ def _floats(value: Any) -> Iterator[float]:
 
 
 def _held(text: str) -> set[float]:
-    """Return every number that a text holds, as it is and in perftest's other unit."""
+    """Return every number that a text without colours holds, as it is and in perftest's other unit."""
     found = set()
-    for word in NUMBER.findall(text):
+    for word in NUMBER.findall(COLOUR.sub("", text)):
         try:
             found |= {float(word), MIB * float(word)}
         except ValueError:  # 1.2.3

@@ -231,6 +231,18 @@ def numbers(plain: Mapping[str, Any], field: str, shape: tuple[int, ...]) -> Flo
     return found
 
 
+def rising(plain: Mapping[str, Any], field: str, shape: tuple[int, ...]) -> Floats:
+    """Return a field of numbers of 0 or more, none below the one before it.
+
+    Raises:
+        SelectorError: It is missing, of another shape, negative, or falls somewhere.
+    """
+    found = numbers(plain, field, shape)
+    if (np.diff(found, prepend=0.0) < 0).any():
+        raise SelectorError(f"model file: field {field!r} falls, or begins below 0")
+    return found
+
+
 def items(plain: Mapping[str, Any], field: str) -> list[Any]:
     """Return a list out of plain data; empty if it is missing.
 

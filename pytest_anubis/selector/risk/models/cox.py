@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.models.covariates import Floats, numbers
+from pytest_anubis.selector.risk.models.covariates import Floats, numbers, rising
 from pytest_anubis.selector.risk.models.hazard import HazardModel, unseen_rate
 
 RIDGE = 1e-3
@@ -63,8 +63,8 @@ class CoxPH(HazardModel):
 
     def _restore(self, parameters: Mapping[str, Any]) -> None:
         self._slopes = numbers(parameters, "slopes", (self._prepared.width,))
-        self._times = numbers(parameters, "times", (-1,))
-        self._baseline = numbers(parameters, "baseline", (len(self._times),))
+        self._times = rising(parameters, "times", (-1,))
+        self._baseline = rising(parameters, "baseline", (len(self._times),))
 
     @property
     def uses_facts(self) -> bool:

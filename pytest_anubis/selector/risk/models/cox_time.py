@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
+from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers, rising
 from pytest_anubis.selector.risk.models.cox import slopes
 from pytest_anubis.selector.risk.models.cox_time_network import (
     Network,
@@ -157,8 +157,10 @@ class CoxTime(HazardModel):
 
     def _restore(self, parameters: Mapping[str, Any]) -> None:
         self._time_scale = TimeScale(*numbers(parameters, "clock", (3,)).tolist())
-        self._times = numbers(parameters, "times", (-1,))
+        self._times = rising(parameters, "times", (-1,))
         self._steps = numbers(parameters, "steps", (len(self._times),))
+        if (self._steps < 0).any():
+            raise SelectorError("model file: field 'steps' has a number below 0")
         found = items(parameters, "networks")
         if not all(isinstance(net, Mapping) for net in found):
             raise SelectorError("model file: field 'networks' holds something else than objects")

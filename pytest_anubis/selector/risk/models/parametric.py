@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pytest_anubis.selector.risk.models.covariates import Floats, numbers
 from pytest_anubis.selector.risk.models.cox import RIDGE
 from pytest_anubis.selector.risk.models.hazard import NO_INCIDENT, HazardModel
+from pytest_anubis.selector.selector_error import SelectorError
 
 
 class Weibull(HazardModel):
@@ -94,6 +95,8 @@ class Weibull(HazardModel):
     def _restore(self, parameters: Mapping[str, Any]) -> None:
         self._level = float(numbers(parameters, "level", ()))
         self._shape = float(numbers(parameters, "shape", ()))
+        if self._shape <= 0:
+            raise SelectorError("model file: field 'shape' is not above 0")
         self._slopes = numbers(parameters, "slopes", (self._prepared.width,))
 
     @property

@@ -331,6 +331,17 @@ def test_a_broken_model_file_is_refused(field: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "field"), [(CoxPH, "times"), (CoxPH, "baseline"), (Weibull, "shape")]
+)
+def test_a_hazard_that_falls_is_refused(kind: type[HazardModel], field: str) -> None:
+    plain = json.loads(json.dumps(kind().fit(*lives(200)).to_plain()))
+    found = plain["parameters"][field]
+    plain["parameters"][field] = found[::-1] if isinstance(found, list) else -found
+    with pytest.raises(SelectorError, match=field):
+        load_model(plain)
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [("low", 1e9), ("high", -1e9), ("high", 1e308), ("scale", 1e-320), ("rate", 2.0)],
 )
