@@ -153,20 +153,23 @@ def _listed(place: Path) -> set[_Row]:
 
 
 def _change_lines(source: FleetSource) -> list[str]:
-    """Return a line on nodes that their latest run rejects for the first time, or that have recovered."""
+    """Return a line on what the latest run of a node says by itself.
+
+    It may reject the node for the first time, show that it has recovered, or be undecided, as of a few
+    tests, where all runs together accept the node: health checks go by the latest.
+    """
     runs: dict[str, list[RunRecord]] = {}
     for run in source.runs.runs:
         runs.setdefault(run.node, []).append(run)
     several = {node: own for node, own in runs.items() if len({run.started for run in own}) > 1}
-    new = []
-    recovered = []
+    new, recovered, alone = list[str](), list[str](), list[str]()
     for row in source.rows:
         node = row.verdict.node
         if node not in several:
             continue
-        latest = max(several[node], key=lambda run: run.started).run
+        last = max(several[node], key=lambda run: run.started)
         found = {one.run for one in row.verdicts if one.outcome is Outcome.FAIL}
-        if row.verdict.decision is Decision.REJECTED and found == {latest}:
+        if row.verdict.decision is Decision.REJECTED and found == {last.run}:
             new.append(node)
         elif (
             row.word == Decision.ACCEPTED
@@ -174,10 +177,17 @@ def _change_lines(source: FleetSource) -> list[str]:
             and any(v.recovered for v in row.verdicts)
         ):
             recovered.append(node)
+        own = last.node_verdict
+        if row.verdict.decision is Decision.ACCEPTED and own and own.decision is Decision.UNDECIDED:
+            alone.append(node)
     parts = [
         f"{word}: {', '.join(names[:MAX_CHANGED])}"
         + (f", and {len(names) - MAX_CHANGED} more" if len(names) > MAX_CHANGED else "")
-        for word, names in (("rejected anew", new), ("recovered", recovered))
+        for word, names in (
+            ("rejected anew", new),
+            ("recovered", recovered),
+            ("undecided, and by 'anubis health'", alone),
+        )
         if names
     ]
     return [f"by each node's latest run: {'; '.join(parts)}"] if parts else []

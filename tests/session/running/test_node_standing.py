@@ -112,6 +112,26 @@ def test_closed_defect_leaves_node_undecided(
     assert [main(words) for words in asked] == [1, 1, 1]
 
 
+def test_judge_names_nodes_that_their_latest_run_leaves_undecided(
+    project: pytest.Pytester,
+    learn: Learn,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    learn()
+    store = project.path / ".anubis"
+    named = ("--anubis", "--anubis-node=rack3-n17")
+
+    assert project.runpytest(*named).ret == 0
+    set_speed(project, [value / 2 for value in HEALTHY])
+    waived = '[[waiver]]\nowner = "j"\nreason = "fan"\nexpires = 2999-01-01\nmetric = "speed"\n'
+    project.path.joinpath("waivers.toml").write_text(waived)
+    assert project.runpytest(*named, "--anubis-waivers=waivers.toml").ret == 20
+    monkeypatch.chdir(project.path)
+    assert (health(store, capsys)[0], main(["judge", ".anubis"])) == (20, 0)
+    assert "undecided, and by 'anubis health': rack3-n17" in capsys.readouterr().out
+
+
 def test_a_rejection_stands_until_what_failed_passes(
     project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
 ) -> None:
