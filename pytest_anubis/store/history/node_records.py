@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,7 +70,9 @@ def import_nodes(history: History, path: Path) -> NodeImport:
     """
     rows = read_rows(path, ("node",), _OPTIONAL, others=True)
     present = time.time()
-    written = min(present, path.stat().st_mtime)
+    written = present
+    with contextlib.suppress(OSError):  # removed since
+        written = min(present, path.stat().st_mtime)
     good: list[_Node] = []
     wrong: list[str] = []
     names = tuple(n for n in (rows[0][1] if rows else ()) if n and n not in ("node", *_OPTIONAL))

@@ -145,7 +145,7 @@ class LongForm:
             if self.columns.count(name) > 1:
                 raise ImportFileError(f"column {name!r} occurs twice; keep one")
         self._traits = [name for name in (*TRAITS, DURATION) if name in self.columns]
-        self.exported = PLACE in self.columns and PROBLEM in self.columns
+        self.exported = {PLACE, PROBLEM, "version"} <= {*self.columns}
         own = (PLACE, PROBLEM) if self.exported else ()
         used = (*TEXTS, *NUMBERS, *self._traits, *own)  # `rows` adds columns of outcomes
         self.unused = [name for name in self.columns if name not in used]
