@@ -32,6 +32,7 @@ from pytest_anubis.validator.judging.verdict_table import (
     OUTCOMES,
     PASS,
     REASONS,
+    Call,
     Codes,
     fill_verdicts,
     learned_for,
@@ -56,7 +57,7 @@ class JudgedColumns:
         outcome: Index into ``OUTCOMES``.
         reason: Index into ``REASONS``.
         threshold: Similarity below which the outcome changes, NaN where nothing was compared.
-        too_good: Whether the unit is better than the criterion explains.
+        calls: Outcome, reason and threshold by the verdict table, before anything else changed them.
         shift: The finding that the whole class has moved, if it has (see `population_shift.settle_shift`).
         changes: Row -> what changed for the worse within its run (see `change_screening.find_changes`).
         unsearched: How many samples looked as if they had changed, but were not searched.
@@ -78,7 +79,7 @@ class JudgedColumns:
     outcome: Codes
     reason: Codes
     threshold: FloatArray
-    too_good: BoolArray
+    calls: tuple[Codes, Codes, FloatArray] | None = None
     shift: Finding | None = None
     changes: Mapping[int, Segments] = field(default_factory=dict)
     unsearched: int = 0
@@ -124,7 +125,7 @@ class JudgedColumns:
         compared = None
         if problem is None and not np.isnan(self.similarity[row]):
             alike, median = float(self.similarity[row]), float(self.value[row])
-            compared = Compared(alike, bool(self.too_good[row]), median)
+            compared = Compared(alike, median=median, call=self._call(row))
         full = judge_row(population, row, self.criterion, baseline, compared=compared)
         if problem is not None and problem.kind != "disturbed":
             return replace(
@@ -140,6 +141,12 @@ class JudgedColumns:
             return full
         text = f"{_without_retest(full).text}; but most of the class moved alike: {self.shift.text}"
         return replace(full, outcome=outcome, reason=reason, text=text, certainty=None, retest="")
+
+    def _call(self, row: int) -> Call | None:
+        if self.calls is None:
+            return None
+        outcome, reason, threshold = (one[row] for one in self.calls)
+        return Call(OUTCOMES[outcome], REASONS[reason], float(threshold))
 
     def marked(
         self, rows: Sequence[int] | BoolArray, outcome: int, reason: Reason, **more: Any
@@ -228,7 +235,6 @@ def judge_columns(
     rows = rows_of(population)
     n = rows.total
     similarity, threshold = np.full(n, np.nan), np.full(n, np.nan)
-    too_good = np.zeros(n, dtype=np.bool_)
     outcome = np.full(n, INCONCLUSIVE, dtype=np.int8)
     reason = np.full(n, REASONS.index(Reason.NO_BASELINE), dtype=np.int8)
     if criterion is None:
@@ -252,6 +258,7 @@ def judge_columns(
         fill_verdicts(similarity, limits, outcome, reason, threshold)
         good = too_good & (outcome < FAIL)
         outcome[good], reason[good] = INCONCLUSIVE, REASONS.index(Reason.TOO_GOOD)
+        threshold[good] = lowest_likeness(criterion)
         few = np.diff(population.offsets) < criterion.least
         outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
         similarity[few] = threshold[few] = np.nan
@@ -270,7 +277,7 @@ def judge_columns(
         outcome=outcome,
         reason=reason,
         threshold=threshold,
-        too_good=too_good,
+        calls=(outcome, reason, threshold),
     )
 
 

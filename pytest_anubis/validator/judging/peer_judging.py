@@ -321,7 +321,6 @@ def _judged(seen: _Seen, learned: FloatArray) -> PeerColumns:
         outcome=outcome,
         reason=reason,
         threshold=threshold,
-        too_good=np.zeros(count, dtype=np.bool_),
         expected=seen.expected,
         learned=learned,
         deviation=seen.deviation,

@@ -32,6 +32,7 @@ from pytest_anubis.core.shown_loss import median_similarity
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.certainty import certainty_of
 from pytest_anubis.validator.judging.verdict_table import (
+    Call,
     criterion_for,
     decide,
     of_group,
@@ -52,6 +53,7 @@ class Compared(NamedTuple):
     similarity: float  # one-sided similarity to the criterion where the sample is worse
     too_good: bool = False  # whether it is better than `lowest_likeness` allows
     median: float | None = None  # its median; None: computed from its values
+    call: Call | None = None  # its cell of the verdict table; None: looked up
 
 
 class Basis(NamedTuple):
@@ -208,7 +210,8 @@ def _concluded(
     alike = compared.similarity
     criterion = criterion_for(alike, criterion, looks, unjudged.disturbance)
     better, typical = criterion.metric.better, criterion.typical
-    outcome, reason, threshold = decide(alike, criterion, compared.too_good)
+    call = compared.call or decide(alike, criterion, compared.too_good)
+    outcome, reason, threshold = call
     # Load makes a machine slow, not wrong: an exact value that differs is no effect of it.
     spoiled = unjudged.disturbance and better != "equal"
     if spoiled and outcome in (Outcome.FAIL, Outcome.MARGINAL):
