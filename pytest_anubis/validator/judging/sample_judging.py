@@ -217,11 +217,16 @@ def _concluded(
     if spoiled and outcome in (Outcome.FAIL, Outcome.MARGINAL):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
     sure = certainty_of(values, alike, criterion, looks)
+    retest = sure.retest if outcome is Outcome.FAIL else ""
     crossed = min(thresholds_of(criterion)) if reason is Reason.TOO_GOOD else threshold
-    verdict = replace(
+    part = part_text(values, alike, criterion.centre, better, criterion.metric.unit)
+    found = _Found(outcome, reason, threshold, basis, part)
+    text = _sentence(unjudged, found, criterion, alike)
+    return replace(
         unjudged,
         outcome=outcome,
         reason=reason,
+        text=f"{text} (retest: {retest})" if retest else text,
         expected=typical,
         limit=limit_of(typical, crossed, better),
         similarity=alike,
@@ -229,14 +234,22 @@ def _concluded(
         practical=criterion.alpha,
         learned=criterion.learned,
         certainty=sure.beyond,
-        retest=sure.retest if outcome is Outcome.FAIL else "",
+        retest=retest,
         percentile=percentile(unjudged.value, criterion),
         reference=basis.reference,
         population=basis.population,
-        part=part_text(values, alike, criterion.centre, better, criterion.metric.unit),
+        part=part,
     )
-    text = _sentence(verdict, criterion, alike, threshold)
-    return replace(verdict, text=f"{text} (retest: {verdict.retest})" if verdict.retest else text)
+
+
+class _Found(NamedTuple):
+    """What was concluded about a compared sample."""
+
+    outcome: Outcome
+    reason: Reason
+    threshold: float
+    basis: Basis
+    part: str  # how its best or worst part differs, in words
 
 
 def limit_of(expected: float, threshold: float, better: Direction) -> float:
@@ -329,72 +342,76 @@ def _exactly(verdict: MetricVerdict, right: float, alike: float) -> str:
     return f"{name} must be {must}, but {round((1 - alike) * count)} of {count} values differ"
 
 
-def _sentence(verdict: MetricVerdict, criterion: Criterion, alike: float, threshold: float) -> str:
-    """Say what a verdict found: `alike` and `threshold` are those of the verdict."""
-    name, unit, better = verdict.metric, verdict.unit, verdict.better
-    value, expected, reason = verdict.value or 0.0, criterion.typical, verdict.reason
+def _sentence(sample: MetricVerdict, found: _Found, criterion: Criterion, alike: float) -> str:
+    """Say what was found about a sample of this similarity."""
+    name, unit, better = sample.metric, sample.unit, sample.better
+    value, expected = sample.value or 0.0, criterion.typical
+    outcome, reason, threshold, basis, _ = found
     if better == "equal":
-        if verdict.outcome is Outcome.PASS:
+        if outcome is Outcome.PASS:
             return f"{name} is {exact_text(expected, unit, name)}, as it must be"
-        return _exactly(verdict, expected, alike)
+        return _exactly(sample, expected, alike)
     state = f"{name} is {value_text(value, unit)}, expected {value_text(expected, unit)}"
     if reason is Reason.WITHIN:
-        state = _compared(verdict, state, expected, alike, threshold)
-        return f"{state}, within the threshold of {loss_size(threshold, better)} ({verdict.population})"
-    if not verdict.reference.is_baseline:
-        state += f" by {verdict.population}"
+        state = _compared(sample, found, state, expected, alike)
+        return (
+            f"{state}, within the threshold of {loss_size(threshold, better)} ({basis.population})"
+        )
+    if not basis.reference.is_baseline:
+        state += f" by {basis.population}"
     low, high = sorted((value, expected))
     slip = slip_text(high / low) if low > 0 else ""
     if reason is Reason.TOO_GOOD:
-        median_too_good = verdict.value == (low if better == "lower" else high)
+        median_too_good = sample.value == (low if better == "lower" else high)
         if not median_too_good:
             return f"{state}, and some of its values are too good: unit? did the work happen?"
         times = f"{value_text(high / low)} times as good" if low > 0 else "better without end"
         return f"{state}: {times}{slip}, which is too good: unit? did the work happen?"
     decimals = distinguishing_decimals(alike, threshold, better)
-    state = _compared(verdict, state, expected, alike, threshold, decimals)
+    state = _compared(sample, found, state, expected, alike, decimals)
     practical = f"the practical threshold of {loss_size(criterion.alpha, better, decimals)}"
     learned, spread = criterion.learned, ""
     if learned is not None and learned != criterion.alpha:  # a promise sets both
-        who = next((word for word in ("devices", "runs") if word in verdict.population), "nodes")
+        who = next((word for word in ("devices", "runs") if word in basis.population), "nodes")
         spread = f"what healthy {who} differ by (up to {loss_size(learned, better, decimals)})"
-    if reason is Reason.UNDETECTABLE and verdict.outcome is Outcome.MARGINAL:
+    if reason is Reason.UNDETECTABLE and outcome is Outcome.MARGINAL:
         return f"{state}, as likely a fault as noise, though still within {spread}"
     if reason is Reason.UNDETECTABLE:
         return f"{state}, but within {spread}, so this metric cannot show such a loss"
     if alike >= criterion.alpha:  # unusual, whether or not the machine was disturbed
         within = of_group(criterion, alike) or practical
-        return _with_disturbance(verdict, f"{state}, beyond {spread} but within {within}")
+        return _with_disturbance(sample, reason, f"{state}, beyond {spread} but within {within}")
     beyond = practical + (spread and f" and {spread}")
-    return _with_disturbance(verdict, f"{state}, beyond {beyond}{slip}")
+    return _with_disturbance(sample, reason, f"{state}, beyond {beyond}{slip}")
 
 
 def _compared(
-    verdict: MetricVerdict,
+    sample: MetricVerdict,
+    found: _Found,
     state: str,
     expected: float,
     alike: float,
-    threshold: float,
     decimals: int | None = None,
 ) -> str:
     """Say how much worse the sample is: by its median, or by its distribution where the median hides it."""
-    value, better, unit = verdict.value or 0.0, verdict.better, verdict.unit
+    value, better, unit = sample.value or 0.0, sample.better, sample.unit
+    threshold, in_part = found.threshold, found.part
     of_medians = median_similarity(value, expected, better)
     if of_medians == 1 and alike >= max(EQUAL, threshold):
         return f"{state}: no worse"
-    near = 1 - alike <= NOTABLE or (differs_by_median(alike, of_medians) and not verdict.part)
+    near = 1 - alike <= NOTABLE or (differs_by_median(alike, of_medians) and not in_part)
     if near and (alike < threshold) == (of_medians < threshold):
         return f"{state}: {loss_text(of_medians, better, unit, decimals=decimals)}"
     shape = loss_text(alike, better, unit, shape=True, decimals=decimals)
     low, high = sorted((value, expected))
     median = "equal" if low >= EQUAL * high else loss_text(of_medians, better, unit)
-    part = f": {verdict.part}" if verdict.part else ""
+    part = f": {in_part}" if in_part else ""
     return f"{state}; its distribution is {shape}, its median {median}{part}"
 
 
-def _with_disturbance(verdict: MetricVerdict, text: str) -> str:
-    if verdict.reason is not Reason.DISTURBED:
+def _with_disturbance(sample: MetricVerdict, reason: Reason, text: str) -> str:
+    if reason is not Reason.DISTURBED:
         return text
-    by = "; ".join(verdict.disturbance)
-    own = {LOOKS_SPENT, ONE_VISIT, HOST_SLOWER} & {*verdict.disturbance}
+    by = "; ".join(sample.disturbance)
+    own = {LOOKS_SPENT, ONE_VISIT, HOST_SLOWER} & {*sample.disturbance}
     return f"{text}; but {by if own else f'the machine was disturbed ({by})'}: measure again"
