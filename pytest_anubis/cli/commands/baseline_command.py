@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_anubis.cli.learning.next_commands import first_command
+from pytest_anubis.cli.learning.option_values import is_named
 from pytest_anubis.cli.shared.arguments import (
     add_action,
     add_baseline,
@@ -29,6 +30,7 @@ from pytest_anubis.cli.shared.printing import answer, edge, say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import EDITED, Baseline, Finding
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import (
     criteria_lines,
@@ -106,16 +108,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="METRIC",
-        help="accept both groups of this metric in every benchmark that has it, or of all that are undecided "
-        "(all); can be given again",
+        help="accept both groups of this metric in every benchmark that has it ('BENCHMARK METRIC': in "
+        "this one), or of all that are undecided (all); can be given again",
     )
     groups.add_argument(
         "--faster",
         action="append",
         default=[],
         metavar="METRIC",
-        help="accept the faster group of this metric only, in every benchmark that has it, or of all that "
-        "are undecided (all): the slower one fails; can be given again",
+        help="accept only the faster group of this metric, named or meant by 'all' as in --both: the slower "
+        "one fails; can be given again",
     )
     add_json(groups, "the groups, and what was decided about each")
     back = add_action(
@@ -303,34 +305,39 @@ def _populations(options: argparse.Namespace) -> None:
         lines = [f"{path.name}: no metric has a slower group to decide about"]
     if ALL in options.both and ALL in options.faster:
         raise CommandError(f"{ALL}: named with --both and with --faster; name it once")
-    named = {*options.both, *options.faster}
-    rest = [name for name in baseline.undecided if name not in named]
-    both, faster = (
-        [name for one in names for name in (rest if one == ALL else [one])]
-        for names in (options.both, options.faster)
-    )
-    wanted: dict[str, Literal["both", "faster"]] = dict.fromkeys(both, "both")
-    for name in faster:
-        if name in wanted:
-            raise CommandError(f"{name}: named with --both and with --faster; name it once")
-        wanted[name] = "faster"
-    unknown = sorted(set(wanted) - {criterion.metric.name for criterion in groups})
+    named = [name for name in (*options.both, *options.faster) if name != ALL]
+    unknown = sorted(name for name in named if not any(is_named(one, [name]) for one in groups))
     if unknown:
         raise CommandError(
             f"{', '.join(unknown)}: no undecided group of that name in {path.name}; without options "
             "this command lists them"
         )
+    wanted: dict[int, Literal["both", "faster"]] = {}
+    for place, criterion in enumerate(baseline.criteria):
+        second = criterion.second
+        if second is None:
+            continue
+        rest = not second.decided and not is_named(criterion, named)
+        both, faster = (
+            is_named(criterion, names) or (rest and ALL in names)
+            for names in (options.both, options.faster)
+        )
+        if both and faster:
+            name = metric_name(criterion.benchmark, criterion.metric.name)
+            raise CommandError(f"{name}: named with --both and with --faster; name it once")
+        if both or faster:
+            wanted[place] = "both" if both else "faster"
     if wanted:
         criteria = tuple(
-            apply_decision(criterion, wanted[criterion.metric.name])
-            if criterion.second is not None and criterion.metric.name in wanted
-            else criterion
-            for criterion in baseline.criteria
+            apply_decision(criterion, wanted[place]) if place in wanted else criterion
+            for place, criterion in enumerate(baseline.criteria)
         )
+        decided = {(criteria[one].benchmark, criteria[one].metric.name) for one in wanted}
         findings = tuple(
             finding
             for finding in baseline.findings
-            if finding.kind != "undecided-population" or finding.metric not in wanted
+            if finding.kind != "undecided-population"
+            or (finding.benchmark, finding.metric) not in decided
         )
         changed = dataclasses.replace(baseline, criteria=criteria, findings=findings, digest="")
         path = save_baseline(changed, path.parent)

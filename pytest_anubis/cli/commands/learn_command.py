@@ -21,7 +21,7 @@ from pytest_anubis.cli.learning.doubts import undersampled_metrics
 from pytest_anubis.cli.learning.learned_json import learned_document
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
 from pytest_anubis.cli.learning.next_commands import kept_line, longer_command, see_commands
-from pytest_anubis.cli.learning.option_values import add_limits, check_names, left_out, loss_of
+from pytest_anubis.cli.learning.option_values import add_limits, check_names, is_named, loss_of
 from pytest_anubis.cli.learning.rounds import MIN_ROUNDS, Rounds
 from pytest_anubis.cli.shared.arguments import (
     add_json,
@@ -211,7 +211,7 @@ def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | N
 
     try:
         runs = read_runs(paths, learning=True)
-        populations = [p for p in runs.populations if not left_out(p, options.without)]
+        populations = [p for p in runs.populations if not is_named(p, options.without)]
         key = populations[0].hardware_class if populations else ""
         own = [p for p in populations if p.hardware_class == key]
         return learned_class(options, key, own, runs)
@@ -279,6 +279,6 @@ def _wanted_populations(options: argparse.Namespace, runs: RunSet) -> dict[str, 
         check_names(options, runs.populations)
     by_class: dict[str, list[Population]] = {}
     for population in runs.populations:
-        if not left_out(population, options.without):
+        if not is_named(population, options.without):
             by_class.setdefault(population.hardware_class, []).append(population)
     return by_class

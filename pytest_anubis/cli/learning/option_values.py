@@ -11,6 +11,7 @@ from pytest_anubis.core.metric import wholes_of
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.core.sample import Population
 
@@ -86,15 +87,15 @@ def promise_of(text: str) -> tuple[str, float]:
     return name, loss_of(size)
 
 
-def left_out(population: Population | Measurement, names: Collection[str]) -> bool:
-    """Return whether ``--without`` names a metric: by itself, by its benchmark, or both with a blank between.
+def is_named(one: Population | Measurement | Criterion, names: Collection[str]) -> bool:
+    """Return whether an option names a metric: by itself, by its benchmark, or both with a blank between.
 
     A benchmark may be named with or without its file.
     """
-    metric = population.metric.name
-    whole = population.benchmark
+    metric = one.metric.name
+    whole = one.benchmark
     benchmarks = {whole, whole.rpartition("/")[2], whole.rpartition("::")[2]}
-    aliases = {metric, *benchmarks, *(f"{one} {metric}" for one in benchmarks)}
+    aliases = {metric, *benchmarks, *(f"{name} {metric}" for name in benchmarks)}
     return not aliases.isdisjoint(names)
 
 
@@ -105,11 +106,11 @@ def check_names(options: argparse.Namespace, populations: Sequence[Population]) 
         CommandError: A name is unknown, or nothing is left to learn.
     """
     for name in options.without:
-        if not any(left_out(population, [name]) for population in populations):
+        if not any(is_named(population, [name]) for population in populations):
             raise CommandError(
                 f"--without {name}: no such metric or benchmark among the runs; check its name"
             )
-    if populations and all(left_out(population, options.without) for population in populations):
+    if populations and all(is_named(population, options.without) for population in populations):
         raise CommandError(
             f"--without: it names all {count_text(len(populations), 'metric')} of these runs; name "
             "fewer (a benchmark, or 'BENCHMARK METRIC'), so that something is left to learn"

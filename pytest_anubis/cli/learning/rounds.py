@@ -17,7 +17,7 @@ from pytest_anubis.cli.learning.disturbed_rounds import (
     what_helps,
     wholly_disturbed,
 )
-from pytest_anubis.cli.learning.option_values import left_out
+from pytest_anubis.cli.learning.option_values import is_named
 from pytest_anubis.cli.learning.watched_round import failed_tests, run_round
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import LiveLine
@@ -67,7 +67,7 @@ class Rounds:
     store: Path  # folder that keeps runs
     profile: str  # sizes and durations
     pytest_args: str = ""  # more of pytest's own arguments
-    unwanted: Sequence[str] = ()  # what nothing is learned of, as `option_values.left_out` reads it
+    unwanted: Sequence[str] = ()  # what nothing is learned of, as `option_values.is_named` reads it
     failed: dict[str, str] = field(default_factory=dict)  # test -> why; it has no more rounds
     _min_rounds: int = MIN_TIMED_ROUNDS
     _stamp: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S"))
@@ -329,7 +329,7 @@ class Rounds:
         return {
             one.test
             for one in self._useful()
-            if not left_out(one, self.unwanted) and (one.benchmark, one.metric.name) not in shows
+            if not is_named(one, self.unwanted) and (one.benchmark, one.metric.name) not in shows
         }
 
     def _expected(self, tests: Collection[str]) -> float:

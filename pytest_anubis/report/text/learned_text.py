@@ -240,7 +240,10 @@ def population_lines(groups: Sequence[Criterion]) -> list[str]:
         if separates and name != "device":
             separating.add(name)
     if undecided:
-        lines.append("decide with --both METRIC or --faster METRIC (all: every one that is left)")
+        lines.append(
+            "decide with --both METRIC or --faster METRIC (in one benchmark: 'BENCHMARK METRIC'; all: every "
+            "one that is left)"
+        )
         lines += [
             f"or learn the groups apart: anubis learn RUNS --split '{name}'; further runs are then taken "
             f"with --anubis-split='{name}'"

@@ -91,6 +91,30 @@ def test_a_tie_is_marginal_until_somebody_decides(
     assert "other: no undecided group of that name" in capsys.readouterr().err
 
 
+def test_a_decision_may_name_one_benchmark(fleet: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet(40, lambda node, _: 0.8 if node % 5 < 3 else 1.0)
+    table = Path("fleet.csv")
+    lines = table.read_text().splitlines()
+    both = [*lines, *(line.replace(",copy,", ",scan,") for line in lines[1:])]
+    table.write_text("\n".join(both) + "\n")
+    assert main(["import", "table", "fleet.csv"]) == 0
+    assert main(["learn", ".anubis/imports"]) == 20
+    path = str(baseline())
+
+    def decided(*options: str) -> dict[str, set[str]]:
+        assert main(["baseline", "populations", path, *options, "--json", "out.json"]) == 0
+        found: dict[str, set[str]] = {}
+        for group in json.loads(Path("out.json").read_text())["groups"]:
+            found.setdefault(group["benchmark"], set()).add(group["second"].get("decided", ""))
+        return found
+
+    assert decided("--both", "copy rate") == {"copy": {"both"}, "scan": {""}}
+    assert decided("--faster", "all") == {"copy": {"both"}, "scan": {"faster"}}
+    assert decided("--both", "rate") == {"copy": {"both"}, "scan": {"both"}}
+    assert main(["baseline", "populations", path, "--both", "rate", "--faster", "scan rate"]) == 2
+    assert "scan rate: named with --both and with --faster" in capsys.readouterr().err
+
+
 def test_an_error_rate_that_is_missed_ends_with_20(
     fleet: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
