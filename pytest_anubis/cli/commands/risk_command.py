@@ -13,6 +13,7 @@ from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.cli.shared.run_sources import listed
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.risk_report import (
     GroupRow,
@@ -49,7 +50,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     histories.add_history(parser)
     histories.add_horizon(parser)
-    parser.add_argument("--node", action="append", default=[], help="only these nodes")
+    parser.add_argument(
+        "--node", action="append", default=[], metavar="NAME[,...]", help="only these nodes"
+    )
     parser.add_argument(
         "--model",
         choices=MODELS,
@@ -81,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
     if options.load is not None and options.model is not None:
         raise CommandError("--load uses a model that was kept, --model fits one: give one of them")
     fleet = histories.read(options.history, read_fleet)
+    options.node = listed(options.node)
     unknown = sorted(set(options.node) - {node.name for node in fleet.nodes})
     if unknown:
         raise CommandError(unknown_node(unknown[0]))

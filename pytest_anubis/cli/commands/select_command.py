@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_json
+from pytest_anubis.cli.shared.run_sources import listed
 from pytest_anubis.codec import to_plain
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
@@ -48,7 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--node",
         action="append",
         default=[],
-        metavar="NAME",
+        metavar="NAME[,...]",
         help="node to choose for; several share one choice; default: the only one there is",
     )
     parser.add_argument(
@@ -134,7 +136,9 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[s
         incident_cost=options.incident_cost,
         explore=0.0,  # a list for people: nothing is left to chance
     )
-    nodes = _nodes(options.node, histories.read(options.history, lambda history: history.nodes()))
+    nodes = _nodes(
+        listed(options.node), histories.read(options.history, lambda history: history.nodes())
+    )
     key = nodes[0].hardware_class
     profile = options.profile
     fleet = histories.read(
@@ -160,7 +164,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[s
         raise CommandError(f"{place}: {error}") from error
 
 
-def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
+def _nodes(names: Sequence[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
     """Return the named nodes, which must be known and of one hardware class."""
     from pytest_anubis.store.history.node_rows import unknown_node
 

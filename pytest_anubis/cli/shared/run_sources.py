@@ -74,9 +74,9 @@ def since(text: str) -> float:
 def wanted_of(options: argparse.Namespace) -> RunFilter:
     """Return the filter for the wanted runs."""
     return RunFilter(
-        nodes=_patterns(options.nodes),
-        exclude=_patterns(options.exclude),
-        metrics=_patterns(options.metrics),
+        nodes=listed(options.nodes),
+        exclude=listed(options.exclude),
+        metrics=listed(options.metrics),
         hardware_class=options.hardware_class or "",
         since=options.since,
     )
@@ -165,7 +165,8 @@ def history_place(name: str) -> Path | str:
     return Path(name)
 
 
-def _patterns(given: list[str]) -> tuple[str, ...]:
+def listed(given: list[str]) -> tuple[str, ...]:
+    """Return the names or patterns of an option that is given several times, or takes several with commas."""
     return tuple(part.strip() for text in given for part in text.split(",") if part.strip())
 
 

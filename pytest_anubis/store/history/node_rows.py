@@ -90,6 +90,8 @@ def known_node(connection: sa.Connection, name: str) -> int:
 
 def unknown_node(name: str) -> str:
     """Return the message about a node that the history does not know."""
+    if "," in name:
+        return f"node {name[:80]!r} is unknown: name one node here, without a comma"
     return (
         f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it makes it known, as "
         "do 'anubis history nodes import' and --add-nodes of 'incident add', 'incident import' and 'state'"

@@ -165,6 +165,25 @@ def test_an_older_state_says_which_one_applies(here: Path) -> None:
     assert anubis(*asked, "--as=in-service").stdout == "node n1: in service\n"
 
 
+def test_a_state_is_entered_for_a_list_of_nodes_or_for_none(here: Path) -> None:
+    anubis("history", "state", "--node=n1,n2", "--as=in-service", "--add-nodes")
+    asked = ("history", "state", "--as=drained")
+    wrong = anubis(*asked, "--node=n1,n9")
+    assert wrong.returncode == 2
+    assert "node 'n9' is unknown" in wrong.stderr
+    with History(here / ".anubis") as history:
+        assert {node.name: node.state for node in history.nodes()} == dict.fromkeys(
+            ("n1", "n2"), "in service"
+        )
+    done = anubis(*asked, "--node=n1, n2")
+    assert done.stdout == "node n1: drained\nnode n2: drained\n"
+    written = json.loads(anubis(*asked, "--node=n1,n2", "--on=2025-01-01", "--json=-").stdout)
+    assert [one["node"] for one in written["nodes"]] == ["n1", "n2"]
+    one = anubis("history", "--node=n1,n2")
+    assert one.returncode == 2
+    assert "name one node here" in one.stderr
+
+
 def test_a_state_that_is_on_file_is_not_entered_again(here: Path) -> None:
     asked = ("history", "state", "--node=n1", "--as=repair", "--on=2025-09-01")
     anubis(*asked, "--note=PSU", "--add-nodes")

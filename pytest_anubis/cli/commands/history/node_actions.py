@@ -11,6 +11,7 @@ from pytest_anubis.cli.shared.arguments import add_action, add_json, add_noun
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
 from pytest_anubis.cli.shared.printing import answer
+from pytest_anubis.cli.shared.run_sources import listed
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import folded, table
 from pytest_anubis.store.node_standing import keep_answered, keep_joined
@@ -79,7 +80,9 @@ def add_state(nouns: Any) -> None:
     state = add_action(
         nouns, "state", _state, "note that a node was drained, repaired, removed, put into service"
     )
-    state.add_argument("--node", required=True, help="whose state it is")
+    state.add_argument(
+        "--node", required=True, metavar="NAME[,...]", help="whose state it is; several with commas"
+    )
     state.add_argument(
         "--as",
         dest="state",
@@ -211,29 +214,48 @@ def answer_import(
 
 
 def _state(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.database import History, moment_of, shown_time
+    from pytest_anubis.store.history.database import History, HistoryError, moment_of
+    from pytest_anubis.store.history.node_rows import unknown_node
 
+    names = listed([options.node]) or ("",)
     state = NODE_STATES[options.state]
 
-    def enter(history: History) -> tuple[bool, NodeRecord, float | None]:
+    def enter(history: History) -> tuple[list[tuple[bool, NodeRecord]], float | None]:
         at = moment_of(options.on) if options.on else None
-        if options.add_nodes and options.node not in {node.name for node in history.nodes()}:
-            history.add_node(options.node, since=at)
-        added = history.set_state(options.node, state, at=at, note=options.note)
-        return added, next(node for node in history.nodes() if node.name == options.node), at
+        known = {node.name for node in history.nodes()}
+        for name in names:  # before the first is entered
+            if name in known:
+                continue
+            if not options.add_nodes:
+                raise HistoryError(unknown_node(name))
+            history.add_node(name, since=at)
+        added = [history.set_state(name, state, at=at, note=options.note) for name in names]
+        nodes = {node.name: node for node in history.nodes()}
+        return [(one, nodes[name]) for one, name in zip(added, names, strict=True)], at
 
-    added, node, at = use(options.history, enter)
+    entered, at = use(options.history, enter)
+    plain, lines = zip(*(_entered(options, *one, at) for one in entered), strict=True)
+    answer(options.json, plain[0] if len(plain) == 1 else {"nodes": list(plain)}, *lines)
+
+
+def _entered(
+    options: argparse.Namespace, added: bool, node: NodeRecord, at: float | None
+) -> tuple[dict[str, Any], str]:
+    """Return what became of one node's state, as plain data and as a line."""
+    from pytest_anubis.store.history.database import shown_time
+
+    state = NODE_STATES[options.state]
     since = None if at is None else shown_time(at)
     now = None if node.changed is None else shown_time(node.changed)
-    line = f"node {options.node}: {state}{f' since {since}' if since else ''}"
+    line = f"node {node.name}: {state}{f' since {since}' if since else ''}"
     if not added:
         line += ": already recorded, nothing is added"
         line += f" and --note {options.note!r} is not kept" if options.note else ""
     if (node.state, node.changed) != (state, node.changed if at is None else at):
         line += f"; a later entry holds now: {node.state} since {now}"
     if node.state == "in service" and (
-        problem := keep_answered(options.history, options.node, in_service=node.changed)
+        problem := keep_answered(options.history, node.name, in_service=node.changed)
     ):
         line += f"; {problem}"
-    plain = {"node": options.node, "state": state, "since": since, "added": added}
-    answer(options.json, plain | {"now": {"state": node.state, "since": now}}, line)
+    plain = {"node": node.name, "state": state, "since": since, "added": added}
+    return plain | {"now": {"state": node.state, "since": now}}, line
