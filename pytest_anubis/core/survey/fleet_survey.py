@@ -103,6 +103,10 @@ class TraitShift:
         return not self.metrics or self.metrics[0].worse
 
 
+MIN_MOMENTS = 6
+"""Fewest moments, a day at least each, that are searched for a drift, as for the cycles of a soak."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftMoment:
     """A period of a drift.
@@ -147,6 +151,11 @@ class MetricDrift:
     similarity: float
     chance: float
     drifts: bool
+
+    @property
+    def searched(self) -> bool:
+        """Whether its moments are enough to tell a drift from chance."""
+        return len(self.moments) >= MIN_MOMENTS
 
     @property
     def size(self) -> str:

@@ -16,7 +16,6 @@ from pytest_anubis.core.survey.fleet_survey import MetricDrift
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.report.fleet.fleet_view import FleetMetric, FleetView
 from pytest_anubis.report.fleet.glance import (
-    STEADY,
     drift_text,
     map_link,
     shift_link,
@@ -62,8 +61,8 @@ def shifts_table(view: FleetView) -> Markup:
 
 
 def drift_figures(view: FleetView) -> dict[str, Any] | None:
-    """Return figures of metrics over time, those that drift and some that do not; None without dates."""
-    dated = [one for one in view.drifts if len(one.moments) > 1]
+    """Return figures of metrics over time, those that drift and some that do not; None with too few days."""
+    dated = [one for one in view.drifts if one.searched]
     if not dated:
         return None
     drifting = [one for one in dated if one.drifts]
@@ -79,7 +78,7 @@ def drift_figures(view: FleetView) -> dict[str, Any] | None:
 
 def _drift(drift: MetricDrift) -> tuple[str, str, str]:
     name = f"{drift.metric.name}, {drift.hardware_class or 'no class'}"
-    words = drift_text(drift) if drift.drifts else STEADY
+    words = drift_text(drift)
     return name, words, drift_plot(drift.moments, label=f"{name}: {words}")
 
 
@@ -162,7 +161,7 @@ def _metric_rows(
     metric = one.metric
     linked = block("link", one.label, one.link)
     drift = drifts.get((one.benchmark, metric.name))
-    moved = "" if drift is None or not drift.moments else drift.size if drift.drifts else "steady"
+    moved = "" if drift is None or not drift.searched else drift.size if drift.drifts else "steady"
     for part in one.classes:
         lost = "-" if part.worst is None else loss_text(part.worst, metric.better, metric.unit)
         every = sorted([*part.healthy, *part.bad.values()])

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
+from pytest_anubis.core.survey.fleet_survey import MIN_MOMENTS, MetricDrift, TraitShift
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.fleet.fleet_view import FleetView
 from pytest_anubis.report.pages.rendering import fragment
@@ -25,7 +25,9 @@ MIN_EXPLAINED = 3
 MAX_METRICS = 3
 """Metrics named of one shift."""
 STEADY = "no drift beyond chance"
-NO_DATES = "the runs have no dates, or are of one day: nothing can be said about time"
+NO_DATES = (
+    f"nothing can be said about time: that takes {MIN_MOMENTS} days or more of runs with dates"
+)
 
 
 def glance(view: FleetView) -> Markup:
@@ -45,7 +47,6 @@ def glance(view: FleetView) -> Markup:
     for one in view.drifting:
         drifts.setdefault((one.benchmark, one.metric.name), []).append(one)
     first = view.drifting[0] if drifts else None
-    dated = any(drift.moments for drift in view.drifts)
     return fragment(
         "glance.html",
         sick_kind="FAIL" if rejected else "MARGINAL" if unlike or view.unjudged else "",
@@ -73,7 +74,9 @@ def glance(view: FleetView) -> Markup:
         drift_plot=drift_plot(first.moments, label=f"{first.metric.name}: {drift_text(first)}")
         if first
         else "",
-        no_drift="no metric became worse over time" if dated else NO_DATES,
+        no_drift="no metric became worse over time"
+        if any(drift.searched for drift in view.drifts)
+        else NO_DATES,
     )
 
 
@@ -109,7 +112,9 @@ def shift_text(shift: TraitShift, most: int = MAX_METRICS, *, counted: bool = Tr
 
 
 def drift_text(drift: MetricDrift) -> str:
-    """Return in one sentence how a metric drifts."""
+    """Return in one sentence whether and how a metric drifts."""
+    if not drift.drifts:
+        return STEADY if drift.searched else NO_DATES
     return f"{drift.size} in the last third of {_span(drift)} than in the first"
 
 

@@ -10,7 +10,7 @@ from pytest_anubis.core.metric import found_from
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.fleet.fleet_picture import SHADES
 from pytest_anubis.report.fleet.fleet_view import ClassMetric, FleetMetric, FleetNode, FleetView
-from pytest_anubis.report.fleet.glance import STEADY, drift_text, shift_name
+from pytest_anubis.report.fleet.glance import drift_text, shift_name
 from pytest_anubis.report.fleet.heat_map import columns_of
 from pytest_anubis.report.pages.rendering import block, render
 from pytest_anubis.report.plots.fleet_plots import drift_plot, units_plot
@@ -93,7 +93,7 @@ def _drifts(view: FleetView, one: FleetMetric) -> list[tuple[str, str, str]]:
     for drift in view.drifts:
         same = (drift.benchmark, drift.metric.name) == (one.benchmark, one.metric.name)
         if same and len(drift.moments) >= 2:
-            words = drift_text(drift) if drift.drifts else STEADY
+            words = drift_text(drift)
             plot = drift_plot(drift.moments, label=f"{drift.metric.name} over time: {words}")
             figures.append((drift.hardware_class or "no class", words, plot))
     return figures

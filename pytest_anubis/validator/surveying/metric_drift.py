@@ -8,7 +8,12 @@ import numpy as np
 
 from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.core.survey.fleet_survey import DriftMoment, MetricDrift, TraitShift
+from pytest_anubis.core.survey.fleet_survey import (
+    MIN_MOMENTS,
+    DriftMoment,
+    MetricDrift,
+    TraitShift,
+)
 from pytest_anubis.validator.changes.trend import rising_chance
 from pytest_anubis.validator.surveying.trait_shifts import MIN_CHANGE, MIN_NODES
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians
@@ -16,8 +21,6 @@ from pytest_anubis.validator.surveying.unit_medians import UnitMedians
 MOMENTS = 20
 """Most stretches of time. Half of them in perfect order have a chance of one in millions, enough for hundreds
 of metrics."""
-MIN_MOMENTS = 6
-"""Fewest stretches that are searched for a drift, as for the cycles of a soak."""
 DAY = 86400.0
 """Shortest stretch in seconds, since a fleet is measured rack by rack within a day."""
 

@@ -217,6 +217,11 @@ def test_findings_are_on_top_with_their_links(page: str) -> None:
         assert words in above_the_map(page)
     still = fleet_index(replace(view(), drifts=(drift(drifts=False),)))
     assert "no metric became worse over time" in above_the_map(still)
+    short = replace(drift(drifts=False), moments=drift().moments[:2])
+    assert not short.searched
+    few = fleet_index(replace(view(), drifts=(short,)))
+    assert "that takes 6 days or more of runs with dates" in above_the_map(few)
+    assert "became worse" not in few
 
 
 def test_nodes_that_fail_otherwise_are_sick_on_their_own() -> None:

@@ -133,6 +133,9 @@ def test_without_dates_or_within_a_day_nothing_is_said_about_time() -> None:
     some, started = over_time(0.04)
     assert metric_drifts(some, {}) == []
     assert metric_drifts(some, dict.fromkeys(started, 3600.0)) == []
+    few = {unit: day / 120 * 3 for unit, day in started.items()}  # three days
+    assert [one.searched for one in metric_drifts(some, few)] == [False, False]
+    assert metric_drifts(some, started)[0].searched
 
 
 def test_the_others_of_a_slow_half_are_no_second_cause() -> None:
