@@ -42,7 +42,7 @@ class Status(StrEnum):
     FIT = "ACCEPTED"  # accepted, and not due
 
 
-_PUT_INTO_SERVICE = "put it into service when it is mended ('anubis history state')"
+_BACK = "put it into service: anubis history state --node NODE --as in-service"
 _ACTS = {
     Status.CUT_SHORT: "see whether its run goes on, else measure it again",
     Status.NEVER: "measure it",
@@ -182,19 +182,30 @@ def _status(
 
 
 def _act(one: NodeLast, status: Status) -> str:
-    """Return what to do first about a node."""
+    """Return what to do first about a node; of one that is out of service, what brings it back."""
+    step = _step(one, status)
+    if status is not Status.QUARANTINED or one.node.state not in _OUT:
+        return step
+    last = one.last
+    passed = last is not None and last.verdict.decision is Decision.ACCEPTED
+    if last is not None and passed and last.started > (one.node.changed or 0.0):
+        return f"it has passed since: {_BACK}"
+    mend = "" if _verdict(one).triage is Triage.RETEST else f"{step or 'repair it'}, then "
+    return f"{mend}measure it again; once it passes, {_BACK}"
+
+
+def _step(one: NodeLast, status: Status) -> str:
+    """Return the first step against what was found on a node."""
     if status is Status.UNDECIDED and one.unfiled:
         return f"{push_command(store_of(one.unfiled[0]))} files them"
     if status in _ACTS or one.last is None:
-        return _ACTS.get(status, _PUT_INTO_SERVICE)
+        return _ACTS.get(status, "")
     if status is Status.UNDECIDED:
         # A history only has the headline, which ends with the first blocker's step.
         step = one.last.verdict.headline.partition(STEP)[2]
         return step or next(map(open_act, one.last.verdict.blocking), "measure again")
     worst, triage = _worst(one.last), _verdict(one).triage
-    if status is not Status.QUARANTINED or one.last.verdict.decision is not Decision.REJECTED:
-        return _PUT_INTO_SERVICE if one.node.state in _OUT else ""
-    if worst is None:
+    if worst is None or one.last.verdict.decision is not Decision.REJECTED:
         return ""
     if triage is Triage.SHARED:
         return one.last.verdict.headline.partition(STEP)[2] or "find the cause that they share"

@@ -181,8 +181,20 @@ def test_only_rejected_nodes_in_service_are_drained(tmp_path: Path) -> None:
     assert [found[node]["is"] for node in ("n1", "n2", "n[3-4]")] == ["DRAINED", "DUE", "REJECTED"]
     assert document["counts"]["DRAINED"] == 1
     assert found["n1"]["since"] == pytest.approx(NOW - DAY)
-    assert found["n1"]["next"] == found["n[3-4]"]["next"] != ""
+    step, back = found["n[3-4]"]["next"], "anubis history state --node NODE --as in-service"
+    assert step
+    assert found["n1"]["next"] == (
+        f"{step}, then measure it again; once it passes, put it into service: {back}"
+    )
     assert "put into service since: to be measured again" in found["n2"]["why"]
+    journal(tmp_path / "later", "n1", Decision.ACCEPTED, age=0.5, run="r4")
+    assert anubis("push", str(tmp_path / "later"), "--history", str(store)).returncode == 0
+    done = anubis("fleet", "status", "--history", str(store), "--json", "-")
+    (again,) = (one for one in json.loads(done.stdout)["nodes"] if one["node"] == "n1")
+    assert (again["is"], again["next"]) == (
+        "DRAINED",
+        f"it has passed since: put it into service: {back}",
+    )
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,10 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
     mine = mine or [one for one in judged if one.node.name.partition(".")[0] == short]
     for status in statuses_of(mine, now=now, risks={}, accepted_risk=1.0, max_age=max_age):
         said = f"{node}: {status.why}; {status.act}" if status.act else f"{node}: {status.why}"
-        neither = Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
+        due = "OLD-VERDICT" if status.decision == Decision.ACCEPTED else "ANSWERED"
+        codes = {Status.DUE: due, Status.CUT_SHORT: "CUT-SHORT"}
+        code = codes.get(status.status, "NO-VERDICT")
+        neither = Health(Decision.UNDECIDED, line(f"{LEADER}{code}", said))
         if status.group:
             return Health(Decision.UNDECIDED, status.reason)
         if status.reason and status.status is Status.QUARANTINED:

@@ -235,7 +235,15 @@ def test_health_reads_imported_nodes_from_the_history(here: Path) -> None:
     assert (held.returncode, json.loads(held.stdout)["retest"]) == (1, True)
     assert "not drained" in held.stderr
     assert [anubis("health", "--node", node).returncode for node in ("n00", "unknown")] == [0, 20]
-    assert anubis("health", "--node", "n00", "--max-age", "1s").returncode == 20
+    aged = anubis("health", "--node", "n00", "--max-age", "1s")
+    assert (aged.returncode, aged.stdout.split()[0]) == (20, "ANB:OLD-VERDICT")
+    write(here / "alone.csv", run="alone", week=9)
+    stores = ("--store", "other"), ("--history", "other"), ("--baseline", "none")
+    (here / "none").mkdir()
+    assert anubis("import", "table", "alone.csv", *stores[0]).returncode == 0
+    assert anubis("push", "other", *stores[1], *stores[2]).returncode == 0  # without a verdict
+    unjudged = anubis("health", "--node", "n00", *stores[0], "--max-age", "1s")
+    assert (unjudged.returncode, unjudged.stdout.split()[0]) == (20, "ANB:NO-VERDICT")
 
 
 def test_a_lost_history_begins_anew_with_a_note(here: Path) -> None:
