@@ -187,6 +187,7 @@ def judge_fleet(
         options: dict[str, Any] = {"other_machine": True} if other_machine else {}
         options |= {"required": tuple(required)} if required else {}
         nodes += gathered.decide(key, baseline, require_all, options, allow_missing, unread or {})
+        columns[before:] = map(gathered.answered, columns[before:])
         findings += class_findings(key, shifts)
         if doubt := doubt_of(baseline):
             notes.append(f"hardware class {key}: the baseline's {doubt}")
@@ -369,6 +370,10 @@ class _Nodes:
                 self._counts[name][OUTCOMES[outcomes[row]].value] += 1
             self._verdicts[name].append(judged.of_run(row, baseline))
 
+    def answered(self, judged: JudgedColumns) -> JudgedColumns:
+        """Return the columns as the decision counts them: what one run lacks, another may have."""
+        return self._seen.answered(judged, self._answers)
+
     def _note_answers(self, population: Population, rows: Sequence[int]) -> None:
         metric = (population.benchmark, population.metric.name, population.group)
         units = (population.nodes, population.devices, rows)
@@ -397,7 +402,9 @@ class _Nodes:
         seen = self._seen.by_node(self._evidence, unread) if expected else {}
         for name, every in self._verdicts.items():
             evidence, answers = replace(self._known(name), **options), self._answers.get(name, {})
-            every = self._later.in_order(name, self._seen.of_others(name, every, answers))
+            here = self._seen.of_others(name, every, answers)
+            self._counts[name][Outcome.NOT_TESTED.value] -= len(every) - len(here)
+            every = self._later.in_order(name, here)
             lack = Lacking(answers=answers, verdicts=every)
             if name in seen:
                 lack = lacking(name, every, answers, seen[name], expected, allow_missing)

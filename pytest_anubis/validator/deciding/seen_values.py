@@ -167,21 +167,53 @@ class SeenValues:
         """
         if not self._absent:
             return verdicts
-        known: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-        for (benchmark, metric, _), devices in answers.items():
-            known[benchmark, metric].update(devices)
 
         def elsewhere(one: MetricVerdict) -> bool:
-            what = (one.benchmark, one.metric)
             if one.reason is not Reason.NOT_REPORTED or one.outcome is not Outcome.NOT_TESTED:
                 return False
-            absent = self._absent.get(what, {}).get((one.run, node), set())
-            if (one.run, node) not in self._devices:  # it measured nothing
-                return False
-            pooled = one.scope == "node" and bool(absent) and bool(known[what])
-            return pooled or one.device in known[what].intersection(absent)
+            what = (one.benchmark, one.metric)
+            return self._elsewhere(what, (one.run, node), one.device, answers, one.scope)
 
         return [one for one in verdicts if not elsewhere(one)]
+
+    def answered(
+        self,
+        judged: JudgedColumns,
+        answers: Mapping[str, Mapping[tuple[str, str, str], Collection[str]]],
+    ) -> JudgedColumns:
+        """Return the columns in which the missing values that `of_others` leaves out are answered.
+
+        `answers` has the devices of each node. A device without any value in its run may be gone.
+        """
+        population = judged.population
+        what = (population.benchmark, population.metric.name)
+        if what not in self._absent:
+            return judged
+        scope = judged.criterion.scope if judged.criterion is not None else "unit"
+        lost = (judged.outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
+        rows = []
+        for row in np.flatnonzero(lost).tolist():
+            unit, device = (population.runs[row], population.nodes[row]), population.devices[row]
+            there = scope == "node" or device in self._devices.get(unit, ())
+            if there and self._elsewhere(what, unit, device, answers.get(unit[1], {}), scope):
+                rows.append(row)
+        found = {**judged.answered, **dict.fromkeys(rows, ("another run has it", False))}
+        return judged.marked(rows, PASS, Reason.ANSWERED, answered=found) if rows else judged
+
+    def _elsewhere(
+        self,
+        what: tuple[str, str],
+        unit: tuple[str, str],
+        device: str,
+        answers: Mapping[tuple[str, str, str], Collection[str]],
+        scope: str,
+    ) -> bool:
+        """Return whether another run of a node has a value that this run's table has for most nodes only."""
+        absent = self._absent.get(what, {}).get(unit, set())
+        if not absent or unit not in self._devices:  # it measured nothing
+            return False
+        known = set[str]().union(*(devices for key, devices in answers.items() if key[:2] == what))
+        return (scope == "node" and bool(known)) or device in known & absent
 
     def partly(self, node: str, allowed: float) -> tuple[Blocker, ...]:
         """Return a blocker for each run that lacks devices which an earlier run of the same metric had.

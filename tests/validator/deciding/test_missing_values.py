@@ -355,6 +355,9 @@ def test_a_run_that_measures_some_metrics_again_leaves_the_others_as_they_were(
     ]
     found = judge_fleet(gathered(fleet(), late), {"": learned}, started=started)
     assert node(found).decision is decision
+    open_ones = {v.reason for one in found.columns for v in one.verdicts() if v.text}
+    assert (Reason.NOT_REPORTED in open_ones) is (decision is Decision.UNDECIDED)
+    assert bool(dict(node(found).counts).get("NOT_TESTED")) is (decision is Decision.UNDECIDED)
 
 
 def test_some_values_of_all_metrics_that_are_measured_again_lose_no_card() -> None:
