@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pytest_anubis.core.asking.next_step import STEP, first_act, open_act
+from pytest_anubis.core.asking.next_step import STEP, first_act, look_act, open_act
 from pytest_anubis.core.history import CLOCK_TOLERANCE, NodeRecord
 from pytest_anubis.core.verdict import (
     RETEST,
@@ -47,7 +47,6 @@ _ACTS = {
     Status.CUT_SHORT: "see whether its run goes on, else measure it again",
     Status.NEVER: "measure it",
     Status.DUE: "measure it again",
-    Status.FIT: "",
 }
 
 
@@ -174,7 +173,7 @@ def _status(
         device=place_text(worst.device, last.cards) if worst and last and worst.device else "",
         risk=risk,
         retest=rejected and _verdict(one).triage is Triage.RETEST,
-        look=last is not None and any(one.worth_a_look for one in last.verdicts),
+        look=last is not None and bool(_unusual(last)),
         group=rejected and _verdict(one).triage is Triage.SHARED,
         act=_act(one, status),
         severity=_verdict(one).severity if rejected else _NOTHING,
@@ -200,6 +199,9 @@ def _step(one: NodeLast, status: Status) -> str:
         return f"{push_command(store_of(one.unfiled[0]))} files them"
     if status in _ACTS or one.last is None:
         return _ACTS.get(status, "")
+    if status is Status.FIT:
+        look = min(_unusual(one.last), key=lambda verdict: verdict.severity, default=None)
+        return "" if look is None else look_act(look)
     if status is Status.UNDECIDED:
         # A history only has the headline, which ends with the first blocker's step.
         step = one.last.verdict.headline.partition(STEP)[2]
@@ -327,6 +329,10 @@ def _worst(last: LastRun) -> MetricVerdict | None:
     bad = [one for one in last.verdicts if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
     accepted = last.verdict.decision is Decision.ACCEPTED
     return None if accepted else worst_of(bad)
+
+
+def _unusual(last: LastRun) -> list[MetricVerdict]:
+    return [one for one in last.verdicts if one.worth_a_look]
 
 
 def _of_risk(risk: float | None) -> str:

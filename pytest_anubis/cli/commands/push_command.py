@@ -13,11 +13,14 @@ from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.site.import_judging import import_judge
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.text.numbers import count_text
 
 VARIABLE = "PYTEST_ANUBIS_HISTORY"
 STORE = ".anubis"
+MAX_NAMES = 6
+"""Benchmarks named in one line; the JSON has all."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +74,14 @@ def run(options: argparse.Namespace) -> int:
             progress=progress.say,
         )
     lines = [*pushed.failed, *(f"note: {note}" for note in pushed.notes)]
+    lacking = {node: sorted(names) for node, names in pushed.lacking.items() if names}
+    if lacking:
+        names = sorted({name for lacked in lacking.values() for name in lacked})
+        lacked = f"{count_text(len(names), 'benchmark')} ({first_of(names, MAX_NAMES)})"
+        lines.append(
+            f"note: {count_text(len(lacking), 'node')} undecided, as these imports lack {lacked}: push the "
+            "imports that have them in the same call"
+        )
     counts = [f"{count_text(pushed.new, 'run')} filed", f"{pushed.known} known already"]
     counts += [f"{pushed.changed} brought up to date"] if pushed.changed else []
     counts += [f"{len(pushed.running)} still being written"] if pushed.running else []
@@ -79,7 +90,12 @@ def run(options: argparse.Namespace) -> int:
         name: getattr(pushed, name)
         for name in ("new", "changed", "known", "running", "failed", "notes", "left", "stopped")
     }
-    answer(options.json, plain, *lines, f"{shown_place(options.history)}: {', '.join(counts)}")
+    answer(
+        options.json,
+        plain | {"lacking": lacking},
+        *lines,
+        f"{shown_place(options.history)}: {', '.join(counts)}",
+    )
     if pushed.stopped:
         raise CommandError(
             f"{pushed.stopped}; {count_text(pushed.left, 'file')} left, kept where they are: push again"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import counts_faults
 from pytest_anubis.core.verdict import (
+    Decision,
     MetricVerdict,
     NodeVerdict,
     Outcome,
@@ -19,6 +20,7 @@ from pytest_anubis.core.verdict import (
 )
 
 AGAIN = "measure again while nothing else runs here"
+_TOGETHER = "push the imports that have them in the same call ('anubis push FOLDER')"
 SCATTERED = f"nothing to repair, its usual value is as good as expected: {AGAIN}"
 """Step for values that are unusual although their median is not: noise, and no faulty part."""
 
@@ -106,18 +108,37 @@ def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
 
 
 def as_shared(verdict: NodeVerdict, cause: Blocker) -> NodeVerdict:
-    """Return a rejection with a shared cause as its first blocker, and its step in the headline.
+    """Return a rejection with a shared cause as its first blocker, and its step in the headline."""
+    others = (one for one in verdict.blocking if one.kind is not Hindrance.SHARED)
+    return replace(_led_by(verdict, cause, *others), triage=Triage.SHARED)
+
+
+def as_partial(verdict: NodeVerdict) -> NodeVerdict:
+    """Return the verdict on an imported run, with the step against benchmarks that it lacks.
+
+    Another import may have them.
+    """
+    if not lacks_benchmarks(verdict):
+        return verdict
+    first, *others = verdict.blocking
+    return _led_by(verdict, replace(first, act=f"{_TOGETHER}, or {first.act}"), *others)
+
+
+def lacks_benchmarks(verdict: NodeVerdict) -> bool:
+    """Return whether a node is undecided first of all for benchmarks that did not run on it."""
+    if verdict.decision is not Decision.UNDECIDED or not verdict.blocking:
+        return False
+    first = verdict.blocking[0]
+    return first.kind is Hindrance.ABSENT or first.benchmark in verdict.absent
+
+
+def _led_by(verdict: NodeVerdict, *blocking: Blocker) -> NodeVerdict:
+    """Return the verdict with these blockers, and the step of the first in its headline.
 
     A history keeps only the headline.
     """
-    others = (one for one in verdict.blocking if one.kind is not Hindrance.SHARED)
     head = verdict.headline.partition(STEP)[0].removesuffix(".")
-    return replace(
-        verdict,
-        triage=Triage.SHARED,
-        blocking=(cause, *others),
-        headline=f"{head}{STEP}{cause.act}",
-    )
+    return replace(verdict, blocking=blocking, headline=f"{head}{STEP}{blocking[0].act}")
 
 
 def shared_act(verdict: NodeVerdict | None) -> str:
@@ -200,6 +221,18 @@ def scattered(verdict: MetricVerdict) -> bool:
         return False
     lower = verdict.better == "lower"
     return verdict.value <= verdict.expected if lower else verdict.value >= verdict.expected
+
+
+def look_act(verdict: MetricVerdict) -> str:
+    """Return the step for an accepted node that is unusual, in few words that end a line."""
+    if scattered(verdict):
+        return AGAIN
+    if not verdict.action and verdict.reason in _OF_OPEN:
+        return _OF_OPEN[verdict.reason]
+    act = first_act(verdict)
+    return (
+        f"measure again; if it stays: {'compare it with a healthy node' if act == _CAUSE else act}"
+    )
 
 
 def next_step(verdict: MetricVerdict) -> str:

@@ -6,7 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_anubis.core.asking.next_step import first_act, open_act, shared_act, throughout
+from pytest_anubis.core.asking.next_step import (
+    first_act,
+    look_act,
+    open_act,
+    shared_act,
+    throughout,
+)
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.identity.alike_devices import (
     alike_text,
@@ -174,7 +180,7 @@ class NodeRow:
         if self._open:
             return open_act(self._open[0])
         if self._rejecting is None:
-            return ""
+            return look_act(self.look) if self.look is not None else ""
         return shared_act(self.verdict) or first_act(self._rejecting, self._bad)
 
     @property

@@ -246,7 +246,7 @@ def _group_text(group: Sequence[NodeRow], only: str) -> str:
     if only:
         return f": slower{only}{first.act}"
     if first.look is not None:
-        return ", too; -v says what"
+        return ", too; -v says what, and what to do"
     if first.only_missing:
         counts = sorted({row.missing for row in group})
         many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

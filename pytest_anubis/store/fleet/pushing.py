@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 import sqlalchemy as sa
 
 from pytest_anubis.codec.regular_files import file_sha256
-from pytest_anubis.core.asking.next_step import as_shared
+from pytest_anubis.core.asking.next_step import as_partial, as_shared, lacks_benchmarks
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population
@@ -85,6 +85,7 @@ class Pushed:
         failed: One line for each run or file that could not be filed.
         refused: Those files.
         notes: Notes on imports and on machines of one name, one line each.
+        lacking: Undecided node -> the benchmarks that none of its imports in this call has.
         left: How many files were not sent, since the history became unusable.
         stopped: Why it did, in one line; empty if it did not.
     """
@@ -96,6 +97,7 @@ class Pushed:
     failed: list[str] = field(default_factory=list)
     refused: set[Path] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    lacking: dict[str, frozenset[str]] = field(default_factory=dict)
     left: int = 0
     stopped: str = ""
 
@@ -274,8 +276,12 @@ def _of_import(
             whole = whole if partial and whole.decision is Decision.ACCEPTED else None
         elif whole is not None:
             whole = as_shared(found[key], whole.blocking[0])
-        if whole is not None:
-            judged[key] = replace(judged[key], node_verdict=whole)
+        judged[key] = replace(judged[key], node_verdict=whole or as_partial(found[key]))
+    accepted = {key[1:] for key, one in together.items() if one.decision is Decision.ACCEPTED}
+    for key, one in found.items():
+        lacks = key[1:] not in accepted and lacks_benchmarks(one)
+        absent = frozenset(one.absent if lacks else ())
+        pushed.lacking[key[1]] = absent & pushed.lacking.get(key[1], absent)
     for record, content in _import_contents(runs):
         key = (record.run, record.node, record.hardware_class)
         known = judged.get(key, record)

@@ -135,6 +135,32 @@ def test_a_missing_import_prevents_acceptance(
     assert "not in the history" in said(capsys, "health", "--node", "n02", code=20)
 
 
+def test_imports_that_lack_benchmarks_say_so_once(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = fleet(8, 2)
+    write(here / "all.csv", values)
+    lines = (here / "all.csv").read_text().splitlines()
+    other = [line.replace(",copy,", ",scan,").replace(",rate,", ",speed,") for line in lines[1:]]
+    (here / "all.csv").write_text("\n".join([*lines, *other]) + "\n")
+    (here / "late.csv").write_text("\n".join([lines[0], *other]) + "\n")
+    write(here / "early.csv", values)
+    said(capsys, "import", "table", "all.csv", "--store", "good", "--run", "r0")
+    said(capsys, "learn", "good", "--error-rate", "none")
+    for day, name in enumerate(("early", "late"), start=1):
+        named = (f"{name}.csv", "--run", name, "--date", f"2026-11-0{day}")
+        said(capsys, "import", "table", *named)
+    late = (".anubis/imports/late.csv.npz", "--history", "fleet", "--json", "push.json")
+    text = said(capsys, "push", *late)
+    assert "8 nodes undecided, as these imports lack 1 benchmark" in text
+    assert "push the imports that have them in the same call" in text
+    assert len(json.loads(Path("push.json").read_text())["lacking"]) == 8
+    status = ("fleet", "status", "--history", "fleet")
+    assert "-> push the imports that have them in the same call" in said(capsys, *status, code=20)
+    assert "lack" not in said(capsys, "push", ".anubis", "--history", "fleet")
+    assert "8 ACCEPTED" in said(capsys, *status)
+
+
 def test_a_defect_that_a_retest_passed_is_listed_so(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

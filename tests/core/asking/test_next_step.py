@@ -13,6 +13,7 @@ from pytest_anubis.core.asking.next_step import (
     MAX_STEP,
     SCATTERED,
     first_act,
+    look_act,
     next_step,
     next_steps,
     open_act,
@@ -122,6 +123,17 @@ def test_the_first_act_is_short_and_the_marks_own() -> None:
     assert len(first_act(replace(SLOW, action=long))) <= MAX_STEP
     assert first_act(replace(SLOW, action="Reseat it. Then swap it.")) == "reseat it"
     assert first_act(replace(SLOW, action="", component="coffee")) != ""
+
+
+def test_an_accepted_node_worth_a_look_has_a_step() -> None:
+    card = replace(UNUSUAL, value=5.0, device="cuda:1", component="accelerator.memory", action="")
+    assert look_act(UNUSUAL) == AGAIN
+    assert look_act(replace(card, action="swap it")) == "measure again; if it stays: swap it"
+    assert look_act(card).startswith("measure again; if it stays: read its memory errors")
+    shifted = replace(card, reason=Reason.CLASS_SHIFT)
+    assert look_act(shifted).startswith("find what all nodes of the class share")
+    unknown = replace(card, device="", component="", benchmark="t", metric="x")
+    assert look_act(unknown).endswith("compare it with a healthy node")
 
 
 def test_open_blockers_have_a_step_by_reason() -> None:

@@ -174,6 +174,7 @@ def test_a_node_worth_a_look_has_its_own_line() -> None:
     found = next(line for line in lines if "odd" in line)
     assert found.startswith("LOOK AT   odd: test_copy rate on cuda:3")
     assert "2 of 13 values are 70 % slower" in found
+    assert " -> measure again" in found
     assert lines[-1].endswith("0 REJECTED, 0 UNDECIDED, 1 LOOK AT, 9 ACCEPTED")
     failed = replace(part, outcome=Outcome.FAIL, reason=Reason.BEYOND, threshold=0.95)
     assert " on cuda:3: 2 of 13 values are 70 % slower; median" in worst_text(failed, {})
