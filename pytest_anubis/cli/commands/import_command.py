@@ -9,7 +9,7 @@ import importlib
 import platform
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from pytest_anubis.cli.commands.import_report import (
     FoldedLines,
     counts_line,
     date_lines,
+    in_other_classes,
+    other_class_lines,
     unknown_units,
 )
 from pytest_anubis.cli.shared.arguments import (
@@ -151,6 +153,7 @@ def _document(done: _Done) -> dict[str, Any]:
         "there_already": done.again,
         "refused": done.refused,
         "nodes": sorted(done.nodes),
+        "other_class": done.elsewhere,
         "values": done.values,
         "lost": done.lost,
         "wrong_lines": done.wrong_lines,
@@ -162,7 +165,7 @@ def _document(done: _Done) -> dict[str, Any]:
 
 def _import_all(options: argparse.Namespace, done: _Done) -> int:
     from pytest_anubis.store.importers.import_folder import ImportFolder
-    from pytest_anubis.store.importers.import_result import ImportFileError
+    from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError
 
     sources = list(_sources(options))
     folder = ImportFolder(options.store)
@@ -207,13 +210,20 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
     )
     if written:
         place = written[0].parent
-        earlier = sum(one.suffix == written[0].suffix for one in place.iterdir()) - len(written)
+        earlier = [
+            one
+            for one in sorted(place.iterdir())
+            if one.suffix == written[0].suffix and one not in written
+        ]
         judged = shlex.quote(str(place)) if earlier else named
         say(f"next: {_learning(done.classes, named)}anubis judge {judged}{_register(options)}")
         if earlier:
             say(
-                f"{count_text(earlier, 'earlier import')} there: each node is judged by all of its runs"
+                f"{count_text(len(earlier), 'earlier import')} there: each node is judged by all of its runs"
             )
+            if options.hardware_class or UNCLASSIFIED in done.classes:
+                done.elsewhere = in_other_classes(done.nodes, done.classes, earlier)
+                say(*other_class_lines(done.elsewhere, done.classes))
     if done.refused:
         raise CommandError(
             f"{count_text(len(done.refused), 'file')} of {len(sources):,} left out, see above; the others "
@@ -295,6 +305,7 @@ class _Done:
     cells: Counter[str] = field(default_factory=Counter)
     unknown_units: int = 0
     classes: set[str] = field(default_factory=set)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
 def _sources(options: argparse.Namespace) -> Iterator[_Source]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.printing import say
-from pytest_anubis.core.metric import is_known_unit, metric_name
+from pytest_anubis.core.metric import first_of, is_known_unit, metric_name
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
@@ -87,6 +88,32 @@ def unknown_units(imported: Imported, path: Path, own: Path | None) -> list[str]
             "(--lenient: exit code 0)"
         )
     return lines
+
+
+def in_other_classes(
+    nodes: Collection[str], classes: Collection[str], earlier: Iterable[Path]
+) -> dict[str, str]:
+    """Return the nodes that an earlier import has in none of these hardware classes -> its class."""
+    from pytest_anubis.store.samples.columnar_files import runs_in
+
+    return {
+        run.node: run.hardware_class
+        for path in earlier
+        for run in runs_in(path)
+        if run.node in nodes and run.hardware_class not in classes
+    }
+
+
+def other_class_lines(elsewhere: Mapping[str, str], classes: Collection[str]) -> list[str]:
+    """Return a line on the nodes that are in another hardware class in earlier imports; none without any."""
+    if not elsewhere:
+        return []
+    here, there = (first_of(sorted(set(some)), MAX_EACH) for some in (classes, elsewhere.values()))
+    return [
+        f"{count_text(len(elsewhere), 'node')} in two hardware classes, each judged by itself: {here} here, "
+        f"{there} in earlier imports; import all files of these nodes again with one --class KEY, and the "
+        "--run ID that each had"
+    ]
 
 
 MAX_EACH = 3

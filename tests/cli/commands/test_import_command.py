@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -39,6 +40,19 @@ def test_every_node_has_its_run(results: Path) -> None:
     again = anubis("import", "nccl", "--node-pattern", "results/{node}/nccl.log")
     assert (again.returncode, nodes()) == (0, ["n1", "n2", "n3"])  # replaced, not doubled
     assert len(list(Path(".anubis/imports").iterdir())) == 3
+
+
+def test_nodes_in_two_classes_are_counted_in_one_line(results: Path) -> None:
+    asked = ("import", "nccl", "--node-pattern", "results/{node}/nccl.log", "--json", "out.json")
+    assert "classes" not in anubis(*asked, "--class", "A").stdout
+    done = anubis(*asked, "--class", "B", "--run", "second")
+    assert (
+        done.stdout.count("3 nodes in two hardware classes, each judged by itself: B here, A in")
+        == 1
+    )
+    written = json.loads(Path("out.json").read_text())
+    assert written["other_class"] == dict.fromkeys(("n1", "n2", "n3"), "A")
+    assert "two hardware classes" not in anubis(*asked, "--class", "A", "--run", "second").stdout
 
 
 def test_files_of_the_shell_and_a_bad_one_among_them(results: Path) -> None:
