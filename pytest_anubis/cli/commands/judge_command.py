@@ -86,6 +86,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
     from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of, strictness_of
+    from pytest_anubis.cli.shared.judged_inputs import judged_inputs
     from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
     from pytest_anubis.cli.site.fleet_source import judged_source
     from pytest_anubis.cli.site.terminal_lines import say_fleet
@@ -105,13 +106,14 @@ def run(options: argparse.Namespace) -> int:
     source = judged_source(options, runs, judged, rows, places=named, without_run=unrun)
     judged = source.judged
     rows = source.rows
+    inputs = judged_inputs(options, places) if options.json is not None else {}
     if printed:
-        for text in judged_json(judged, lambda done, total: None, source.shifts):
+        for text in judged_json(judged, lambda done, total: None, source.shifts, inputs):
             show_answer(text)
     elif options.json is not None:
         with Progress("writing") as progress:
             try:
-                write_judged(judged, options.json, progress.count, source.shifts)
+                write_judged(judged, options.json, progress.count, source.shifts, inputs)
             except OSError as error:
                 raise CommandError(
                     f"{options.json}: cannot be written ({error.strerror})"

@@ -237,6 +237,7 @@ def _collected(
         rows_of,
         strictness_of,
     )
+    from pytest_anubis.cli.shared.judged_inputs import judged_inputs
     from pytest_anubis.cli.shared.judged_json import judged_json
     from pytest_anubis.cli.shared.node_runs import NodeRuns
     from pytest_anubis.cli.site.fleet_source import judged_source
@@ -278,7 +279,8 @@ def _collected(
         )
     source = judged_source(options, runs, judged, rows, places=options.name)
     if options.json is not None:
-        pieces = judged_json(source.judged, lambda done, total: None, source.shifts)
+        inputs = judged_inputs(options, paths)
+        pieces = judged_json(source.judged, lambda done, total: None, source.shifts, inputs)
         write_file(options.json, "".join(pieces))
     from pytest_anubis.cli.site.terminal_lines import say_fleet
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,7 @@ def write_judged(
     path: Path,
     progress: Callable[[int, int], None],
     shifts: Sequence[TraitShift] = (),
+    inputs: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Write an object with schema, version, baselines, findings, shared, notes, nodes and verdicts.
 
@@ -53,17 +56,21 @@ def write_judged(
         path: The file, replaced when all is written.
         progress: Called with (done, all) populations.
         shifts: Traits that separate nodes of a class.
+        inputs: Further keys: ``inputs`` and ``options``, from `judged_inputs`.
 
     Raises:
         OSError: The disk refuses.
     """
     with writing_atomically(path) as out:
-        for text in judged_json(judged, progress, shifts):
+        for text in judged_json(judged, progress, shifts, inputs):
             out.write(text.encode("ascii"))
 
 
 def judged_json(
-    judged: JudgedFleet, progress: Callable[[int, int], None], shifts: Sequence[TraitShift] = ()
+    judged: JudgedFleet,
+    progress: Callable[[int, int], None],
+    shifts: Sequence[TraitShift] = (),
+    inputs: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Yield the file's text in pieces, in ASCII; arguments as of `write_judged`."""
     nodes = [
@@ -77,10 +84,9 @@ def judged_json(
     findings = json.dumps([to_plain(finding, full=True) for finding in judged.findings])
     shared = json.dumps([to_plain(shift, full=True) for shift in shifts])
     notes = json.dumps([*judged.notes, *judged.asides])
-    digests = json.dumps(
-        {key: baseline.digest for key, baseline in sorted(judged.baselines.items())}
-    )
-    yield f'{{"schema": {SCHEMA},\n"version": "{__version__}",\n"baselines": {digests},\n'
+    digests = {key: baseline.digest for key, baseline in sorted(judged.baselines.items())}
+    head = {"schema": SCHEMA, "version": __version__, "baselines": digests, **inputs}
+    yield "{" + "".join(f'"{name}": {json.dumps(one)},\n' for name, one in head.items())
     yield f'"findings": {findings},\n"shared": {shared},\n"notes": {notes},\n'
     yield f'"nodes": {json.dumps(nodes)},\n"verdicts": [\n'
     separator = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -69,8 +70,14 @@ def test_peers_judge_a_metric_without_criterion(here: Path) -> None:
     values = fleet(8, 8, metrics=("rate", "fresh"))
     values["n04", "cuda:1", "fresh"] = [0.8 * v for v in values["n04", "cuda:1", "fresh"]]
     write(here / "new.csv", values)
-    assert anubis("judge", "new.csv", "--json", "out.json").returncode == 1
+    asked = ("judge", "new.csv", "--json", "out.json")
+    assert anubis(*asked, "--allow-missing", "5%", "--since", "1970-01-02").returncode == 1
     data = judged(here / "out.json")
+    digest = hashlib.sha256((here / "new.csv").read_bytes()).hexdigest()
+    assert data["inputs"] == [{"path": "new.csv", "sha256": digest}]
+    options = data["options"]
+    assert (options["allow_missing"], options["since"], options["waivers"]) == (0.05, 86400, None)
+    assert options["baseline"] == {"path": "baselines", "sha256": None}
     decisions = {n["node"]: n["decision"] for n in data["nodes"]}
     assert decisions.pop("n04") == "REJECTED"
     assert set(decisions.values()) == {"ACCEPTED"}
