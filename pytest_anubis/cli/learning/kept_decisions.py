@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import (
@@ -86,12 +87,13 @@ def with_kept_decisions(
     if before is None:
         return baseline, []
     old = _by_key(before)
-    criteria, kept = [], {}
+    criteria = []
+    kept: dict[tuple[str, str], Decision] = {}  # by benchmark and metric
     for criterion in baseline.criteria:
         decision = _decision(criterion, old.get(_key(criterion)))
         if decision:
             criterion = apply_decision(criterion, decision)
-            kept[criterion.metric.name] = decision
+            kept[criterion.benchmark, criterion.metric.name] = decision
         criteria.append(criterion)
     lost = sorted({one.benchmark for one in before.criteria} - set(measured)) if measured else []
     lines = []
@@ -104,19 +106,33 @@ def with_kept_decisions(
     if not kept:
         return baseline, lines
     changed = replace(baseline, criteria=tuple(criteria))
-    undecided = set(changed.undecided)
+    undecided = {
+        (one.benchmark, one.metric.name)
+        for one in changed.criteria
+        if one.second is not None and not one.second.decided
+    }
     findings = tuple(
         finding
         for finding in baseline.findings
         if finding.kind != "undecided-population"
-        or finding.metric not in kept
-        or finding.metric in undecided
+        or (finding.benchmark, finding.metric) not in kept
+        or (finding.benchmark, finding.metric) in undecided
     )
+    several = {  # a metric whose benchmarks differ is named with each of them
+        name
+        for name in {name for _, name in kept}
+        if name in changed.undecided or len({kept[one] for one in kept if one[1] == name}) > 1
+    }
     words = {"both": "both groups are accepted", "faster": "only the faster group is accepted"}
     lines += [
         f"kept from the baseline before, since {name} splits at the same place: {words[decision]} "
         "(anubis baseline populations changes it)"
-        for name, decision in sorted(kept.items())
+        for name, decision in sorted(
+            {
+                (metric_name(benchmark, name) if name in several else name, decision)
+                for (benchmark, name), decision in kept.items()
+            }
+        )
     ]
     return replace(changed, findings=findings), lines
 

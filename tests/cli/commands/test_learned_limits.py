@@ -110,6 +110,12 @@ def test_a_decision_may_name_one_benchmark(fleet: Made, capsys: pytest.CaptureFi
 
     assert decided("--both", "copy rate") == {"copy": {"both"}, "scan": {""}}
     assert decided("--faster", "all") == {"copy": {"both"}, "scan": {"faster"}}
+    capsys.readouterr()
+    assert main(["learn", ".anubis/imports"]) == 0  # which keeps each benchmark's decision
+    printed = capsys.readouterr().out
+    assert "since copy rate splits at the same place: both groups are accepted" in printed
+    assert "since scan rate splits at the same place: only the faster group" in printed
+    assert decided() == {"copy": {"both"}, "scan": {"faster"}}
     assert decided("--both", "rate") == {"copy": {"both"}, "scan": {"both"}}
     assert main(["baseline", "populations", path, "--both", "rate", "--faster", "scan rate"]) == 2
     assert "scan rate: named with --both and with --faster" in capsys.readouterr().err
