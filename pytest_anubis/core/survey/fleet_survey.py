@@ -103,6 +103,8 @@ class TraitShift:
         return not self.metrics or self.metrics[0].worse
 
 
+MIN_NODES = 5
+"""Fewest nodes of a trait, and of the others: of four nodes, three may be slow independently."""
 MIN_MOMENTS = 6
 """Fewest moments, a day at least each, that are searched for a drift, as for the cycles of a soak."""
 

@@ -8,7 +8,12 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from pytest_anubis.core.survey.fleet_survey import MIN_MOMENTS, MetricDrift, TraitShift
+from pytest_anubis.core.survey.fleet_survey import (
+    MIN_MOMENTS,
+    MIN_NODES,
+    MetricDrift,
+    TraitShift,
+)
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.fleet.fleet_view import FleetView
 from pytest_anubis.report.pages.rendering import fragment
@@ -26,7 +31,8 @@ MAX_METRICS = 3
 """Metrics named of one shift."""
 STEADY = "no drift beyond chance"
 NO_DATES = (
-    f"nothing can be said about time: that takes {MIN_MOMENTS} days or more of runs with dates"
+    f"nothing can be said about time: that takes {MIN_MOMENTS} periods of a day or more, each with dated "
+    f"runs of {MIN_NODES} nodes"
 )
 
 

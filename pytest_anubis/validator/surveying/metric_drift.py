@@ -10,12 +10,13 @@ from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.core.survey.fleet_survey import (
     MIN_MOMENTS,
+    MIN_NODES,
     DriftMoment,
     MetricDrift,
     TraitShift,
 )
 from pytest_anubis.validator.changes.trend import rising_chance
-from pytest_anubis.validator.surveying.trait_shifts import MIN_CHANGE, MIN_NODES
+from pytest_anubis.validator.surveying.trait_shifts import MIN_CHANGE
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians
 
 MOMENTS = 20

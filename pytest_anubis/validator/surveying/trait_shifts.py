@@ -12,12 +12,10 @@ import numpy.typing as npt
 
 from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.core.survey.fleet_survey import ShiftedMetric, TraitShift
+from pytest_anubis.core.survey.fleet_survey import MIN_NODES, ShiftedMetric, TraitShift
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians
 
-MIN_NODES = 5
-"""Fewest nodes of a trait, and of the others: of four nodes, three may be slow independently."""
 MIN_CHANGE = 0.01
 """Smallest relative difference that is reported: a fifth of the loss that matters."""
 APART = 0.85

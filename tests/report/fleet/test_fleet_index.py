@@ -220,7 +220,7 @@ def test_findings_are_on_top_with_their_links(page: str) -> None:
     short = replace(drift(drifts=False), moments=drift().moments[:2])
     assert not short.searched
     few = fleet_index(replace(view(), drifts=(short,)))
-    assert "that takes 6 days or more of runs with dates" in above_the_map(few)
+    assert "that takes 6 periods of a day or more" in above_the_map(few)
     assert "became worse" not in few
 
 
