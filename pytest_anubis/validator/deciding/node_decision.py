@@ -42,6 +42,7 @@ from pytest_anubis.validator.deciding.ledger import (
 from pytest_anubis.validator.deciding.machine_identity import STRANGE_ACT, machine_mismatch
 from pytest_anubis.validator.deciding.missing_values import missing_text
 from pytest_anubis.validator.deciding.requirement import (
+    LEARN_ONE,
     Requirement,
     absence,
     absence_step,
@@ -128,6 +129,7 @@ def judge_node(
     facts = [
         *([mismatched] if mismatch and not evidence.other_machine else ()),
         *(due.required.unknown(criteria, baseline) if criteria else ()),
+        *(due.required.unlearned(baseline) if baseline is not None else ()),
         *evidence.blockers,
         *lines["hardware"],
         *lines["broken"],
@@ -151,7 +153,8 @@ def judge_node(
     if evidence.missing[0]:
         noted.append(Blocker(cause=f"{missing_text(*evidence.missing)}, which is allowed"))
     if require_all:
-        blocking, listed, noted = [*blocking, *listed, *noted], [], []
+        compared = _compared_only(verdicts) if baseline is not None else ()
+        blocking, listed, noted = [*blocking, *listed, *noted, *compared], [], []
     if mismatch and evidence.other_machine:
         noted.insert(0, _ALLOWED)
     expired, unused = waiver_lines(verdicts, evidence, name, answers)
@@ -236,6 +239,27 @@ def _due(
     needed, spared = required.divided(criteria, ran)
     due = [check for check in checks if check.test in ran or required.of_check(check)]
     return _Due(required, ran, needed, spared, due, [one for one in checks if one not in due])
+
+
+def _compared_only(verdicts: Sequence[MetricVerdict]) -> list[Blocker]:
+    """Return a line for each metric that was only compared with the node's past or its other devices.
+
+    A node that is slow as a whole passes both.
+    """
+    found = (
+        Blocker(
+            kind=Hindrance.OPEN,
+            word=NOT_JUDGED,
+            subject=metric_name(verdict.benchmark, verdict.metric),
+            cause="the baseline has no criterion for it",
+            act=LEARN_ONE,
+            benchmark=verdict.benchmark,
+            reason=Reason.NO_CRITERION.value,
+        )
+        for verdict in verdicts
+        if verdict.compared_only
+    )
+    return list(dict.fromkeys(found))
 
 
 def _left_out(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> list[Blocker]:

@@ -25,6 +25,10 @@ HOW = (
 )
 
 
+LEARN_ONE = "learn one ('anubis learn -v' says why there is none)"
+"""Step for a metric without a criterion."""
+
+
 class Requirement(NamedTuple):
     """What a node must have run.
 
@@ -78,6 +82,23 @@ class Requirement(NamedTuple):
             )
             for name in dict.fromkeys(self.names)
             if name != ANYTHING and not any(Requirement((name,)).covers(*thing) for thing in things)
+        ]
+
+    def unlearned(self, baseline: Baseline) -> list[Blocker]:
+        """Return a blocker for each name of which the baseline has only metrics without a criterion."""
+        learned = {(one.benchmark, one.metric.name, one.component) for one in baseline.criteria}
+        learned |= {(one.test, "", one.component) for one in baseline.checks}
+        open_ones = known_things(baseline.criteria, baseline)
+        return [
+            Blocker(
+                subject=f"required {name}",
+                cause="no criterion was learned for it",
+                act=LEARN_ONE,
+                benchmark=name,
+            )
+            for name in dict.fromkeys(self.names)
+            if any(Requirement((name,)).covers(*thing) for thing in open_ones)
+            and not any(Requirement((name,)).covers(*thing) for thing in learned)
         ]
 
 

@@ -156,6 +156,16 @@ def test_what_has_no_criterion_is_listed_and_blocks_only_when_all_is_required(
     assert strict.decision is Decision.UNDECIDED
 
 
+@pytest.mark.parametrize("reference", [Reference.PEERS, Reference.SELF, Reference.FLEET])
+def test_a_comparison_is_no_criterion_where_all_is_required(reference: Reference) -> None:
+    """A node that is slow as a whole passes beside its own devices."""
+    extra = verdict(Outcome.PASS, Reason.WITHIN, "extra", reference=reference)
+    assert judge_node([PASS, extra], baseline=baseline("m")).decision is Decision.ACCEPTED
+    strict = judge_node([PASS, extra], baseline=baseline("m"), require_all=True)
+    judged = reference is Reference.FLEET
+    assert strict.decision is (Decision.ACCEPTED if judged else Decision.UNDECIDED)
+
+
 def test_what_was_judged_is_not_listed_among_what_was_not() -> None:
     hidden = verdict(Outcome.PASS, Reason.UNDETECTABLE, "other")
     missing = verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, "extra", benchmark="elsewhere")

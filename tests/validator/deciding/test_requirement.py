@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
+from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck, Unjudged
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
@@ -248,3 +248,13 @@ def test_misspelt_requirement_is_the_first_blocker(parts: tuple[str, ...]) -> No
     evidence = RunEvidence(required=("gpux",))
     found = judge_node(list(map(verdict, parts)), baseline=baseline, evidence=evidence)
     assert found.blocking[0].fact.startswith("required gpux: the baseline has no such")
+
+
+@pytest.mark.parametrize("required", ["disk.io", "odd", "lustre"])
+def test_a_required_metric_without_a_criterion_blocks(required: str) -> None:
+    odd = Unjudged(benchmark="disk.io", metric="odd", component="lustre", reason="no majority")
+    baseline = replace(BASELINE, unjudged=(odd,))
+    evidence = RunEvidence(required=(required,))
+    found = judge_node([*map(verdict, PARTS)], baseline=baseline, evidence=evidence)
+    assert found.decision is Decision.UNDECIDED
+    assert found.blocking[0].fact.startswith(f"required {required}: no criterion")
