@@ -7,6 +7,7 @@ begins with it. Mixed outputs of several processes, which have different labels,
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ _MAX_MARGINS = 6
 _MAX_LABELS = 8
 """Different labels that are removed."""
 _LABEL = re.compile(r"[^\"{}#]{0,80}\w[^\"{}#]{0,80}")
+_LABELLED = re.compile(r" {0,8}[\w.@-]{1,80}(?:: | \| )")
 _WORD = re.compile(r"\w")
 _OBJECT = re.compile(r"\{(?=\s*(?:[\"}]|\Z))")
 _BEGINS = re.compile(r"\{\s*(?:\"|$)")
@@ -104,9 +106,19 @@ def json_objects(
 
 def lines_around(text: str) -> Iterator[tuple[int, str]]:
     """Yield number and text of the lines that belong to no JSON and no table."""
-    for number, line in enumerate(_plain_lines(text, _BEGINS), start=1):
-        if line.text and not line.text.startswith(_JSON_OR_ROW):
-            yield number, line.text
+    lines = [line.text for line in _plain_lines(text, _BEGINS)]
+    label = _common_label(lines)
+    for number, line in enumerate(lines, start=1):
+        bare = line.removeprefix(label)
+        if bare and not bare.startswith(_JSON_OR_ROW):
+            yield number, bare
+
+
+def _common_label(lines: list[str]) -> str:
+    """Return the label that most lines begin with, as of ``srun --label`` or pdsh; empty without one."""
+    hits = Counter(hit[0] for line in lines if (hit := _LABELLED.match(line)))
+    label, count = max(hits.items(), key=lambda one: one[1], default=("", 0))
+    return label if count > max(2, sum(map(bool, lines)) // 2) else ""
 
 
 def _plain_lines(text: str, mark: re.Pattern[str]) -> list[Line]:

@@ -440,3 +440,11 @@ def test_lines_around_json_are_told_from_its_own() -> None:
     ]
     labelled = "".join(f"n1: {line}\n" for line in f"{own}\nKilled".split("\n"))
     assert list(lines_around(labelled)) == [(5, "Killed")]
+
+
+@pytest.mark.parametrize("label", ["", "0: ", " 0: ", "t1: ", "t1 | "])
+@pytest.mark.parametrize("failure", ["error: GPU 3 lost", "Traceback (most recent call last):"])
+def test_a_failure_is_seen_behind_any_label(label: str, failure: str) -> None:
+    lines = [*golden("all_reduce_perf.txt").splitlines(), failure]
+    text = "\n".join(f"{label}{line}" for line in lines)
+    assert failure in [line for _, line in lines_around(text)]
