@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from pytest_anubis.core.blocker import Blocker
-from pytest_anubis.core.events import LaneGivenUp, TestRepeated, WorkerDied
+from pytest_anubis.core.events import LaneGivenUp, WorkerDied
 from pytest_anubis.core.measurement import MISTAKE, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, died_at, given_up_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
@@ -152,20 +152,22 @@ def _death(why: str, places: Mapping[str, bool]) -> Blocker:
     return Blocker(subject=count, cause=f"{why}: {', '.join(places)}", act=act)
 
 
-def verdicts_of_repeats(
-    repeats: Sequence[TestRepeated], planned: Sequence[PlannedTest], *, node: str
-) -> list[MetricVerdict]:
-    """Return a MARGINAL for every test that passed only in a later attempt: faults may be intermittent."""
-    plans = {plan.test: plan for plan in planned}
+def verdicts_of_repeats(run: RunRecord) -> list[MetricVerdict]:
+    """Return a MARGINAL for every test that passed only in a later attempt: faults may be intermittent.
+
+    A last attempt that ended by ``pytest.xfail()`` passed nothing, so its verdict is INCONCLUSIVE.
+    """
+    plans = {plan.test: plan for plan in run.planned}
+    gave_up = {result.test for result in run.results if result.outcome == "xfailed"}
     return [
         _verdict(
             plans.get(one.test, PlannedTest(test=one.test)),
-            node,
-            Outcome.MARGINAL,
+            run.node,
+            Outcome.INCONCLUSIVE if one.test in gave_up else Outcome.MARGINAL,
             Reason.REPEATED,
             f"an attempt failed and was repeated: {one.text}",
         )
-        for one in repeats
+        for one in run.repeats
     ]
 
 

@@ -105,7 +105,7 @@ def decide_run(
         silent=silent,
     )
     left_out = left_out or LeftOut()
-    extra += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
+    extra += verdicts_of_repeats(run)
     extra += left_out.verdicts
     # A run that was decided before has these verdicts already, perhaps in other words.
     known = {replace(verdict, test="") for verdict in run.verdicts}
@@ -169,7 +169,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
     ]
     kept = kept_silent(run)
     verdicts += verdicts_of_tests(silent, results, (), node=run.node, silent=kept)
-    verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
+    verdicts += verdicts_of_repeats(run)
     decided = run.node_verdict
     return _evidence(
         run,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from pytest_anubis.core.blocker import Hindrance
-from pytest_anubis.core.events import BlockerFound, Event, LaneGivenUp, WorkerDied
+from pytest_anubis.core.events import BlockerFound, Event, LaneGivenUp, TestRepeated, WorkerDied
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import NodeVerdict
+from pytest_anubis.core.verdict import NodeVerdict, Outcome
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.summary_text import summary_lines
-from pytest_anubis.validator.deciding.completeness import verdicts_of_tests
+from pytest_anubis.validator.deciding.completeness import verdicts_of_repeats, verdicts_of_tests
 from pytest_anubis.validator.deciding.run_decision import decide_run
 
 TEST = "test_a.py::test_link[cuda:1>cuda:2]"
@@ -136,3 +137,20 @@ def test_a_test_that_is_silent_for_no_known_cause_is_told_by_name() -> None:
     verdict, page = decided({"t.py::test_a": "never"})
     assert "NOT_TESTED t.py::test_a: never reported" in map(str, verdict.blocking)
     assert "never reported" in page
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome"), [("passed", Outcome.MARGINAL), ("xfailed", Outcome.INCONCLUSIVE)]
+)
+def test_a_repeated_test_that_gives_up_has_passed_nothing(
+    last: Literal["passed", "xfailed"], outcome: Outcome
+) -> None:
+    run = RunRecord(
+        run="r",
+        node="n",
+        planned=(PlannedTest(test=TEST, benchmark="b"),),
+        results=(TestResult(test=TEST, benchmark="b", outcome=last),),
+        events=(TestRepeated(test=TEST, text="rate is half"),),
+    )
+    (verdict,) = verdicts_of_repeats(run)
+    assert verdict.outcome is outcome
