@@ -213,6 +213,14 @@ def free_memory() -> int | None:
         return None
 
 
+def text_of(error: BaseException) -> str:
+    """Return an error's text; empty if its class fails to make one."""
+    try:
+        return str(error)
+    except Exception:  # any error of a test's own class
+        return ""
+
+
 def environment_of(
     error: BaseException,
     *,
@@ -229,7 +237,7 @@ def environment_of(
     Returns:
         One sentence; empty for a failed check, a fault of the hardware, and every unknown error.
     """
-    message = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {text_of(error)}"
     if _HARDWARE.search(message):
         return ""
     if isinstance(error, Warning) and not own_check:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.session.error_causes import text_of
+
 Fixture = pytest.FixtureDef[Any]
 
 
@@ -52,7 +54,7 @@ def failed_cleanups(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
         # The place of pytest's own fixtures, as for teardown_module, says less than their name.
         ours = root in Path(path).parents
         place = f", {Path(path).relative_to(root)}:{line}" if ours else ""
-        said = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        said = f"{type(error).__name__}: {text_of(error)}".split("\n", 1)[0]
         failed.append(f"fixture {fixture.argname} ({fixture.scope}{place}): {said}")
     return f"what tests share could not be cleaned up; mend it: {'; '.join(failed)}"
 

@@ -167,6 +167,14 @@ def test_hardware_and_unknown_errors_are_not_excused(error: BaseException) -> No
     assert environment_of(error) == ""
 
 
+def test_an_error_that_cannot_say_what_it_is_is_unknown() -> None:
+    class Mute(RuntimeError):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    assert environment_of(Mute()) == ""
+
+
 def test_missing_handle_is_excused_by_a_full_card() -> None:
     assert "17 MiB are free" in environment_of(NO_HANDLE, free=lambda: 17 << 20)
     assert environment_of(NO_HANDLE, free=lambda: 17 << 20, own_check=True) == ""

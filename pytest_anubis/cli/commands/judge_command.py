@@ -158,7 +158,12 @@ def _dossier_command(
     """Return the command line of a node's dossier, with the class if the node is in several."""
     node = row.verdict.node
     several = sum(one.verdict.node == node for one in rows) > 1
-    named = ["--baseline", str(options.baseline)] if options.baseline is not None else []
+    named = [
+        word
+        for name, given in (("--baseline", options.baseline), ("--nodes-file", options.nodes_file))
+        if given is not None
+        for word in (name, str(given))
+    ]
     runs = map(str, options.runs)
     return [
         "anubis",

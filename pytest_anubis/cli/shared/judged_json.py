@@ -77,6 +77,7 @@ def judged_json(
         {
             **to_plain(row.verdict, full=True),
             "verdict": row.verdict.decision.value,
+            "is": row.word,
             "next": row.step,
         }
         for row in sorted(rows_of(judged), key=lambda row: row.verdict.severity)

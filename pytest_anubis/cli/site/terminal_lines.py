@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_anubis.cli.shared.printing import say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, Outcome, Triage
+from pytest_anubis.core.verdict import Decision, Outcome, Reason, Triage
 from pytest_anubis.report.text.node_row import BAD, NodeRow
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
@@ -168,7 +168,9 @@ def _change_lines(source: FleetSource) -> list[str]:
         if node not in several:
             continue
         last = max(several[node], key=lambda run: run.started)
-        found = {one.run for one in row.verdicts if one.outcome is Outcome.FAIL}
+        # Since when a device is gone is not known: it is said of the latest run that lacks it.
+        bad = (one for one in row.verdicts if one.outcome is Outcome.FAIL)
+        found = {"" if one.reason is Reason.GONE else one.run for one in bad}
         if row.verdict.decision is Decision.REJECTED and found == {last.run}:
             new.append(node)
         elif (

@@ -10,7 +10,6 @@ import base64
 import hashlib
 from dataclasses import replace
 
-from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.fleet.fleet_picture import SHADES
 from pytest_anubis.report.fleet.fleet_tables import (
     components_table,
@@ -78,8 +77,8 @@ def on_one_page(view: FleetView) -> FleetView:
 
 
 def _title(view: FleetView) -> str:
-    rejected = len(view.of(Decision.REJECTED))
-    return f"fleet: {rejected} of {count_text(len(view.nodes), 'node')} rejected"
+    counted = ", ".join(f"{n} {word}" for word, n in counted_words(one.row for one in view.nodes))
+    return f"fleet of {count_text(len(view.nodes), 'node')}: {counted}"
 
 
 def _span(view: FleetView) -> str:

@@ -30,7 +30,7 @@ from pytest_anubis.session.code_mistakes import closest_name, mistake_in_code
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit, judge_key
-from pytest_anubis.session.error_causes import environment_of
+from pytest_anubis.session.error_causes import environment_of, text_of
 from pytest_anubis.session.fixture_frames import failed_cleanups
 from pytest_anubis.session.measuring.conditions import conditions_watch
 from pytest_anubis.session.measuring.given_values import MetricUsageError
@@ -386,7 +386,7 @@ def _failure_data(
 
 def _check_text(error: BaseException) -> str:
     """Return a failed check of a test in one line: its message, then the compared values."""
-    first, *more = str(error).strip().split("\n")
+    first, *more = text_of(error).strip().split("\n")
     compared = next((line.strip() for line in more if line.startswith("assert ")), "")
     return f"{first} ({compared})" if compared else first
 

@@ -187,7 +187,7 @@ def judge_fleet(
         options: dict[str, Any] = {"other_machine": True} if other_machine else {}
         options |= {"required": tuple(required)} if required else {}
         nodes += gathered.decide(key, baseline, require_all, options, allow_missing, unread or {})
-        columns[before:] = map(gathered.answered, columns[before:])
+        columns[before:] = map(gathered.seen.answered, columns[before:])
         findings += class_findings(key, shifts)
         if doubt := doubt_of(baseline):
             notes.append(f"hardware class {key}: the baseline's {doubt}")
@@ -304,7 +304,7 @@ class _Nodes:
             self._verdicts[name] = verdicts
             self._counts[name] = Counter(verdict.counted_as for verdict in verdicts)
         self._last: tuple[_Units, Mapping[str, frozenset[str]]] = (((), (), ()), {})
-        self._seen = SeenValues(later)
+        self.seen = SeenValues(later)
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
         """Return verdicts as they count with the waivers and the allowed noise of their runs.
@@ -357,7 +357,7 @@ class _Nodes:
             self._note_answers(
                 population, np.flatnonzero(np.isin(outcomes, (PASS, MARGINAL, FAIL))).tolist()
             )
-            self._seen.note(judged)
+            self.seen.note(judged)
         good = _passed(judged, baseline)
         passed = Counter(compress(population.nodes, (outcomes == PASS).tolist()))
         for name, count in passed.items():
@@ -369,10 +369,6 @@ class _Nodes:
             if outcomes[row] != PASS:
                 self._counts[name][OUTCOMES[outcomes[row]].value] += 1
             self._verdicts[name].append(judged.of_run(row, baseline))
-
-    def answered(self, judged: JudgedColumns) -> JudgedColumns:
-        """Return the columns as the decision counts them: what one run lacks, another may have."""
-        return self._seen.answered(judged, self._answers)
 
     def _note_answers(self, population: Population, rows: Sequence[int]) -> None:
         metric = (population.benchmark, population.metric.name, population.group)
@@ -399,19 +395,19 @@ class _Nodes:
         found = []
         criteria = baseline.criteria if baseline is not None else ()
         expected = expected_of(criteria)
-        seen = self._seen.by_node(self._evidence, unread) if expected else {}
+        seen = self.seen.by_node(self._evidence, unread) if expected else {}
         for name, every in self._verdicts.items():
             evidence, answers = replace(self._known(name), **options), self._answers.get(name, {})
-            here = self._seen.of_others(name, every, answers)
+            here = self.seen.of_others(name, every, answers)
             self._counts[name][Outcome.NOT_TESTED.value] -= len(every) - len(here)
             every = self._later.in_order(name, here)
             lack = Lacking(answers=answers, verdicts=every)
             if name in seen:
                 lack = lacking(name, every, answers, seen[name], expected, allow_missing)
             broken_off, ends = self._broken_off(name)
-            lines = self._seen.unread(name, unread) + self._seen.samples_only(name)
+            lines = self.seen.unread(name, unread) + self.seen.samples_only(name)
             if name in seen:
-                lines += self._seen.partly(name, allow_missing)
+                lines += self.seen.partly(name, allow_missing)
             blockers = (*evidence.blockers, *ends, *lines, *lack.blockers)
             evidence = replace(evidence, blockers=blockers)
             lost = [with_waiver(v, evidence.waivers_for(v.run), self._fail_on) for v in lack.gone]

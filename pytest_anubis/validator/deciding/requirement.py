@@ -86,31 +86,40 @@ class Requirement(NamedTuple):
 
     def unlearned(self, baseline: Baseline) -> list[Blocker]:
         """Return a blocker for each name of which the baseline has only metrics without a criterion."""
-        learned = {(one.benchmark, one.metric.name, one.component) for one in baseline.criteria}
-        learned |= {(one.test, "", one.component) for one in baseline.checks}
-        open_ones = known_things(baseline.criteria, baseline)
+        learned = learned_things(baseline.criteria, baseline)
+        names = (Requirement((name,)) for name in dict.fromkeys(self.names))
         return [
             Blocker(
-                subject=f"required {name}",
+                subject=f"required {one.names[0]}",
                 cause="no criterion was learned for it",
                 act=LEARN_ONE,
-                benchmark=name,
+                benchmark=one.names[0],
             )
-            for name in dict.fromkeys(self.names)
-            if any(Requirement((name,)).covers(*thing) for thing in open_ones)
-            and not any(Requirement((name,)).covers(*thing) for thing in learned)
+            for one in names
+            if any(
+                one.covers(metric.benchmark, metric.metric, metric.component)
+                for metric in baseline.unjudged
+            )
+            and not any(one.covers(*thing) for thing in learned)
         ]
+
+
+def learned_things(
+    criteria: Iterable[Criterion], baseline: Baseline | None
+) -> list[tuple[str, str, str]]:
+    """Return benchmark, metric and component of all criteria and checks of a baseline."""
+    things = [(one.benchmark, one.metric.name, one.component) for one in criteria]
+    checks = baseline.checks if baseline is not None else ()
+    return [*things, *((one.test, "", one.component) for one in checks)]
 
 
 def known_things(
     criteria: Iterable[Criterion], baseline: Baseline | None
 ) -> list[tuple[str, str, str]]:
-    """Return benchmark, metric and component of everything in a baseline that can be required."""
-    things = [(one.benchmark, one.metric.name, one.component) for one in criteria]
-    if baseline is not None:
-        things += [(one.test, "", one.component) for one in baseline.checks]
-        things += [(one.benchmark, one.metric, one.component) for one in baseline.unjudged]
-    return things
+    """Return the same of everything in a baseline that can be required, also of what has no criterion."""
+    open_ones = baseline.unjudged if baseline is not None else ()
+    more = ((one.benchmark, one.metric, one.component) for one in open_ones)
+    return [*learned_things(criteria, baseline), *more]
 
 
 def names_alike(name: str, things: Iterable[tuple[str, str, str]]) -> str:

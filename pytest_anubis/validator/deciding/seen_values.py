@@ -56,6 +56,9 @@ class SeenValues:
         self._partial = defaultdict(list)  # node -> benchmark, metric, and the devices run by run
         # Benchmark and metric -> run and node -> devices that a table lacks, and has for most nodes.
         self._absent: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}
+        # Node -> benchmark and metric -> devices that have a value in any run.
+        self._known: defaultdict[str, defaultdict[tuple[str, str], set[str]]]
+        self._known = defaultdict(lambda: defaultdict(set))
 
     def note(self, judged: JudgedColumns) -> None:
         """Add the units of one metric."""
@@ -168,22 +171,22 @@ class SeenValues:
         if not self._absent:
             return verdicts
 
+        known = self._known[node]
+        for (benchmark, metric, _), devices in answers.items():
+            known[benchmark, metric].update(devices)
+
         def elsewhere(one: MetricVerdict) -> bool:
             if one.reason is not Reason.NOT_REPORTED or one.outcome is not Outcome.NOT_TESTED:
                 return False
             what = (one.benchmark, one.metric)
-            return self._elsewhere(what, (one.run, node), one.device, answers, one.scope)
+            return self._elsewhere(what, (one.run, node), one.device, one.scope)
 
         return [one for one in verdicts if not elsewhere(one)]
 
-    def answered(
-        self,
-        judged: JudgedColumns,
-        answers: Mapping[str, Mapping[tuple[str, str, str], Collection[str]]],
-    ) -> JudgedColumns:
-        """Return the columns in which the missing values that `of_others` leaves out are answered.
+    def answered(self, judged: JudgedColumns) -> JudgedColumns:
+        """Return the columns in which the missing values that `of_others` left out are answered.
 
-        `answers` has the devices of each node. A device without any value in its run may be gone.
+        A device without any value in its run may be gone.
         """
         population = judged.population
         what = (population.benchmark, population.metric.name)
@@ -195,24 +198,19 @@ class SeenValues:
         for row in np.flatnonzero(lost).tolist():
             unit, device = (population.runs[row], population.nodes[row]), population.devices[row]
             there = scope == "node" or device in self._devices.get(unit, ())
-            if there and self._elsewhere(what, unit, device, answers.get(unit[1], {}), scope):
+            if there and self._elsewhere(what, unit, device, scope):
                 rows.append(row)
         found = {**judged.answered, **dict.fromkeys(rows, ("another run has it", False))}
         return judged.marked(rows, PASS, Reason.ANSWERED, answered=found) if rows else judged
 
     def _elsewhere(
-        self,
-        what: tuple[str, str],
-        unit: tuple[str, str],
-        device: str,
-        answers: Mapping[tuple[str, str, str], Collection[str]],
-        scope: str,
+        self, what: tuple[str, str], unit: tuple[str, str], device: str, scope: str
     ) -> bool:
         """Return whether another run of a node has a value that this run's table has for most nodes only."""
         absent = self._absent.get(what, {}).get(unit, set())
         if not absent or unit not in self._devices:  # it measured nothing
             return False
-        known = set[str]().union(*(devices for key, devices in answers.items() if key[:2] == what))
+        known = self._known[unit[1]][what]
         return (scope == "node" and bool(known)) or device in known & absent
 
     def partly(self, node: str, allowed: float) -> tuple[Blocker, ...]:

@@ -26,6 +26,7 @@ from pytest_anubis.core.metric import (
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.doubtful_values import (
     MAX_NODES_NAMED,
+    clearly_slower,
     finding_on,
     never_normal,
     strange_finding,
@@ -54,7 +55,7 @@ from pytest_anubis.validator.similarity.centre import (
 from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.partial_loss import part_text
 from pytest_anubis.validator.similarity.pooling import pooled, usual_devices
-from pytest_anubis.validator.similarity.too_good import slip_between, strange_rows
+from pytest_anubis.validator.similarity.too_good import EVEN, slip_between, strange_rows
 from pytest_anubis.validator.similarity.usable_rows import (
     LARGE,
     BoolArray,
@@ -71,8 +72,6 @@ WITHIN_ALPHA, GAP = 0.75, 1.2
 """Without a majority within alpha, units beyond it count as noise of one noisy population if at least this
 share of the healthy tail's units is within alpha, and the next unit outside is this many times further away.
 A judgement: of ten healthy units three may be noise, and noise rarely leaves a gap of a fifth."""
-EVEN = 0.35
-"""Share of each of two groups (`Cluster.share`) from which chance decides which one is larger."""
 MAX_DIFFERENT = 0.1
 """Share of the nodes, and at least one node, that may differ from the exact value of all others; if more do,
 the others may be wrong."""
@@ -177,9 +176,11 @@ def _of_fleet(
     excluded = exclusions + tuple(
         _too_far(population, losses, flagged & ~slower, alpha, centre.tolist())
     )
-    minority = _no_majority(population, usual & ~slower, healthy & usual, below + above, losses)
-    if minority:
-        return _without(population, rows, minority, excluded)
+    why = _no_majority(population, usual & ~slower, healthy & usual, below + above, losses)
+    if why:
+        sick = clearly_slower(population, losses, usual & flagged, healthy)
+        sick = sick if scope == "unit" else []  # pooled values repeat what the units show
+        return _refused(population, rows, sick, why, excluded)
     learned = LearnedCriterion(
         population=population,
         criterion=_criterion(population, rows, columns, centre, healthy, alpha, scope),
@@ -363,9 +364,8 @@ def _no_majority(
     Units beyond alpha that continue the healthy units' tail without a gap are noise. They count for the
     majority, not for the criterion. If there are several nodes, a node counts as one unit.
     """
-    several = _count(population, usable)[0] != 1
     nodes, units = _count(population, healthy)
-    after = nodes if several else units
+    after = units if _count(population, usable)[0] == 1 else nodes
     whole = int(usable.sum())
     if after >= MIN_UNITS and 2 * int(healthy.sum()) >= whole:
         return ""
@@ -404,9 +404,10 @@ def _refused(
     why: str,
     exclusions: tuple[Exclusion, ...],
 ) -> LearnedCriterion:
-    """Return no criterion, since the values of most units may be wrong, and the names of suspect nodes."""
-    nodes = sorted({population.nodes[row] for row in odd})
-    reason = f"{why}: {first_of(nodes, MAX_NODES_NAMED)}"
+    """Return no criterion, and the names of the nodes with odd rows, whose values are to be looked at."""
+    if not odd:
+        return _without(population, rows, why, exclusions)
+    reason = f"{why}: {first_of(sorted({population.nodes[row] for row in odd}), MAX_NODES_NAMED)}"
     learned = _without(population, rows, reason, exclusions)
     return replace(learned, findings=(replace(learned.findings[0], kind=DOUBTFUL),))
 

@@ -9,11 +9,14 @@ import numpy as np
 
 from pytest_anubis.core.baseline import DOUBTFUL, Finding
 from pytest_anubis.core.metric import first_of, slip_text, value_text
-from pytest_anubis.core.sample import Population, SampleProblem
-from pytest_anubis.validator.similarity.usable_rows import UsableRows
+from pytest_anubis.core.sample import FloatArray, Population, SampleProblem
+from pytest_anubis.validator.similarity.too_good import EVEN
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, UsableRows
 
 MAX_NODES_NAMED = 8
 """Nodes in a finding."""
+CLEAR = 2.0
+"""Times the largest loss of a healthy unit beyond which all flagged units are sick rather than noise."""
 
 
 def without_strange(population: Population, strange: Mapping[int, float]) -> Population:
@@ -56,6 +59,21 @@ def never_normal(rows: UsableRows, population: Population) -> tuple[list[int], s
         reason = "faults on at least half of the units"
     many = odd.any() and 2 * int(odd.sum()) >= int(rows.usable.sum())
     return (np.flatnonzero(odd).tolist(), reason) if many else None
+
+
+def clearly_slower(
+    population: Population, losses: FloatArray, flagged: BoolArray, healthy: BoolArray
+) -> list[int]:
+    """Return the flagged units of a fleet if each loses more than twice as much as any healthy one.
+
+    Of three nodes one sick node leaves no majority, so its metric has no criterion that could reject it.
+    Where fewer than `EVEN` of the units are healthy, the values scatter, and nobody knows which are right.
+    """
+    several = len(set(population.nodes)) > 1
+    agree = int(healthy.sum()) >= EVEN * int((healthy | flagged).sum())
+    limit = CLEAR * float(np.max(losses[healthy], initial=0.0))
+    clear = several and agree and bool((losses[flagged] > limit).all())
+    return np.flatnonzero(flagged).tolist() if clear else []
 
 
 def finding_on(population: Population, kind: str, text: str) -> Finding:

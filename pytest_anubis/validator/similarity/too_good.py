@@ -32,8 +32,9 @@ SPREADS = 10.0
 MIN_SLIP_OF_GROUPS = 10.0
 """Ratio of two groups' medians from which they are no two kinds of healthy hardware: a benchmark of caches is
 four times as fast on one half of a fleet of cloud machines, a link of 16 lanes eight times one of two."""
-MAX_SHARE = 0.35
-"""Share of the units from which they are a population of their own (`criterion_learning.EVEN`)."""
+EVEN = 0.35
+"""Share of the units from which they are a population of their own: of two such groups (`Cluster.share`)
+chance decides which one is larger."""
 
 
 def _can_be_too_good(metric: Metric) -> bool:
@@ -81,7 +82,7 @@ def strange_rows(rows: UsableRows, metric: Metric) -> dict[int, float]:
         for row in np.flatnonzero(far).tolist()
         if better[row] > 0 or slip_of(math.exp(-better[row]))
     }
-    return found if len(found) < MAX_SHARE * int(rows.usable.sum()) else {}
+    return found if len(found) < EVEN * int(rows.usable.sum()) else {}
 
 
 def slip_between(rows: UsableRows, slower: BoolArray) -> str:

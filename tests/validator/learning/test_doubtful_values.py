@@ -138,3 +138,16 @@ def test_other_exact_metrics_need_all_but_a_few_nodes(odd: int) -> None:
 def test_what_is_expected_is_right_where_most_have_another_value() -> None:
     assert learn(exact([4.0] * 9, expect=4.0)).criteria[0].centre == (4.0,)
     assert learn(exact([5.0] * 9, expect=4.0)).criteria == ()
+
+
+@pytest.mark.parametrize(("healthy", "sick"), [(2, 1), (2, 2), (2, 3)])
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_sick_nodes_without_a_healthy_majority_are_named(
+    better: Direction, healthy: int, sick: int
+) -> None:
+    """Else the metric would have no criterion, and nothing would ever reject them."""
+    worse = 0.7 if better == "higher" else 1 / 0.7
+    baseline = learn(rates(better, [1.0] * healthy + [worse] * sick))
+    assert not baseline.criteria
+    assert all(f"n{node:02}" in named(baseline) for node in range(healthy, healthy + sick))
+    assert "n00" not in named(baseline)
