@@ -271,7 +271,8 @@ def fit_tail(
     start, count = float(ordered[first - 1]), float(behind[first])
     means, shapes = _mean_and_shape(ordered[first:] - start, share[None, first:], prior)
     error = (1 + float(shapes[0])) / math.sqrt(count + SHRINK)
-    doubt = 1 / math.sqrt(count)  # of a mean of so many exponential excesses
+    # Of a mean of so many exponential excesses; where nearly none is healthy, no number overflows.
+    doubt = 1 / math.sqrt(max(count, 0.01))
     level = -math.log(count / total)
     return Tail(start, level, float(means[0]), float(shapes[0]), error, doubt, normal)
 

@@ -157,3 +157,9 @@ def test_new_nodes_exceed_the_largest_left_out_score_as_often_as_an_order_statis
         beyond += int((scores > largest).sum())
     expected = fleets * fresh / (nodes + 1)
     assert 0.5 * expected < beyond < 1.5 * expected
+
+
+def test_a_tail_of_which_nothing_is_healthy_has_a_finite_limit() -> None:
+    weight = np.array([1.0, 1.0, 1e-9, 1e-9])
+    tail = fit_tail(np.array([0.01, 0.02, 0.3, 0.31]), weight)
+    assert np.isfinite(tail.distance(40.0))
