@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.codec import CodecError, parse_json
-from pytest_anubis.codec.input_limits import LARGEST_JSON
-from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.collected_runs import RunsError, read_runs
-from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
+from pytest_anubis.store.journal.journal_heads import newest_first
 
 MAX_RUNS = 20
 """Latest runs that are read: enough to know a node's own spread."""
@@ -26,7 +23,7 @@ def earlier_populations(
     are left out, since this run must not fail because of them.
     """
     own = {"node": node, "hardware_class": hardware_class, "profile": profile}
-    latest = [path for path, _ in _newest_first(store, own, before)[:MAX_RUNS]]
+    latest = [path for path, _ in newest_first(store, own, without=before)[:MAX_RUNS]]
     if not latest:
         return ()
     try:
@@ -37,7 +34,7 @@ def earlier_populations(
 
 def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, Any]:
     """Return a node's inventory in its latest run other than `before`, as plain data; empty without one."""
-    for _, head in _newest_first(store, {"node": node}, before):
+    for _, head in newest_first(store, {"node": node}, without=before):
         if isinstance(inventory := head.get("inventory"), Mapping):
             return inventory
     return {}
@@ -45,34 +42,4 @@ def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, An
 
 def latest_journals(store: Path, *, hardware_class: str, most: int) -> list[Path]:
     """Return the journals of the latest runs of a hardware class, at most `most`, newest first."""
-    return [path for path, _ in _newest_first(store, {"hardware_class": hardware_class})[:most]]
-
-
-def journals_of(store: Path, node: str) -> list[Path]:
-    """Return the journals of a node in a store, newest first."""
-    return [path for path, _ in _newest_first(store, {"node": node})]
-
-
-def _newest_first(
-    store: Path, wanted: Mapping[str, str], before: str = ""
-) -> list[tuple[Path, Mapping[str, Any]]]:
-    """Return journals whose first event has the wanted fields, with this event; not that of `before`."""
-    heads = ((path, head_of(path)) for path in (store / "runs").glob(f"*/{JOURNAL_NAME}"))
-    found = [
-        (path, head)
-        for path, head in heads
-        if head.get("run") != (before or None) and all(head.get(k) == v for k, v in wanted.items())
-    ]
-    return sorted(
-        found, key=lambda one: (str(one[1].get("started", "")), str(one[0])), reverse=True
-    )
-
-
-def head_of(path: Path) -> dict[str, Any]:
-    """Return the first event of a journal, empty if it cannot be read."""
-    try:
-        with open_regular(path) as lines:
-            event = parse_json(lines.readline(LARGEST_JSON), strict=False)
-    except (OSError, CodecError):
-        return {}
-    return event if isinstance(event, dict) else {}
+    return [path for path, _ in newest_first(store, {"hardware_class": hardware_class})[:most]]

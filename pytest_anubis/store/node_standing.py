@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pytest_anubis.codec import from_plain, read_json, to_plain
 from pytest_anubis.codec.moments import moment
@@ -31,6 +31,7 @@ from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import has_ended, is_written, journal_path
+from pytest_anubis.store.journal.journal_heads import began_of, newest_first
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import Machine, full_names, machine_of
 
@@ -248,7 +249,8 @@ def keep_answered(
     """
 
     def noted(known: NodeStanding) -> NodeStanding:
-        every = known.runs if in_service is None else (*known.runs, *_journals(Path(place), node))
+        earlier = () if in_service is None else _read(_newest_first(Path(place), node))
+        every = (*known.runs, *earlier)
         found = {*runs, *known.answered}
         found |= {one.judged.run for one in every if one.judged.ended < (in_service or 0.0)}
         kept = (
@@ -305,7 +307,7 @@ def _change(store: Path, node: str, noted: Callable[[NodeStanding], NodeStanding
                 known = read_standing(store, node)
             except StandingError:
                 known = None
-            changed = noted(known or _rebuilt(store, node))
+            changed = noted(_with_newer(store, known or NodeStanding(node=node)))
             plain = {"format": _FORMAT, "version": _VERSION, **to_plain(changed)}
             write_atomically(path, json.dumps(plain, allow_nan=False) + "\n")
     except OSError as error:
@@ -342,41 +344,56 @@ def _locked(file: int) -> bool:
     return True
 
 
-def rebuilt_standing(store: Path, node: str, *, keep: bool = False) -> NodeStanding | None:
-    """Return a node's standing from its journals, since its file is missing; None without a run.
+def newer_standing(
+    store: Path, node: str, known: NodeStanding | None, *, keep: bool = False
+) -> NodeStanding | None:
+    """Return a node's standing with the runs that only their journals know; None without a run.
+
+    Its file may be missing, or an older one from a backup.
 
     Args:
         store: Folder of the store.
         node: The node's name.
-        keep: Write the file, so that the journals are read once.
+        known: What the file says; None if it is missing or cannot be used.
+        keep: Write the file if it lacks anything, so that these journals are read once.
     """
-    found = _rebuilt(store, node)
-    if keep and (found.runs or found.running):
+    before = known or NodeStanding(node=name_in(store, node))
+    found = _with_newer(store, before)
+    if keep and found != before:
         _change(store, node, lambda known: known)
     return found if found.runs or found.running else None
 
 
-def _rebuilt(store: Path, node: str) -> NodeStanding:
-    """Return a node's standing from its journals, if its file is missing or cannot be used."""
-    from pytest_anubis.store.earlier_runs import head_of, journals_of
-
-    found = NodeStanding(node=node, runs=_relevant([*_journals(store, node)]))
-    latest = next(iter(journals_of(store, node)), None)
+def _with_newer(store: Path, known: NodeStanding) -> NodeStanding:
+    """Return a standing with the runs that began after all that it knows."""
+    last = max([known.since or -1.0, *(one.judged.began for one in known.runs)])
+    newer = _newest_first(store, known.node, without=known.running, after=last)
+    if not newer:
+        return known
+    killed = _killed(store, known) if known.running else ()
+    judged = [one for one in _read(newer) if one.judged.decision]
+    runs = _relevant([*known.runs, *killed, *judged])
+    path, began = newer[0]
+    ended = False
     with contextlib.suppress(OSError):
-        if latest is not None and not has_ended(latest):
-            since = moment(str(head_of(latest).get("started"))) or 0.0
-            return replace(found, running=latest.parent.name, since=since)
-    return found
+        ended = has_ended(path)
+    running, since = ("", 0.0) if ended else (path.parent.name, began)
+    return replace(known, runs=runs, running=running, since=since, boot="")
 
 
-def _journals(store: Path, node: str) -> Iterator[KeptRun]:
-    """Yield the runs of a node's latest journals."""
-    from pytest_anubis.store.earlier_runs import journals_of
+def _newest_first(store: Path, node: str, **more: Any) -> list[tuple[Path, float]]:
+    """Return a node's latest journals, and when they began; not those of runs that only measured."""
+    return [
+        (path, began_of(head))
+        for path, head in newest_first(store, {"node": node}, **more)
+        if not (isinstance(own := head.get("settings"), dict) and own.get("mode") == "measure")
+    ][:_MAX_JOURNALS]
 
-    for path in journals_of(store, node)[:_MAX_JOURNALS]:
+
+def _read(journals: Iterable[tuple[Path, float]]) -> Iterator[KeptRun]:
+    for path, began in journals:
         with contextlib.suppress(JournalError):
             record = read_journal(path)
-            began = moment(record.started) or 0.0
             yield _kept(record, began, moment(record.ended) or began, "")
 
 

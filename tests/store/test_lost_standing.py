@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.events import Judged, NodeDecided, RunFinished, RunStarted
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.fleet.fleet_status import NodeStatus, Status, statuses_of
+from pytest_anubis.settings import Settings
 from pytest_anubis.store.fleet.last_runs import last_of_history
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.run_filing import record_run
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.store.node_standing import FOLDER, standing_file
+from pytest_anubis.store.node_standing import FOLDER, keep_begun, standing_file
 
 
 def plays(
@@ -121,3 +123,33 @@ def test_a_run_that_was_killed_after_its_verdict_accepts_nothing_anywhere(tmp_pa
     bad = tmp_path / "bad"
     plays(bad, "r1", 1, Decision.REJECTED, end=False)
     assert health(bad) == 1
+
+
+def test_an_older_standing_than_the_journals_of_a_store_is_brought_up_to_date(
+    tmp_path: Path,
+) -> None:
+    plays(tmp_path, "r1", 5)
+    assert health(tmp_path) == 0
+    older = standing_file(tmp_path, "n1").read_text()
+    plays(tmp_path, "r2", 4, Decision.REJECTED)
+    assert health(tmp_path) == 1
+    assert main(["fleet", "verdict", str(tmp_path)]) == 1
+    standing_file(tmp_path, "n1").write_text(older)  # restored from a backup
+    plays(tmp_path, "r3", 3, benchmark="another")
+    assert keep_begun(tmp_path, "n1", "r4", began=time.time() - 2 * 86400) == ""
+    assert health(tmp_path) == 1
+    plays(tmp_path, "r5", 1)
+    assert health(tmp_path) == 0
+    standing_file(tmp_path, "n1").write_text(older)
+    plays(tmp_path, "r6", 0.5, end=False)
+    assert health(tmp_path) == 20
+    # A run that only measured, and another node's, are no run of it.
+    measured = Settings(mode="measure")
+    plays(tmp_path, "r7", 0.4)
+    with Journal.create(tmp_path, "r8") as journal:
+        now = datetime.now(UTC).isoformat()
+        started = RunStarted(run="r8", node="n1", started=now, settings=to_plain(measured))
+        journal.write(started)
+    with Journal.create(tmp_path, "r9") as journal:
+        journal.write(RunStarted(run="r9", node="n2", started=now))
+    assert health(tmp_path) == 0

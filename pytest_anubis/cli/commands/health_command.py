@@ -32,8 +32,8 @@ from pytest_anubis.store.kept_rejections import KeptRejection, keep_rejection, k
 from pytest_anubis.store.node_standing import (
     StandingError,
     boot_id,
+    newer_standing,
     read_standing,
-    rebuilt_standing,
 )
 from pytest_anubis.store.waiver_files import WaiverError, read_waivers
 
@@ -145,7 +145,7 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         filed = _filed(options.store, node, now, limit) or _lost_rejection(options.store, node)
         if filed is not None:
             return filed
-        standing = rebuilt_standing(options.store, node, keep=True)
+    standing = newer_standing(options.store, node, standing, keep=True)
     running = standing.running if standing else ""
     alive = not running or is_written(journal_path(options.store, running))
     found = health_of(

@@ -16,15 +16,15 @@ from pytest_anubis.codec.regular_files import file_sha256
 from pytest_anubis.core.standing.standing_of import Holds
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.core.waivers.waiving import holds_on
-from pytest_anubis.store.earlier_runs import head_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.filed_before import noted_imports
 from pytest_anubis.store.history.waiting_runs import waiting_for
 from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, has_ended, journal_path
+from pytest_anubis.store.journal.journal_heads import head_of
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
-from pytest_anubis.store.node_standing import StandingError, read_standing, rebuilt_standing
+from pytest_anubis.store.node_standing import StandingError, newer_standing, read_standing
 from pytest_anubis.store.samples.columnar_files import SUFFIX, runs_in
 
 
@@ -96,7 +96,7 @@ def _not_accepted(place: Path, connection: sa.Connection | None) -> Iterator[tup
 def _is_accepted(place: Path, node: str, holds: Holds) -> bool:
     """Return whether the standing of a node in a store accepts it."""
     try:
-        known = read_standing(place, node) or rebuilt_standing(place, node)
+        known = newer_standing(place, node, read_standing(place, node))
     except StandingError:
         return False
     return known is not None and known.standing(holds).decision is Decision.ACCEPTED

@@ -1,0 +1,55 @@
+"""Find the journals of a store by their first events, without reading the rest."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.codec import CodecError, parse_json
+from pytest_anubis.codec.input_limits import LARGEST_JSON
+from pytest_anubis.codec.moments import moment
+from pytest_anubis.codec.regular_files import open_regular
+from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
+
+
+def newest_first(
+    store: Path, wanted: Mapping[str, str], *, without: str = "", after: float = -1.0
+) -> list[tuple[Path, Mapping[str, Any]]]:
+    """Return journals with their first events, newest first.
+
+    Args:
+        store: Folder of the store.
+        wanted: Fields of the first event and their values.
+        without: Id of a run that is left out.
+        after: When they began at the earliest, seconds since 1970; what was last written before is not read.
+    """
+    found = []
+    for path in (store / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime <= after:
+                continue
+        head = head_of(path)
+        own = all(head.get(key) == value for key, value in wanted.items())
+        if own and head.get("run") != (without or None) and began_of(head) > after:
+            found.append((path, head))
+    return sorted(
+        found, key=lambda one: (str(one[1].get("started", "")), str(one[0])), reverse=True
+    )
+
+
+def began_of(head: Mapping[str, Any]) -> float:
+    """Return when a run began by the first event of its journal, seconds since 1970; 0 if unknown."""
+    return moment(str(head.get("started"))) or 0.0
+
+
+def head_of(path: Path) -> dict[str, Any]:
+    """Return the first event of a journal, empty if it cannot be read."""
+    try:
+        with open_regular(path) as lines:
+            event = parse_json(lines.readline(LARGEST_JSON), strict=False)
+    except (OSError, CodecError):
+        return {}
+    return event if isinstance(event, dict) else {}
