@@ -7,28 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pytest_anubis.core.asking.next_step import STEP, first_act, look_act, open_act
 from pytest_anubis.core.history import CLOCK_TOLERANCE, NodeRecord
-from pytest_anubis.core.verdict import (
-    RETEST,
-    Decision,
-    MetricVerdict,
-    NodeVerdict,
-    Outcome,
-    Triage,
-)
+from pytest_anubis.core.identity.alike_devices import without_repeats
+from pytest_anubis.core.standing.recorded_run import key_of
+from pytest_anubis.core.standing.standing_of import Standing
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Triage
 from pytest_anubis.fleet.launching.health_check import span_text
 from pytest_anubis.fleet.launching.host_list import is_host
-from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line, worst_of
+from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line
 from pytest_anubis.report.text.failure_text import place_text
-from pytest_anubis.report.text.node_row import LOOK
+from pytest_anubis.report.text.node_row import LOOK, NodeRow
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 from pytest_anubis.store.fleet.unfiled import push_command, store_of
 
 _IN_SERVICE = "in service"
 _OUT = ("drained", "repair")
-_NOTHING = (0, 0, True, 1.0, "")  # severity of a node without a rejection
 
 
 class Status(StrEnum):
@@ -42,7 +36,6 @@ class Status(StrEnum):
     FIT = "ACCEPTED"  # accepted, and not due
 
 
-_BACK = "put it into service: anubis history state --node NODE --as in-service"
 _ACTS = {
     Status.CUT_SHORT: "see whether its run goes on, else measure it again",
     Status.NEVER: "measure it",
@@ -61,17 +54,11 @@ class NodeStatus:
         since: When it got this status, seconds since 1970; None if unknown.
         hardware_class: The node's class.
         state: As the operator set it: ``in service``, ``drained``, ``repair``.
-        decision: Of its last verdict; empty before the first.
         run: The run behind the reason; empty if there is none.
         reason: The reason for a scheduler, at most 128 characters; empty if the node is not rejected.
-        component: The part to blame; empty if there is none.
-        device: The device of the worst finding, with its slot if a journal has it.
         risk: Probability of an incident within the horizon that its last verdict leaves; None: unknown.
-        retest: It is to be measured again before anything else is done.
-        look: It is accepted, and something on it is worth a look.
-        group: It is rejected only for what all nodes have that share a trait with it.
         act: What to do first about it, in few words; empty if nothing.
-        severity: Sorts nodes of one status as their verdicts are sorted everywhere.
+        row: Its last verdict as every text shows it; None before the first.
     """
 
     node: str
@@ -80,32 +67,81 @@ class NodeStatus:
     since: float | None
     hardware_class: str = ""
     state: str = _IN_SERVICE
-    decision: str = ""
     run: str = ""
     reason: str = ""
-    component: str = ""
-    device: str = ""
     risk: float | None = None
-    retest: bool = False
-    look: bool = False
-    group: bool = False
     act: str = ""
-    severity: tuple[int, int, bool, float, str] = _NOTHING
+    row: NodeRow | None = None
 
     @property
     def word(self) -> str:
         """The status for people: RETEST, or DRAINED and REPAIR as its operator set it, override others."""
         if self.status is Status.QUARANTINED and self.state in _OUT:
             return self.state.upper()
-        if self.status is Status.FIT and self.look:
-            return LOOK
-        waits = self.retest or self.group
-        return RETEST if waits and self.status is Status.QUARANTINED else self.status.value
+        judged = self.status in (Status.QUARANTINED, Status.FIT) and self.row is not None
+        return self.row.word if judged and self.row else self.status.value
 
     @property
     def to_drain(self) -> bool:
         """Whether it is rejected and still in service."""
         return bool(self.reason) and self.status is Status.QUARANTINED and self.state == _IN_SERVICE
+
+    @property
+    def decision(self) -> str:
+        """The decision of its last verdict; empty before the first."""
+        return self.row.verdict.decision.value if self.row else ""
+
+    @property
+    def retest(self) -> bool:
+        """Whether it is to be measured again before anything else is done."""
+        return (
+            bool(self.reason) and self.row is not None and self.row.verdict.triage is Triage.RETEST
+        )
+
+    @property
+    def group(self) -> bool:
+        """Whether it is rejected only for what all nodes have that share a trait with it."""
+        return (
+            bool(self.reason) and self.row is not None and self.row.verdict.triage is Triage.SHARED
+        )
+
+    @property
+    def component(self) -> str:
+        """The part to blame; empty if there is none."""
+        return self._worst.component if self._worst else ""
+
+    @property
+    def device(self) -> str:
+        """The device of the worst finding, with its slot if that is known."""
+        worst = self._worst
+        return (
+            place_text(worst.device, self.row.cards) if worst and worst.device and self.row else ""
+        )
+
+    @property
+    def _worst(self) -> MetricVerdict | None:
+        """What to act on first; None of an accepted node."""
+        open_yet = self.status is not Status.DUE and self.decision != Decision.ACCEPTED
+        return self.row.worst if open_yet and self.row else None
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Sort key that puts the node to act on first, in judge's order where a verdict decides."""
+        judged = self.status in (Status.QUARANTINED, Status.UNDECIDED, Status.FIT)
+        severity = self.row.verdict.severity[:-1] if judged and self.row else ()
+        return (
+            _ORDER.index(self.status),
+            not self.to_drain,  # an operator has already acted on the others
+            self.word != LOOK,
+            -(self.risk or 0.0) * (self.status is Status.DUE),
+            not severity,
+            severity,
+            0.0 if severity else self.since or 0.0,
+            self.node,
+        )
+
+
+_ORDER = tuple(Status)
 
 
 def statuses_of(
@@ -135,30 +171,16 @@ def statuses_of(
         for name, one in known.items()
         if one.node.state != "removed"
     ]
-    order = tuple(Status)
-    return tuple(
-        sorted(
-            found,
-            key=lambda one: (
-                order.index(one.status),
-                not one.to_drain,  # an operator has already acted on the others
-                one.word != LOOK,
-                -(one.risk or 0.0) * (one.status is Status.DUE),
-                one.severity[:-1],
-                one.since or 0.0,
-                one.node,
-            ),
-        )
-    )
+    return tuple(sorted(found, key=lambda one: one.order))
 
 
 def _status(
     one: NodeLast, now: float, risk: float | None, accepted_risk: float, max_age: float | None
 ) -> NodeStatus:
     last, node = one.last, one.node
-    status, why, since = _standing(one, now, risk, accepted_risk, max_age)
+    row = None if last is None else _row(last, one.standing)
+    status, why, since = _standing(one, row, now, risk, accepted_risk, max_age)
     rejected = last is not None and last.verdict.decision is Decision.REJECTED
-    worst = _worst(last) if last is not None and status is not Status.DUE else None
     return NodeStatus(
         node=node.name,
         status=status,
@@ -166,80 +188,66 @@ def _status(
         since=since,
         hardware_class=node.hardware_class,
         state=node.state,
-        decision=last.verdict.decision.value if last else "",
         run=one.open if status is Status.CUT_SHORT else last.run if last else "",
         reason=reason_of(last) if last is not None and rejected else "",
-        component=worst.component if worst else "",
-        device=place_text(worst.device, last.cards) if worst and last and worst.device else "",
         risk=risk,
-        retest=rejected and _verdict(one).triage is Triage.RETEST,
-        look=last is not None and bool(_unusual(last)),
-        group=rejected and _verdict(one).triage is Triage.SHARED,
-        act=_act(one, status),
-        severity=_verdict(one).severity if rejected else _NOTHING,
+        act=_act(one, row, status),
+        row=row,
     )
 
 
-def _act(one: NodeLast, status: Status) -> str:
+def _row(last: LastRun, standing: Standing) -> NodeRow:
+    """Return the row of a run; a failure that more than one run confirmed needs no retest."""
+    verdict, metrics = last.verdict, last.verdicts
+    if verdict.triage is Triage.RETEST and standing.confirmed:
+        verdict = replace(verdict, triage=Triage.REJECT)
+        metrics = tuple(
+            replace(one, retest="") if key_of(one) in standing.confirmed else one for one in metrics
+        )
+    return NodeRow(
+        verdict=verdict,
+        verdicts=without_repeats(metrics),
+        cards=last.cards,
+        devices=frozenset(last.devices),
+    )
+
+
+def _act(one: NodeLast, row: NodeRow | None, status: Status) -> str:
     """Return what to do first about a node; of one that is out of service, what brings it back."""
-    step = _step(one, status)
-    if status is not Status.QUARANTINED or one.node.state not in _OUT:
-        return step
-    last = one.last
-    passed = last is not None and last.verdict.decision is Decision.ACCEPTED
-    if last is not None and passed and last.started > (one.node.changed or 0.0):
-        return f"it has passed since: {_BACK}"
-    mend = "" if _verdict(one).triage is Triage.RETEST else f"{step or 'repair it'}, then "
-    return f"{mend}measure it again; once it passes, {_BACK}"
-
-
-def _step(one: NodeLast, status: Status) -> str:
-    """Return the first step against what was found on a node."""
     if status is Status.UNDECIDED and one.unfiled:
         return f"{push_command(store_of(one.unfiled[0]))} files them"
-    if status in _ACTS or one.last is None:
-        return _ACTS.get(status, "")
-    if status is Status.FIT:
-        look = min(_unusual(one.last), key=lambda verdict: verdict.severity, default=None)
-        return "" if look is None else look_act(look)
-    if status is Status.UNDECIDED:
-        # A history only has the headline, which ends with the first blocker's step.
-        step = one.last.verdict.headline.partition(STEP)[2]
-        return step or next(map(open_act, one.last.verdict.blocking), "measure again")
-    worst, triage = _worst(one.last), _verdict(one).triage
-    if worst is None or one.last.verdict.decision is not Decision.REJECTED:
-        return ""
-    if triage is Triage.SHARED:
-        return one.last.verdict.headline.partition(STEP)[2] or "find the cause that they share"
-    if triage is Triage.RETEST:
-        return "measure again first"
-    sure = worst.outcome is Outcome.FAIL and triage is Triage.REJECT
-    bad = [one for one in one.last.verdicts if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
-    return first_act(replace(worst, retest="") if sure else worst, bad)
-
-
-def _verdict(one: NodeLast) -> NodeVerdict:
-    """Return a node's verdict; a finding that more than one run confirmed needs no retest."""
-    verdict = (
-        one.last.verdict
-        if one.last
-        else NodeVerdict(node="", decision=Decision.UNDECIDED, headline="")
-    )
-    sure = verdict.triage is Triage.RETEST and bool(one.standing.confirmed)
-    return replace(verdict, triage=Triage.REJECT) if sure else verdict
+    if status in _ACTS:
+        return _ACTS[status]
+    step = row.step if row is not None else ""
+    if status is not Status.QUARANTINED or one.node.state not in _OUT:
+        return step
+    name = shlex.quote(one.node.name)
+    back = f"put it into service: anubis history state --node {name} --as in-service"
+    last = one.last
+    decision = None if last is None else last.verdict.decision
+    passed = decision is Decision.ACCEPTED
+    if passed and last is not None and last.started > (one.node.changed or 0.0):
+        return f"it has passed since: {back}"
+    if row is None or row.verdict.triage is not Triage.RETEST:
+        step = step if step and decision is Decision.REJECTED else "repair it"
+        return f"{step}, then measure it again; once it passes, {back}"
+    return f"measure it again; once it passes, {back}"
 
 
 def _standing(
-    one: NodeLast, now: float, risk: float | None, accepted_risk: float, max_age: float | None
+    one: NodeLast,
+    row: NodeRow | None,
+    now: float,
+    risk: float | None,
+    accepted_risk: float,
+    max_age: float | None,
 ) -> tuple[Status, str, float | None]:
     last, node = one.last, one.node
     rejected = last is not None and last.verdict.decision is Decision.REJECTED
     out, answered = node.state in _OUT, one.standing.answered
-    if last is not None and rejected and (out or not answered):
-        shared = _verdict(one).triage is Triage.SHARED
-        why = f"rejected{', as all nodes that share a trait with it' if shared else ''}"
+    if last is not None and row is not None and rejected and (out or not answered):
         since = node.changed if out else one.standing.since or last.at
-        return Status.QUARANTINED, f"{why}: {reason_of(last)}", since
+        return Status.QUARANTINED, f"{row.cause}{row.sure}; run {last.run}", since
     if out:
         return Status.QUARANTINED, f"{node.state} by its operator", node.changed
     if one.unfiled:
@@ -249,14 +257,14 @@ def _standing(
     if one.open:
         before = f"; before that {last.verdict.decision.value.lower()}" if last else ""
         return Status.CUT_SHORT, f"run {one.open} has not ended{before}", one.open_since
-    if last is None:
+    if last is None or row is None:
         why = "no run of it came to a verdict" if one.has_run else "no run yet"
         return Status.NEVER, why, node.since or None
     if rejected:
         what = "put into service" if node.changed else "its defect closed"
         return Status.DUE, f"rejected, and {what} since: to be measured again", node.changed
     if last.verdict.decision is Decision.UNDECIDED:
-        return Status.UNDECIDED, _short(last.verdict.headline, node.name), last.at
+        return Status.UNDECIDED, row.cause, last.at
     if last.doubtful:
         return Status.UNDECIDED, "accepted by a clock that was ahead: measure it again", last.at
     if last.at - now > CLOCK_TOLERANCE:
@@ -266,7 +274,7 @@ def _standing(
         return Status.DUE, f"accepted longer than {span_text(max_age)} ago{_of_risk(risk)}", last.at
     if risk is not None and risk > accepted_risk:
         return Status.DUE, f"risk {percent(risk)}", last.at
-    return Status.FIT, "accepted", last.at
+    return Status.FIT, row.cause if row.look is not None else "accepted", last.at
 
 
 def reason_of(last: LastRun) -> str:
@@ -325,23 +333,5 @@ def drain_lines(statuses: Iterable[NodeStatus], *, scontrol: bool) -> tuple[list
     return [*lines, *again], refused
 
 
-def _worst(last: LastRun) -> MetricVerdict | None:
-    bad = [one for one in last.verdicts if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
-    accepted = last.verdict.decision is Decision.ACCEPTED
-    return None if accepted else worst_of(bad)
-
-
-def _unusual(last: LastRun) -> list[MetricVerdict]:
-    return [one for one in last.verdicts if one.worth_a_look]
-
-
 def _of_risk(risk: float | None) -> str:
     return "" if risk is None else f", risk {percent(risk)}"
-
-
-def _short(headline: str, node: str) -> str:
-    """Return a headline without the node's name and the step, so that equal nodes become one line."""
-    return (
-        headline.partition(STEP)[0].removeprefix(f"node {node} ").removeprefix("undecided: ")
-        or "undecided"
-    )

@@ -68,9 +68,9 @@ class _ImportJudge:
             yield from map(of_node.run_of, with_shared(found, survey(own, found, traits)[1]))
 
     def together(self, imports: Sequence[Path]) -> Mapping[RunKey, NodeVerdict]:
-        """Return the verdicts on nodes that their runs of the last days accept, or reject like their group.
+        """Return the verdicts on nodes by their runs of the last days, but for rejections of a node's own.
 
-        An acceptance is that of the latest run, with its date; a shared cause explains all of a node's runs.
+        A verdict is that of the latest run, with its date; a shared cause explains all of a node's runs.
         """
         if self._together is None:
             from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
@@ -95,7 +95,7 @@ class _ImportJudge:
                 if (verdict := whole.get(unit := (run.node, run.hardware_class))) is not None
                 and (
                     verdict.triage is Triage.SHARED
-                    or (verdict.decision is Decision.ACCEPTED and latest[unit] is run)
+                    or (verdict.decision is not Decision.REJECTED and latest[unit] is run)
                 )
             }
         return self._together

@@ -184,10 +184,14 @@ class NodeRow:
         return shared_act(self.verdict) or first_act(self._rejecting, self._bad)
 
     @property
+    def sure(self) -> str:
+        """How sure a rejection is, to be printed after its cause; may be empty."""
+        return sure_text(self._rejecting) if self._rejecting is not None else ""
+
+    @property
     def act(self) -> str:
         """How sure a rejection is, and the first step, to be printed at the end of a line; may be empty."""
-        sure = sure_text(self._rejecting) if self._rejecting is not None else ""
-        return f"{sure} -> {self.step}" if self.step else sure
+        return f"{self.sure} -> {self.step}" if self.step else self.sure
 
     @property
     def _bad(self) -> list[MetricVerdict]:

@@ -7,13 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.history import COMPLETING_SECONDS, NodeRecord
-from pytest_anubis.core.metric import measured_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.standing_of import Standing, in_order, standing_of
 from pytest_anubis.core.standing.standing_verdict import with_standing
@@ -22,31 +21,35 @@ from pytest_anubis.core.verdict import (
     MetricVerdict,
     NodeVerdict,
     Outcome,
-    Reason,
-    Triage,
 )
 from pytest_anubis.core.waivers.waiving import holds_on
-from pytest_anubis.store.fleet.stored_runs import StoredRun, record_of
 from pytest_anubis.store.fleet.unfiled import unfiled
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.contents.judged_runs import outcome_of, standings_of
+from pytest_anubis.store.history.contents.judged_runs import standings_of
+from pytest_anubis.store.history.contents.judgements import Judgement, read_judgement
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST
-from pytest_anubis.store.history.database import History, HistoryError
+from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.fleet_history import run_counts
 from pytest_anubis.store.history.node_rows import node_names
-from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.node_standing import dated_run, killed_here
 
-MAX_JOURNALS = 200
-"""Rejected nodes whose journals are read for the texts of their run, some ten milliseconds each. The others
-are described from the history's rows."""
-
-_BAD = (Outcome.FAIL.value, Outcome.MARGINAL.value, Outcome.INCONCLUSIVE.value)
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _SOUND = frozenset({Outcome.PASS, Outcome.MARGINAL})
 _RUNS_PER_QUERY = 500
-_Row = Any
 _Rows = tuple[Any, ...]
+_Run = TypeVar("_Run")
+
+
+class _Place(NamedTuple):
+    """What a verdict is about."""
+
+    benchmark: str
+    metric: str
+    device: str
+    scope: str
+
+
+_PLACE = [schema.verdicts.c[name] for name in _Place._fields]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +59,12 @@ class LastRun:
     Attributes:
         started: When it began, seconds since 1970.
         ended: When it ended; None if unknown.
-        verdict: The decision; from a history's rows only with its headline.
-        verdicts: Verdicts that prevent acceptance, with device and values; from a journal all verdicts.
+        verdict: The decision.
+        verdicts: Metric verdicts, all but a plain PASS at least.
         passed: Benchmarks in which nothing failed or was unclear.
         doubtful: Its clock was ahead by an unknown time, so other runs may have been later.
-        cards: Device -> slot and serial number of its card, from a journal.
+        cards: Device -> slot and serial number of its card in words.
+        devices: The devices that it measured.
     """
 
     run: str
@@ -71,6 +75,7 @@ class LastRun:
     passed: frozenset[str] = frozenset()
     doubtful: bool = False
     cards: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
 
     @property
     def at(self) -> float:
@@ -145,64 +150,51 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
         one = known.get(killed.node)
         if one is not None and (one.last is None or killed.since >= one.last.started):
             known[killed.node] = replace(one, open=killed.running, open_since=killed.since)
-    return tuple(_in_full(history, place, sorted(known.values(), key=lambda one: one.node.name)))
+    return tuple(sorted(known.values(), key=lambda one: one.node.name))
 
 
 def _runs(
     connection: sa.Connection, nodes: Mapping[int, NodeLast], numbers: Sequence[int]
 ) -> dict[int, LastRun]:
-    """Return number -> run with its bad verdicts and passed benchmarks; `nodes` are the runs' nodes."""
-    found: dict[int, LastRun] = {}
-    failures: defaultdict[int, list[MetricVerdict]] = defaultdict(list)
-    passed: defaultdict[int, set[str]] = defaultdict(set)
+    """Return number -> run with its judgement and passed benchmarks; `nodes` are the runs' nodes."""
     runs, clocks, verdicts = schema.runs, schema.run_clocks, schema.verdicts
-    urgent = schema.urgencies
-    known = set(Triage)
-    query = sa.select(runs.c.id, runs.c.run, runs.c.decision, runs.c.headline, clocks.c.known)
-    query = query.add_columns(schema.began.label("started"), schema.ended.label("ended"))
-    query = query.add_columns(urgent.c.triage, urgent.c.lowest)
-    query = query.outerjoin(clocks, clocks.c.run_id == runs.c.id)
-    query = query.outerjoin(urgent, urgent.c.run_id == runs.c.id)
-    for row in connection.execute(query.where(runs.c.id.in_(numbers))):
-        found[row.id] = LastRun(
-            run=row.run,
-            started=row.started,
-            ended=row.ended,
-            verdict=NodeVerdict(
-                node=nodes[row.id].node.name,
-                decision=Decision(row.decision),
-                headline=row.headline,
-                triage=Triage(row.triage) if row.triage in known else Triage.NONE,
-                lowest=row.lowest,
-            ),
-            doubtful=row.known == AT_LEAST,
-        )
-    marks = schema.findings.c
-    names = (marks.run_id, marks.benchmark, marks.metric, marks.device)
-    again = sa.select(*names, marks.why).where(marks.reason == schema.RETEST)
-    retests = {
-        (*place,): why for *place, why in connection.execute(again.where(marks.run_id.in_(numbers)))
-    }
-    bad = sa.select(verdicts).where(verdicts.c.run_id.in_(numbers), verdicts.c.outcome.in_(_BAD))
-    for row in connection.execute(bad.order_by(verdicts.c.id)):
-        last = found.get(row.run_id)
-        if last is not None:
-            why = retests.get((row.run_id, row.benchmark, row.metric, row.device), "")
-            one = _verdict(row)
-            one = replace(one, retest=why) if one.outcome is Outcome.FAIL else one
-            failures[row.run_id].append(one)
-            if one.reason is Reason.GONE and last.verdict.decision is not Decision.ACCEPTED:
-                gone = replace(last.verdict, gone=(*last.verdict.gone, one.device))
-                found[row.run_id] = replace(last, verdict=gone)
+    passed: defaultdict[int, set[str]] = defaultdict(set)
     worst = sa.func.max(sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1))
     tests = (verdicts.c.run_id, verdicts.c.benchmark)
     good = sa.select(*tests).where(verdicts.c.run_id.in_(numbers)).group_by(*tests)
     for number, benchmark in connection.execute(good.having(worst == 0)):
         passed[number].add(benchmark)
-    return {
-        number: replace(last, verdicts=tuple(failures[number]), passed=frozenset(passed[number]))
-        for number, last in found.items()
-    }
+    judged = _judgements(connection, numbers)
+    found: dict[int, LastRun] = {}
+    query = sa.select(runs.c.id, runs.c.run, runs.c.decision, runs.c.headline, clocks.c.known)
+    query = query.add_columns(schema.began.label("started"), schema.ended.label("ended"))
+    query = query.outerjoin(clocks, clocks.c.run_id == runs.c.id).where(runs.c.id.in_(numbers))
+    for row in connection.execute(query):
+        judgement = judged.get(row.id, Judgement())
+        headline = NodeVerdict(
+            node=nodes[row.id].node.name,
+            decision=Decision(row.decision),
+            headline=row.headline,
+        )
+        found[row.id] = LastRun(
+            run=row.run,
+            started=row.started,
+            ended=row.ended,
+            verdict=judgement.verdict or headline,
+            verdicts=judgement.verdicts,
+            passed=frozenset(passed[row.id]),
+            doubtful=row.known == AT_LEAST,
+            cards=judgement.cards,
+            devices=judgement.devices,
+        )
+    return found
+
+
+def _judgements(connection: sa.Connection, numbers: Sequence[int]) -> dict[int, Judgement]:
+    """Return number of a run -> its judgement, of those that can be read."""
+    table = schema.judgements
+    rows = connection.execute(sa.select(table).where(table.c.run_id.in_(numbers)))
+    return {row.run_id: one for row in rows if (one := read_judgement(row.packed)) is not None}
 
 
 def _looks(connection: sa.Connection, nodes: Iterable[NodeLast]) -> dict[str, list[MetricVerdict]]:
@@ -233,10 +225,13 @@ def _looks(connection: sa.Connection, nodes: Iterable[NodeLast]) -> dict[str, li
     for number, several in by_last.items():
         if found.isdisjoint(several):
             continue
-        rows = sa.select(verdicts).where(verdicts.c.run_id.in_(several))
-        pairs = [(row.run_id, _verdict(row)) for row in connection.execute(rows)]
-        pairs.sort(key=lambda pair: several.index(pair[0]))
-        looks[accepted[number]] = _unanswered_looks(pairs, number)
+        judging = sa.select(*_PLACE, verdicts.c.run_id)
+        judging = judging.where(verdicts.c.run_id.in_(several), verdicts.c.outcome.in_(_JUDGED))
+        ordered = sorted(connection.execute(judging), key=lambda row: several.index(row.run_id))
+        latest: dict[_Place, int] = {_Place(*place): run for *place, run in ordered}
+        judged = _judgements(connection, several)
+        pairs = ((run, one) for run in several if run in judged for one in judged[run].verdicts)
+        looks[accepted[number]] = _unanswered_looks(latest, pairs, number)
     return looks
 
 
@@ -247,19 +242,21 @@ def _batches(numbers: Iterable[int]) -> Iterator[list[int]]:
 
 
 def _unanswered_looks(
-    judged: Iterable[tuple[object, MetricVerdict]], last: object
+    latest: Mapping[_Place, _Run], found: Iterable[tuple[_Run, MetricVerdict]], last: _Run
 ) -> list[MetricVerdict]:
-    """Return verdicts worth a look of the latest run that judged the metric, if that run is not `last`.
+    """Return verdicts worth a look by the latest run that judged the metric, if that run is not `last`.
 
     Args:
-        judged: Run and verdict, in the order of the runs.
+        latest: What was measured -> the latest run that judged it.
+        found: Run and verdict.
         last: The run whose verdicts are known already.
     """
-    latest = {}
-    for run, one in judged:
-        if one.outcome in _JUDGED:
-            latest[one.benchmark, one.metric, one.device, one.scope] = run, one
-    return [one for run, one in latest.values() if run != last and one.worth_a_look]
+    open_yet = ((run, one) for run, one in found if run != last and one.worth_a_look)
+    return [one for run, one in open_yet if latest.get(_place(one)) == run]
+
+
+def _place(one: MetricVerdict) -> _Place:
+    return _Place(one.benchmark, one.metric, one.device, one.scope)
 
 
 def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:
@@ -280,10 +277,11 @@ def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
     unfinished = not latest.ended and latest.node_verdict is None
     last = _last_run(began[by], runs[by], standing) if by else None
     if last is not None and last.verdict.decision is Decision.ACCEPTED:
-        pairs = (
+        pairs = [
             (one.run, verdict) for one in ordered for verdict in runs[one.run].effective_verdicts
-        )
-        last = replace(last, verdicts=(*last.verdicts, *_unanswered_looks(pairs, by)))
+        ]
+        judged = {_place(one): run for run, one in pairs if one.outcome in _JUDGED}
+        last = replace(last, verdicts=(*last.verdicts, *_unanswered_looks(judged, pairs, by)))
     return NodeLast(
         node=NodeRecord(name=name, hardware_class=latest.hardware_class, since=min(began.values())),
         last=last,
@@ -308,6 +306,7 @@ def _last_run(began: float, run: RunRecord, standing: Standing) -> LastRun:
         verdicts=tuple(run.effective_verdicts),
         passed=frozenset(name for name, found in outcomes.items() if found <= _SOUND),
         cards=run.cards,
+        devices=tuple(run.devices),
     )
     return _with_standing(last, standing)
 
@@ -315,37 +314,6 @@ def _last_run(began: float, run: RunRecord, standing: Standing) -> LastRun:
 def _with_standing(last: LastRun, standing: Standing) -> LastRun:
     verdict, metrics = with_standing(last.verdict, last.verdicts, standing)
     return replace(last, verdict=verdict, verdicts=metrics)
-
-
-def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> Iterator[NodeLast]:
-    """Yield the nodes, rejected ones with everything from their journals that can be read."""
-    room = MAX_JOURNALS
-    for one in found:
-        by = one.standing.by
-        if one.last is None or by is None or not by.rejected or not room:
-            yield one
-            continue
-        room -= 1
-        stored = StoredRun(
-            number=by.number,
-            run=one.last.run,
-            node=one.node.name,
-            started=one.last.started,
-        )
-        try:
-            record = record_of(history, place, stored)
-        except (HistoryError, JournalError):
-            record = None  # the rows describe it
-        if record is None or record.node_verdict is None:
-            yield one
-        else:
-            full = replace(
-                one.last,
-                verdict=record.node_verdict,
-                verdicts=record.effective_verdicts,
-                cards=record.cards,
-            )
-            yield replace(one, last=_with_standing(full, one.standing))
 
 
 def _latest() -> sa.Select[_Rows]:
@@ -359,24 +327,3 @@ def _latest() -> sa.Select[_Rows]:
     query = sa.select(*columns, *times).join(nodes, nodes.c.id == runs.c.node_id)
     query = query.join(of_node, same)
     return query.order_by(runs.c.id)
-
-
-def _verdict(row: _Row) -> MetricVerdict:
-    outcome, reason = outcome_of(row.outcome, row.reason)
-    measured = row.value is not None
-    return MetricVerdict(
-        outcome=outcome,
-        reason=reason,
-        text=measured_text(row.value, row.expected, row.unit) if measured else reason.value,
-        benchmark=row.benchmark,
-        metric=row.metric,
-        unit=row.unit,
-        component=row.component,
-        device=row.device,
-        scope=row.scope,
-        value=row.value,
-        expected=row.expected,
-        better="equal" if row.expected == 0 else "",  # only a count is expected to be 0
-        similarity=row.similarity,
-        threshold=row.threshold,
-    )

@@ -19,7 +19,7 @@ from pytest_anubis.core.asking.next_step import as_partial, as_shared, lacks_ben
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population
-from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reason, Triage
 from pytest_anubis.store.collected_runs import RunSet, read_runs
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import HISTORY_TIMEOUT, use_history
@@ -251,7 +251,7 @@ def _of_import(
     """Yield the runs of an import with their verdicts.
 
     A run that repeats only some measurements is undecided by itself, and one of only some cards seems to lack
-    the others. Such a run accepts the node if all runs that are pushed together accept it.
+    the others. It accepts the node if all runs that are pushed together do, else it says what those lack.
     """
     try:
         runs = read_runs([path])
@@ -274,9 +274,10 @@ def _of_import(
             gone = bool(failed) and all(one.reason is Reason.GONE for one in failed)
             partial = undecided or gone  # a retest of some cards does not lack the others
             whole = whole if partial and whole.decision is Decision.ACCEPTED else None
-        elif whole is not None:
+        elif whole is not None and whole.triage is Triage.SHARED:
             whole = as_shared(found[key], whole.blocking[0])
-        judged[key] = replace(judged[key], node_verdict=whole or as_partial(found[key]))
+        found[key] = whole or as_partial(found[key])
+        judged[key] = replace(judged[key], node_verdict=found[key])
     accepted = {key[1:] for key, one in together.items() if one.decision is Decision.ACCEPTED}
     for key, one in found.items():
         lacks = key[1:] not in accepted and lacks_benchmarks(one)

@@ -14,7 +14,7 @@ from pytest_anubis.store.history.database import History, HistoryError
 
 _OF_RUN = (
     *(schema.benchmarks, schema.verdicts, schema.findings, schema.durations),
-    *(schema.run_clocks, schema.run_orders, schema.urgencies),
+    *(schema.run_clocks, schema.run_orders, schema.judgements),
 )
 
 _RUNS_PER_TRANSACTION = 200

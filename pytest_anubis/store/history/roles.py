@@ -22,7 +22,7 @@ APPENDED = (
         schema.verdicts,
         schema.findings,
         schema.durations,
-        schema.urgencies,
+        schema.judgements,
     ),
     *(schema.defects, schema.defect_benchmarks, schema.contents, schema.content_parts),
 )

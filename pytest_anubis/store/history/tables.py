@@ -268,9 +268,6 @@ REPLAYED = "replayed"
 CAMPAIGN = "campaign"
 """Reason of a row in `findings`: the run is a cycle of the soak that ``why`` names."""
 
-RETEST = "retest"
-"""Reason of a row in `findings`: the failure is to be measured again first, for the reason in ``why``."""
-
 NOISY = "noisy"
 """Reason of a row in `findings`: the run was allowed on a machine that was noisier than usual."""
 
@@ -284,14 +281,13 @@ durations = Table(
     Index("durations_by_run", "run_id"),
 )
 
-urgencies = Table(
-    "urgencies",
+judgements = Table(
+    "judgements",
     metadata,
     _of("run", primary_key=True, autoincrement=False),
-    Column("triage", Label(16), nullable=False),
-    Column("lowest", Number),
+    Column("packed", LargeBinary, nullable=False),
 )
-"""Rejected runs with their triage (what is to be done first), and the lowest similarity that rejects."""
+"""What each run decided of its node, with its metric verdicts (`contents/judgements.py`)."""
 
 incidents = Table(
     "incidents",

@@ -239,6 +239,9 @@ def test_an_import_becomes_a_run_of_each_node(place: Path | str, tmp_path: Path)
     assert "another import" in line
 
 
+WHOLE = ("again", "n1", "unclassified")
+
+
 class Judged:
     """Gives every run the decision that it was made with; all runs of a node together are accepted."""
 
@@ -265,8 +268,9 @@ class Judged:
             decision=self.whole,
             headline="together",
             blocking=(Blocker(cause="as all of its batch", act="compare it"),),
+            triage=Triage.SHARED if self.whole is Decision.REJECTED else Triage.NONE,
         )
-        return {("again", "n1", "unclassified"): whole}
+        return {WHOLE: whole}
 
 
 @pytest.mark.parametrize(
@@ -314,6 +318,19 @@ def test_run_that_rejects_a_node_as_its_group(tmp_path: Path) -> None:
         (one,) = last_of_history(history, tmp_path / "fleet")
     assert one.last is not None
     assert (one.last.run, one.last.verdict.triage) == ("again", Triage.SHARED)
+
+
+def test_undecided_run_is_filed_with_what_all_runs_together_lack(tmp_path: Path) -> None:
+    for name in ("first", "again"):
+        (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
+    files = [tmp_path / "first.csv", tmp_path / "again.csv"]
+    os.utime(files[0], (1e9, 1e9))  # it dates the run
+    judge = Judged(Decision.UNDECIDED, Decision.UNDECIDED)
+    push(files, tmp_path / "fleet", judge=judge)
+    with History(tmp_path / "fleet") as history:
+        (one,) = last_of_history(history, tmp_path / "fleet")
+    assert one.last is not None
+    assert (one.last.run, one.last.verdict) == ("again", judge.together([])[WHOLE])
     assert one.last.verdict.headline.endswith("Next step: compare it")
 
 

@@ -12,8 +12,9 @@ from pytest_anubis.core.metric import whole_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import XFAIL
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.contents.judgements import judgement_row
 
 
 def rows_of(run: int, record: RunRecord) -> Iterator[tuple[sa.Table, list[dict[str, Any]]]]:
@@ -23,7 +24,7 @@ def rows_of(run: int, record: RunRecord) -> Iterator[tuple[sa.Table, list[dict[s
     yield schema.verdicts, [*judged, *check_rows(run, record)]
     yield schema.findings, list(finding_rows(run, record))
     yield schema.durations, list(duration_rows(run, record))
-    yield schema.urgencies, list(urgency_rows(run, record))
+    yield schema.judgements, [judgement_row(run, record)]
 
 
 def benchmark_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
@@ -57,8 +58,8 @@ def verdict_row(run: int, item: MetricVerdict) -> dict[str, Any]:
 def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     """Yield the rows that mark the run, and the verdicts on metrics with a group or a waiver.
 
-    The marks are a recorded inventory, a machine that was allowed to be noisy, the soak of which the run is a
-    cycle, and failures to be measured again.
+    The marks are a recorded inventory, a machine that was allowed to be noisy, and the soak of which the run
+    is a cycle.
     """
     names = [column.name for column in schema.findings.columns if column.name != "id"]
     empty = dict.fromkeys(names, "") | {"run_id": run}
@@ -68,10 +69,6 @@ def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
         yield empty | {"reason": schema.NOISY}
     if record.campaign:
         yield empty | {"reason": schema.CAMPAIGN, "why": record.campaign}
-    for one in record.effective_verdicts:
-        if one.retest and one.outcome is Outcome.FAIL:
-            place = {"benchmark": one.benchmark, "metric": one.metric, "device": one.device}
-            yield empty | place | {"reason": schema.RETEST, "why": one.retest}
     places = {
         _place(one) for one in record.effective_verdicts if one.group or one.reason is Reason.WAIVED
     }
@@ -110,13 +107,6 @@ def check_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
             reference=reference,
         )
         yield verdict_row(run, passed)
-
-
-def urgency_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield how urgent a rejection is, which orders nodes."""
-    verdict = record.node_verdict
-    if verdict is not None and verdict.decision is Decision.REJECTED:
-        yield {"run_id": run, "triage": verdict.triage.value, "lowest": verdict.lowest}
 
 
 def duration_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:

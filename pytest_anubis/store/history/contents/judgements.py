@@ -1,0 +1,63 @@
+"""Keep what a run decided of its node in one cell, so that every command words it in the same way."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_anubis.codec import CodecError, from_plain, to_plain
+from pytest_anubis.codec.json_files import parse_json
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason
+
+_LARGEST = 1 << 26
+"""Bytes before compression: some 100,000 verdicts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a run decided of its node.
+
+    Attributes:
+        verdict: The decision with its blockers; None if the run broke off before it.
+        verdicts: Its metric verdicts other than a plain PASS.
+        cards: Device -> slot and serial number of its card in words.
+        devices: The devices that it measured.
+    """
+
+    verdict: NodeVerdict | None = None
+    verdicts: tuple[MetricVerdict, ...] = ()
+    cards: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
+
+
+def judgement_row(run: int, record: RunRecord) -> dict[str, Any]:
+    """Return a run's judgement as a row."""
+    notable = (
+        one
+        for one in record.effective_verdicts
+        if one.outcome is not Outcome.PASS or one.worth_a_look or one.reason is Reason.WAIVED
+    )
+    judgement = Judgement(
+        verdict=record.node_verdict,
+        verdicts=tuple(notable),
+        cards=record.cards,
+        devices=tuple(sorted({*record.devices, *(one.device for one in record.measurements)})),
+    )
+    text = json.dumps(to_plain(judgement), separators=(",", ":"))
+    return {"run_id": run, "packed": zlib.compress(text.encode("utf-8", "replace"))}
+
+
+def read_judgement(packed: bytes | None) -> Judgement | None:
+    """Return a judgement as `judgement_row` packed it; None if there is none, or it is damaged."""
+    if packed is None:
+        return None
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(packed, _LARGEST)
+        return from_plain(Judgement, parse_json(text), unknown="ignore")
+    except (zlib.error, CodecError):
+        return None
