@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.field_types import AnyFloat, Compact, Rare, Share, compact
-from pytest_anubis.core.measurement import HOST_SLOWER
 from pytest_anubis.core.metric import relative_loss
 
 
@@ -64,10 +63,6 @@ _BROKEN = (Reason.NOT_REPORTED, Reason.ENVIRONMENT, Reason.INVALID)
 
 MIN_SEARCHED = 24
 """Fewest values in which a change within a run is searched for (`validator.changes.segments` says why)."""
-MIN_DISTURBED_SHARE = 0.5
-"""Share of a run's speeds that other load must disturb for the decision to name it first."""
-MIN_DISTURBED = 4
-"""Number of speeds that it must disturb for that."""
 
 Severity = tuple[int, int, bool, float, float]
 """Sort key of verdicts, see `MetricVerdict.severity`."""
@@ -318,6 +313,9 @@ class MetricVerdict:
 RETEST = "RETEST"
 """Word for a rejected node that should be measured again, or shares its cause with many others."""
 
+LOOK = "LOOK AT"
+"""Word for an accepted node that is worth a look."""
+
 ALLOWED_MISSING = 0.02
 """Share of a node's values that tables may lack: a fault in a single value may be missed as often."""
 
@@ -370,30 +368,6 @@ class Decision(StrEnum):
     def exit_code(self) -> int:
         """0 accepted, 1 rejected, 20 neither."""
         return {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}[self.value]
-
-
-def host_trouble(verdicts: Sequence[MetricVerdict]) -> str:
-    """Return what disturbed the whole host during a run; empty if nothing did.
-
-    Other load counts if it disturbed most measurements; a host that was slower than in earlier runs counts if
-    most inconclusive verdicts name it.
-    """
-    speeds = [one for one in verdicts if one.metric and one.better != "equal"]
-    unclear = [one for one in speeds if one.outcome is Outcome.INCONCLUSIVE]
-    slower = [one for one in unclear if HOST_SLOWER in one.disturbance]
-    if slower and len(slower) >= MIN_DISTURBED_SHARE * len(unclear):
-        return (
-            f"{HOST_SLOWER} in {len(slower)} of {len(speeds)} measurements (another guest of this machine, "
-            "or a lower clock): run again later; if it lasts, learn anew"
-        )
-    disturbed = [one for one in speeds if one.reason is Reason.DISTURBED]
-    if len(disturbed) < max(MIN_DISTURBED, MIN_DISTURBED_SHARE * len(speeds)):
-        return ""
-    seen = "; ".join(disturbed[0].disturbance)
-    return (
-        f"other load disturbed {len(disturbed)} of {len(speeds)} measurements ({seen}): "
-        "stop it, or run again later"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -458,3 +432,9 @@ class NodeVerdict:
             1.0 if self.lowest is None else self.lowest,
             self.node,
         )
+
+
+def word_of(verdict: NodeVerdict, metrics: Iterable[MetricVerdict]) -> str:
+    """Return a node's word from its decision and metric verdicts: a decision, `RETEST` or `LOOK`."""
+    look = verdict.decision is Decision.ACCEPTED and any(one.worth_a_look for one in metrics)
+    return LOOK if look else verdict.word

@@ -11,12 +11,12 @@ from pytest_anubis.core.history import CLOCK_TOLERANCE, NodeRecord
 from pytest_anubis.core.identity.alike_devices import without_repeats
 from pytest_anubis.core.standing.recorded_run import key_of
 from pytest_anubis.core.standing.standing_of import Standing
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Triage
+from pytest_anubis.core.verdict import LOOK, Decision, MetricVerdict, Triage
 from pytest_anubis.fleet.launching.health_check import span_text
 from pytest_anubis.fleet.launching.host_list import is_host
 from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line
 from pytest_anubis.report.text.failure_text import place_text
-from pytest_anubis.report.text.node_row import LOOK, NodeRow
+from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 from pytest_anubis.store.fleet.unfiled import push_command, store_of

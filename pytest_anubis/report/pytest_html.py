@@ -13,7 +13,7 @@ from pytest_anubis.core.asking.silent_tests import unexplained
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, word_of
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
@@ -168,14 +168,17 @@ class HtmlReport:
         if not source.state.begun:  # --collect-only, or nothing was collected
             self._finish_page("not judged")
             prefix.append(
-                render("pytest_html.html", verdict=None, fallback="nothing was run", step="")
+                render(
+                    "pytest_html.html", verdict=None, word="", fallback="nothing was run", step=""
+                )
             )
             return
         context, run = source.context, source.state.record()
         verdict, verdicts = run.node_verdict, run.effective_verdicts
         blocking = list(map(str, verdict.blocking)) if verdict else []
         died = without_repeated(dict.fromkeys([*run.deaths, *self._crashed]), blocking)
-        self._finish_page(verdict.decision.value if verdict else "not judged")
+        word = word_of(verdict, verdicts) if verdict else "not judged"
+        self._finish_page(word)
         self._update_rows(verdicts)
         bad = [v for v in verdicts if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
         note = baseline_line(context.baseline) if context.baseline else context.baseline_note
@@ -187,6 +190,7 @@ class HtmlReport:
         page = render(
             "pytest_html.html",
             verdict=verdict,
+            word=word,
             fallback="nothing was judged in this run",
             step=next_of(run),
             parts=blocks.blamed_parts(bad, run.cards, context.inventory, heading="h2"),
@@ -201,12 +205,12 @@ class HtmlReport:
         )
         prefix.append(page)
 
-    def _finish_page(self, decision: str) -> None:
-        """Add the decision to the title and fold skipped tests, unless the user chose otherwise."""
+    def _finish_page(self, word: str) -> None:
+        """Add the node's word to the title and fold skipped tests, unless the user chose otherwise."""
         if self._page is None:
             return
         if self._page.title == self._title:
-            self._page.title = f"{self._title}: {decision}"
+            self._page.title = f"{self._title}: {word}"
         folded = self._page.data.get("renderCollapsed")
         if folded == ["passed"]:  # pytest-html's default
             folded += ["skipped", "xfailed"]

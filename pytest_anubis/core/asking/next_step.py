@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pytest_anubis.core.blocker import Blocker, Hindrance
+from pytest_anubis.core.measurement import HOST_SLOWER
 from pytest_anubis.core.metric import counts_faults
 from pytest_anubis.core.verdict import (
     Decision,
@@ -72,6 +73,12 @@ STEPS_OF_PARTS = (
 names none; the first match counts."""
 
 
+MIN_DISTURBED_SHARE = 0.5
+"""Share of a run's speeds that other load must disturb for the decision to name it first."""
+MIN_DISTURBED = 4
+"""Number of speeds that it must disturb for that."""
+
+
 def throughout(verdicts: Iterable[MetricVerdict]) -> tuple[int, int]:
     """Return in how many metrics and components a node is worse; zeros if one cause is unlikely.
 
@@ -83,6 +90,30 @@ def throughout(verdicts: Iterable[MetricVerdict]) -> tuple[int, int]:
     metrics = {(one.benchmark, one.metric) for one in slow}
     many = len(components) >= MIN_COMPONENTS and len(metrics) >= 2 * MIN_COMPONENTS
     return (len(metrics), len(components)) if many else (0, 0)
+
+
+def host_trouble(verdicts: Sequence[MetricVerdict]) -> str:
+    """Return what disturbed the whole host during a run; empty if nothing did.
+
+    Other load counts if it disturbed most measurements; a host that was slower than in earlier runs counts if
+    most inconclusive verdicts name it.
+    """
+    speeds = [one for one in verdicts if one.metric and one.better != "equal"]
+    unclear = [one for one in speeds if one.outcome is Outcome.INCONCLUSIVE]
+    slower = [one for one in unclear if HOST_SLOWER in one.disturbance]
+    if slower and len(slower) >= MIN_DISTURBED_SHARE * len(unclear):
+        return (
+            f"{HOST_SLOWER} in {len(slower)} of {len(speeds)} measurements (another guest of this machine, "
+            "or a lower clock): run again later; if it lasts, learn anew"
+        )
+    disturbed = [one for one in speeds if one.reason is Reason.DISTURBED]
+    if len(disturbed) < max(MIN_DISTURBED, MIN_DISTURBED_SHARE * len(speeds)):
+        return ""
+    seen = "; ".join(disturbed[0].disturbance)
+    return (
+        f"other load disturbed {len(disturbed)} of {len(speeds)} measurements ({seen}): "
+        "stop it, or run again later"
+    )
 
 
 def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:

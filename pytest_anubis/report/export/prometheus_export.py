@@ -12,8 +12,15 @@ from collections.abc import Sequence
 from unicodedata import category
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import NOT_JUDGED, Decision, MetricVerdict, NodeVerdict, Outcome
-from pytest_anubis.report.text.node_row import WORDS, word_of
+from pytest_anubis.core.verdict import (
+    NOT_JUDGED,
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    word_of,
+)
+from pytest_anubis.report.text.node_row import WORDS
 
 _NOT_TEXT = ("Cc", "Cs")
 """Unicode's categories of controls and of halves of surrogate pairs."""

@@ -15,7 +15,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome
+from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, word_of
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.device_comparison import peers_figures
@@ -71,9 +71,11 @@ def run_page(
     cases = cases_of(record.measurements, verdicts)
     criteria = blocks.criteria_by_key(baseline)
     blocking = list(map(str, verdict.blocking)) if verdict else []
+    word = word_of(verdict, verdicts) if verdict else "not judged"
     return render(
         "dossier.html",
-        title=f"{record.node}: {verdict.word if verdict else 'not judged'}",
+        title=f"{record.node}: {word}",
+        word=word,
         home=home,
         record=record,
         step=next_of(record),

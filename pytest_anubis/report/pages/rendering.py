@@ -15,11 +15,10 @@ from markupsafe import Markup
 
 from pytest_anubis import __version__
 from pytest_anubis.core.metric import metric_name
-from pytest_anubis.core.verdict import RETEST
+from pytest_anubis.core.verdict import LOOK, RETEST
 from pytest_anubis.report.pages.line_lists import merge_alike
 from pytest_anubis.report.plots import canvas
 from pytest_anubis.report.text.headlines import after_name
-from pytest_anubis.report.text.node_row import LOOK
 from pytest_anubis.report.text.numbers import count_text, reading_text
 from pytest_anubis.report.text.summary_text import coverage_text
 

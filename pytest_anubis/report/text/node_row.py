@@ -22,6 +22,7 @@ from pytest_anubis.core.identity.alike_devices import (
 )
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
+    LOOK,
     RETEST,
     Decision,
     MetricVerdict,
@@ -29,6 +30,7 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Trouble,
+    word_of,
 )
 from pytest_anubis.report.text.failure_text import sure_text, worst_text
 from pytest_anubis.report.text.headlines import after_name
@@ -36,8 +38,6 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.safe_text import plain_line
 from pytest_anubis.report.text.summary_text import without_folders
 
-LOOK = "LOOK AT"
-"""Word for an accepted node that is worth a look."""
 WORDS = (Decision.REJECTED.value, RETEST, Decision.UNDECIDED.value, LOOK, Decision.ACCEPTED.value)
 """Words for nodes, the worst first."""
 BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -201,12 +201,6 @@ class NodeRow:
     def _rejecting(self) -> MetricVerdict | None:
         """The worst verdict of a rejected node; None for any other."""
         return self.worst if self.verdict.decision is Decision.REJECTED else None
-
-
-def word_of(verdict: NodeVerdict, metrics: Iterable[MetricVerdict]) -> str:
-    """Return a node's word, one of `WORDS`, from its decision and metric verdicts."""
-    look = verdict.decision is Decision.ACCEPTED and any(one.worth_a_look for one in metrics)
-    return LOOK if look else verdict.word
 
 
 def counted_words(rows: Iterable[NodeRow]) -> list[tuple[str, int]]:

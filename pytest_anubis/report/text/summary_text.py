@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pytest_anubis.core.asking.next_step import next_step, next_steps
+from pytest_anubis.core.asking.next_step import host_trouble, next_step, next_steps
 from pytest_anubis.core.asking.open_questions import AskedQuestions, inapplicable, why_inapplicable
 from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.verdict import (
+    LOOK,
     MIN_SEARCHED,
     NOT_JUDGED,
     SKIPPED,
@@ -22,7 +23,7 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Triage,
-    host_trouble,
+    word_of,
 )
 from pytest_anubis.report.text.failure_text import sure_text, verdict_table, worst_text
 from pytest_anubis.report.text.headlines import COMPARED_ONLY, after_decision, questions_lines
@@ -77,7 +78,9 @@ def summary_lines(
     verbose = verbosity > 0
     columns = width if wrapped else None
     text = verdict_text(node, verdicts) if verbosity == 0 else plain_line(after_decision(node))
-    lines = wrapped_lines([(f"{node.word}: {text}", _STYLE[node.decision])], columns)
+    word = word_of(node, verdicts)
+    word = f"{node.decision}, {word}" if word == LOOK else word
+    lines = wrapped_lines([(f"{word}: {text}", _STYLE[node.decision])], columns)
     if verbosity >= 0:
         lines += _lists(node, verdicts, cards, columns, verbose=verbose)
         if verbose:

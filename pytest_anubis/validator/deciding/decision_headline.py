@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from pytest_anubis.core.asking.next_step import SELF_EXPLAINED, STEP, next_step
+from pytest_anubis.core.asking.next_step import SELF_EXPLAINED, STEP, host_trouble, next_step
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.identity.alike_devices import alike_text, other_verdicts
@@ -24,7 +24,6 @@ from pytest_anubis.core.verdict import (
     Reason,
     Triage,
     Trouble,
-    host_trouble,
 )
 from pytest_anubis.validator.deciding.machine_identity import machine_mismatch
 from pytest_anubis.validator.deciding.missing_values import missing_text

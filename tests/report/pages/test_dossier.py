@@ -312,7 +312,9 @@ def test_the_dossier_lists_a_hang_once() -> None:
 def test_a_headline_does_not_repeat_node_and_decision(decision: str, words: str) -> None:
     headline = f"node n {words}: cuda:3: 30 % slower"
     verdict = NodeVerdict(node="n", decision=Decision(decision), headline=headline)
-    assert f"{decision}</span> <b>cuda:3: 30 % slower</b>" in block("decision", verdict, "", "")
+    assert f"{decision}</span> <b>cuda:3: 30 % slower</b>" in block(
+        "decision", verdict, decision, "", ""
+    )
 
 
 # Lists and inventories.
