@@ -160,9 +160,7 @@ def read_dcgm_diag(text: str) -> DiagRun:
     broken = next(
         filter(None, (body.runtime_error or output.runtime_error for output, body in bodies)), ""
     )
-    overall = {
-        _WORDS.get(word.lower()) for pair in bodies for word in (one.overall for one in pair)
-    }
+    overall = {_status(one.overall, _OVERALL) for pair in bodies for one in pair if one.overall}
     if FAIL in overall and not any(result.status == FAIL for result in results):
         broken = broken or f"{_OVERALL} is a failure, but of no plugin"
     if not results and not broken:
@@ -183,9 +181,7 @@ def _results(test: _Test) -> Iterator[DiagResult]:
     if not found:
         raise UnreadableOutput(TOOL, f"{test.name}: no result")
     for result in found:
-        status = _WORDS.get(result.status.lower())
-        if status is None:
-            raise UnreadableOutput(TOOL, f"{test.name}: unknown status {shown(result.status)}")
+        status = _status(result.status, test.name)
         text = "; ".join(_said(result.warnings))
         if status == PASS and text.strip():
             status = WARN
@@ -201,6 +197,13 @@ def _results(test: _Test) -> Iterator[DiagResult]:
                 text=text,
                 readings=tuple((metric, value) for of, metric, value in measured if of == device),
             )
+
+
+def _status(word: str, where: str) -> str:
+    status = _WORDS.get(word.strip().lower())
+    if status is None:
+        raise UnreadableOutput(TOOL, f"{where}: unknown status {shown(word)}")
+    return status
 
 
 def _devices(result: _Result) -> list[str]:

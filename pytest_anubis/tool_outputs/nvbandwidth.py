@@ -152,8 +152,10 @@ def _read_json(printed: Mapping[str, object]) -> NvbandwidthRun:
                 cases += _json_cases(case)
             except UnreadableOutput as error:
                 unread.append(error.what)
-        elif case.status != "Waived":
+        elif case.status == "Error" or case.error:
             failures.append((case.name, f"{case.status} {case.error}".strip()))
+        elif case.status != "Waived":
+            unread.append(f"{case.name}: unknown status {shown(case.status)}")
     return NvbandwidthRun(
         version=body.version,
         cases=tuple(cases),

@@ -6,6 +6,7 @@ begins with it. Mixed outputs of several processes, which have different labels,
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -34,8 +35,6 @@ _LABELLED = re.compile(r" {0,8}[\w.@-]{1,80}(?:: | \| )")
 _WORD = re.compile(r"\w")
 _OBJECT = re.compile(r"\{(?=\s*(?:[\"}]|\Z))")
 _BEGINS = re.compile(r"\{\s*(?:\"|$)")
-_JSON_OR_ROW = (" ", "\t", '"', "{", "}", "]")
-"""Beginnings of lines of JSON and of rows of results."""
 
 
 class Line(NamedTuple):
@@ -87,30 +86,44 @@ def json_objects(
     lines = _plain_lines(text, _BEGINS)
     whole = "\n".join(line.text for line in lines)
     labels: dict[str, int] = {}
-    at = 0
     place = 1
     counted = 0
-    while begin := _OBJECT.search(whole, at):
-        place += whole.count("\n", counted, begin.start())
-        counted = begin.start()
-        try:
-            data, at = leading_json(whole, begin.start(), unique=unique)
-        except CodecError as error:
-            raise UnreadableOutput(tool, f"the JSON that begins on line {place}: {error}") from None
+    for begin, _, data in _objects(whole, tool, unique=unique):
+        place += whole.count("\n", counted, begin)
+        counted = begin
         if names & data.keys():
-            before = whole[whole.rfind("\n", 0, begin.start()) + 1 : begin.start()].strip()
+            before = whole[whole.rfind("\n", 0, begin) + 1 : begin].strip()
             labels.setdefault(lines[place - 1].label or before, place)
             _one_process(tool, labels)
             yield place, data
 
 
+def _objects(
+    text: str, tool: str = "", *, unique: bool = False
+) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+    """Yield where each JSON object of a text begins and ends, and the object."""
+    end = 0
+    while begin := _OBJECT.search(text, end):
+        try:
+            data, end = leading_json(text, begin.start(), unique=unique)
+        except CodecError as error:
+            place = text.count("\n", 0, begin.start()) + 1
+            raise UnreadableOutput(tool, f"the JSON that begins on line {place}: {error}") from None
+        yield begin.start(), end, data
+
+
 def lines_around(text: str) -> Iterator[tuple[int, str]]:
-    """Yield number and text of the lines that belong to no JSON and no table."""
+    """Yield number and text of the lines that belong to no JSON, without the blanks before them."""
     lines = [line.text for line in _plain_lines(text, _BEGINS)]
     label = _common_label(lines)
-    for number, line in enumerate(lines, start=1):
-        bare = line.removeprefix(label)
-        if bare and not bare.startswith(_JSON_OR_ROW):
+    whole = "\n".join(line.removeprefix(label) for line in lines)
+    parts, at = [], 0
+    with contextlib.suppress(UnreadableOutput):  # what follows is no JSON
+        for begin, end, _ in _objects(whole):
+            parts += [whole[at:begin], "\n" * whole.count("\n", begin, end)]
+            at = end
+    for number, line in enumerate("".join([*parts, whole[at:]]).split("\n"), start=1):
+        if bare := line.strip():
             yield number, bare
 
 

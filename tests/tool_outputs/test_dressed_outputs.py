@@ -432,11 +432,12 @@ def test_failure_word_next_to_a_node_counts(line: str, said: bool) -> None:
 
 def test_lines_around_json_are_told_from_its_own() -> None:
     own = '{\n  "warning": "GPU 3: uncorrectable ECC error",\n"b": 1\n}'
-    text = f"before\n{own}\n[1,0]<stderr>:free(): invalid pointer\n05:06:07 Killed"
+    text = f"before\n{own}\n[1,0]<stderr>:free(): invalid pointer\n05:06:07 Killed\n  {own}\n\terror: lost"
     assert list(lines_around(text)) == [
         (1, "before"),
         (6, "free(): invalid pointer"),
         (7, "Killed"),
+        (12, "error: lost"),
     ]
     labelled = "".join(f"n1: {line}\n" for line in f"{own}\nKilled".split("\n"))
     assert list(lines_around(labelled)) == [(5, "Killed")]

@@ -29,7 +29,9 @@ class CapturedOutput:
     """Plugin that cuts the captured output after every phase, and guards the captured streams."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._captures = config.option.capture != "no"  # else the streams are the user's own
+        self._captures = (
+            config.getoption("capture", "no") != "no"
+        )  # else the streams are the user's own
         self._guarded: dict[str, Any] = {}  # name -> stream in which pytest captures
         self._closed: set[str] = set()
 

@@ -141,8 +141,9 @@ class Soak:
 
     def _shows_all(self) -> bool:
         """Return whether the user wants the output of the cycles; otherwise a cycle prints one line."""
-        option = self._config.option
-        return bool(option.verbose > 0 or option.capture == "no" or option.usepdb)
+        get = self._config.getoption
+        shown = get("capture", "no") == "no" or get("usepdb", False)
+        return bool(shown or self._config.get_verbosity() > 0)
 
     def _end(self, spent: float) -> int:
         from pytest_anubis.validator import find_trends

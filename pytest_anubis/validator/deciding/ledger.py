@@ -223,13 +223,15 @@ def answers_of(verdicts: Iterable[MetricVerdict]) -> dict[Metric, set[str]]:
 def _explains_absence(verdict: MetricVerdict) -> bool:
     """Return whether a verdict itself blocks, rejects or is listed, so that a missing value needs no blocker.
 
-    A MARGINAL without a metric, such as a repeated attempt, does not replace a value. A FAIL without a value
-    is a failed test: of the whole benchmark or, in imports, of a metric.
+    A MARGINAL without a metric, such as a repeated attempt, does not replace a value; neither does a waived
+    failure of the test itself. A FAIL without a value is a failed test: of the whole benchmark or, in
+    imports, of a metric.
     """
     if verdict.outcome is Outcome.PASS:  # nearly all of them
         return False
     if verdict.outcome is Outcome.NOT_TESTED:
-        return verdict.reason is not Reason.NO_CRITERION
+        waived = verdict.reason is Reason.WAIVED and not verdict.metric
+        return not waived and verdict.reason is not Reason.NO_CRITERION
     return verdict.outcome is Outcome.INCONCLUSIVE or (
         verdict.outcome is Outcome.FAIL and (not verdict.metric or verdict.value is None)
     )

@@ -347,8 +347,11 @@ def test_a_waiver_that_was_withdrawn_covers_nothing() -> None:
         ([], "REJECTED"),
     ):
         assert standing_by(runs, holds_among(there)).decision == decision
-    stands = standing_by(runs, holds_among([]))
-    assert stands.lapsed == ((key("b"), RENEWED),)
+    unmeasured = [*runs, run("else", 3, "UNDECIDED", a="PASS")]
+    for several in (runs, unmeasured, relevant_runs(unmeasured)):
+        stands = standing_by(several, holds_among([]))
+        assert stands.decision is Decision.REJECTED
+        assert stands.lapsed == ((key("b"), RENEWED),)
 
 
 def test_somebody_answers_by_name() -> None:

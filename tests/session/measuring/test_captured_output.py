@@ -110,3 +110,14 @@ def test_file_without_a_name_is_cut_and_goes_on(pytester: pytest.Pytester) -> No
     closed = io.StringIO()
     closed.close()
     output._cut(closed)  # any object in place of stdout
+
+
+@pytest.mark.parametrize("soak", [(), ("--anubis-duration=100ms",)])
+def test_a_run_goes_without_the_plugins_of_pytest_that_it_can_do_without(
+    pytester: pytest.Pytester, soak: tuple[str, ...]
+) -> None:
+    pytester.makepyfile("def test_a():\n    print('a')")
+    without = ("-p", "no:capture", "-p", "no:debugging")
+    result = pytester.runpytest_subprocess("--anubis", *without, *soak)
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["a*", "* 1 passed*"])

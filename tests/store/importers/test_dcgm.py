@@ -147,6 +147,10 @@ def test_overall_failure_counts_without_a_plugin(tmp_path: Path) -> None:
         ) == failed
     found = import_dcgm(path, node="n1")
     assert found.wrong_count == 0
+    unknown = path.read_text().replace('"Overall Result": "Pass"', '"Overall Result": "Broken"')
+    (tmp_path / "unknown.json").write_text(unknown)
+    with pytest.raises(ImportFileError, match="Overall Result: unknown status 'Broken'"):
+        import_dcgm(tmp_path / "unknown.json", node="n1")
     with path.open("a") as file:
         file.write("\nError: Diagnostic could not be run\n")
     assert import_dcgm(path, node="n1").wrong_count == 1

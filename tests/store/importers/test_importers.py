@@ -287,6 +287,16 @@ def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
         import_table(bad)
 
 
+def test_truth_values_are_no_numbers_in_any_form(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path = table(tmp_path, "node,benchmark,metric,unit,better,value\nn1,b,m,GB/s,higher,true\n")
+    duckdb.read_csv(str(path)).write_parquet(str(tmp_path / "t.parquet"))
+    for file in (path, tmp_path / "t.parquet"):
+        found = import_table(file)
+        assert found.values == 0
+        assert found.wrong[0].text == "node n1, column value: 'true' is not a number"
+
+
 def test_parquet_without_duckdb_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

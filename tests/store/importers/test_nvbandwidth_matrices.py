@@ -63,9 +63,13 @@ def test_failures_are_listed_and_other_files_refused(tmp_path: Path) -> None:
     path.write_text(only)
     (population,) = import_nvbandwidth(path, node="n").populations
     assert (population.benchmark, population.problems[0].text) == ("nvbandwidth/a", "Error")
-    path.write_text("hi")
-    with pytest.raises(ImportFileError, match="no test case ran"):
-        import_nvbandwidth(path, node="n")
+    for text, match in (
+        ("hi", "no test case ran"),
+        (only.replace("Error", "Odd"), "a: unknown status 'Odd'"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ImportFileError, match=match):
+            import_nvbandwidth(path, node="n")
 
 
 @pytest.mark.parametrize(

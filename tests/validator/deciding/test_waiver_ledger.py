@@ -85,6 +85,16 @@ def test_where_all_is_waived_nothing_was_judged() -> None:
     assert "2 waived: b m cpu, b other cpu (j.doe" in found.headline
 
 
+def test_a_waived_failure_of_the_test_itself_replaces_none_of_its_values() -> None:
+    check = replace(FAIL, reason=Reason.TEST_FAILED, metric="", reference=Reference.NONE)
+    elsewhere = replace(PASS, benchmark="c", reference=Reference.SELF)
+    for verdicts in ((check, PASS), (waived_verdict(check), PASS, elsewhere)):
+        found = decided(*verdicts, waivers=(replace(WAIVER, metric="check"),))
+        assert found.decision is Decision.UNDECIDED
+        assert [one.subject for one in found.blocking] == ["b m"]
+        assert found.noted[0].startswith("WAIVED b cpu")
+
+
 def test_what_no_waiver_names_rejects_and_the_others_are_told() -> None:
     broad = replace(WAIVER, metric="", component="memory")
     found = decided(FAIL, PASS, XID, waivers=(broad,))
