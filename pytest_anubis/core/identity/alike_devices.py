@@ -93,7 +93,10 @@ def alike_text(worst: MetricVerdict, found: Iterable[MetricVerdict], devices: It
 def same_thing(verdict: MetricVerdict) -> tuple[object, ...]:
     """Return the key of a fault of a device, which several runs may find."""
     what = (verdict.benchmark, verdict.metric, verdict.group, verdict.scope, verdict.device)
-    return *what, verdict.trouble, "" if verdict.metric else verdict.text
+    text = (
+        verdict.text.removesuffix(f"; {verdict.run_words}") if verdict.run_words else verdict.text
+    )
+    return *what, verdict.trouble, "" if verdict.metric else text
 
 
 def _sort(verdict: MetricVerdict) -> tuple[object, ...]:

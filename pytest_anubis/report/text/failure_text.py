@@ -179,7 +179,8 @@ def worst_text(
         text = plain_line(verdict.text).removesuffix(ending)
         for known in (f"{verdict.metric} ", f"{verdict.metric}: ", f"{verdict.device}: "):
             text = text.removeprefix(known)
-        return f"{name}{where.removesuffix(':')}: {text}{blame}{run}"
+        own = "" if verdict.metric else "".join(f"; {one}" for one in verdict.evidence)
+        return f"{name}{where.removesuffix(':')}: {text}{own}{blame}{run}"
     lost = _lost(verdict, measured_text(verdict.value, verdict.expected, verdict.unit))
     by = ""
     if verdict.reference in _REFERENCES and verdict.population:

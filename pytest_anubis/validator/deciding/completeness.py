@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from types import MappingProxyType
 
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.events import LaneGivenUp, WorkerDied
-from pytest_anubis.core.measurement import MISTAKE, PlannedTest, TestResult
+from pytest_anubis.core.measurement import MISTAKE, Measurement, PlannedTest, TestResult
+from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.run import RunRecord, died_at, given_up_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
@@ -19,6 +21,9 @@ HUNG = "hung"
 
 DIED = "the process died during the test: "
 """Begins the text about a test whose process died."""
+
+MAX_VALUES = 3
+"""Values that are shown beside a test's own failure."""
 
 _NEXT_STEP = "; next step: "
 
@@ -31,6 +36,7 @@ def verdicts_of_tests(
     node: str,
     explained: Collection[tuple[str, str]] = (),
     silent: Mapping[str, str] = MappingProxyType({}),
+    measurements: Iterable[Measurement] = (),
 ) -> list[MetricVerdict]:
     """Return one verdict for every test whose end no metric verdict explains.
 
@@ -46,7 +52,13 @@ def verdicts_of_tests(
         explained: (benchmark, device) of every test with a metric verdict that rejects, which is why it
             failed.
         silent: Test -> what kept it from running; that has a blocker of its own.
+        measurements: What the tests measured, which a failure of their own shows as evidence.
     """
+    values: dict[str, list[str]] = {}
+    for item in measurements:
+        if item.values:
+            value = value_text(median(item.values), item.metric.unit)
+            values.setdefault(item.test, []).append(f"{item.metric.name} {value}")
     verdicts = []
     for plan in planned:
         result = results.get(plan.test)
@@ -58,7 +70,11 @@ def verdicts_of_tests(
         if found is not None:
             verdict = _verdict(plan, node, *found)
             failed = verdict.outcome is Outcome.FAIL
-            verdicts.append(replace(verdict, action=result.action) if failed else verdict)
+            if failed:
+                shown = values.get(plan.test, [])[:MAX_VALUES]
+                evidence = (f"measured {', '.join(shown)}",) if shown else ()
+                verdict = replace(verdict, action=result.action, evidence=evidence)
+            verdicts.append(verdict)
     return verdicts
 
 

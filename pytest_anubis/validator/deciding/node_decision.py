@@ -270,8 +270,8 @@ def _left_out(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> list[
 
 
 def _nothing_judged(verdicts: Sequence[MetricVerdict]) -> list[Blocker]:
-    """Return the blocker for a run of which no metric was held against the baseline."""
-    if any(map(judged_by_fleet, verdicts)):
+    """Return the blocker for a run of which no metric was held against the baseline, and nothing failed."""
+    if any(one.outcome is Outcome.FAIL or judged_by_fleet(one) for one in verdicts):
         return []
     waived = any(verdict.reason is Reason.WAIVED for verdict in verdicts)
     return [_ALL_WAIVED if waived else NOTHING_JUDGED]

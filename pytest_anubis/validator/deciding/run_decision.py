@@ -103,6 +103,7 @@ def decide_run(
         # A waived verdict also explains why its test failed.
         explained=rejecting([*counted, *run.verdicts], run.planned, fail_on) | excused,
         silent=silent,
+        measurements=run.measurements,
     )
     left_out = left_out or LeftOut()
     extra += verdicts_of_repeats(run)

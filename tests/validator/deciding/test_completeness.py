@@ -9,10 +9,12 @@ import pytest
 
 from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.events import BlockerFound, Event, LaneGivenUp, TestRepeated, WorkerDied
-from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.identity.alike_devices import same_thing
+from pytest_anubis.core.measurement import Measurement, Metric, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import NodeVerdict, Outcome
 from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.text.failure_text import worst_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.validator.deciding.completeness import verdicts_of_repeats, verdicts_of_tests
 from pytest_anubis.validator.deciding.run_decision import decide_run
@@ -43,6 +45,26 @@ def test_what_never_ended_has_a_next_step(cause: str, beginning: str, step: str)
     assert f"next step: look where it {'hung' if 'hung' in cause else 'ended'}" in verdict.text
     assert f"run it alone again: pytest --anubis '{TEST}'" in verdict.text
     assert verdict.text.endswith(step)
+
+
+def test_what_was_measured_stands_beside_a_failed_check() -> None:
+    plan = PlannedTest(test=TEST, benchmark="test_a.py::test_link", device="cuda:1>cuda:2")
+    result = TestResult(test=TEST, benchmark=plan.benchmark, outcome="failed", text="1 wrong word")
+    measured = Measurement(
+        test=TEST,
+        benchmark=plan.benchmark,
+        component="link",
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        device=plan.device,
+        values=(1.0, 2.0, 3.0),
+    )
+    results = {TEST: result}
+    (verdict,) = verdicts_of_tests([plan], results, (), node="n", measurements=[measured])
+    assert verdict.outcome is Outcome.FAIL
+    assert "rate 2 GB/s" in worst_text(verdict, {})
+    assert verdict.text == "1 wrong word"  # in each run the same thing
+    again = replace(verdict, run="b", run_words="in run b", text="1 wrong word; in run b")
+    assert same_thing(verdict) == same_thing(again)
 
 
 def decided(tests: dict[str, str], *events: Event) -> tuple[NodeVerdict, str]:
