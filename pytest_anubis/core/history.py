@@ -14,6 +14,8 @@ from pytest_anubis.core.field_types import Rare
 DefectState = Literal["open", "confirmed", "false alarm"]
 DEFECT_STATES: tuple[str, ...] = get_args(DefectState)
 
+OUT_OF_SERVICE = ("drained", "repair")
+"""States of a node that somebody has taken out of service."""
 NodeState = Literal["in service", "drained", "repair", "removed"]
 NODE_STATES: tuple[str, ...] = get_args(NodeState)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pytest_anubis.core.history import CLOCK_TOLERANCE, NodeRecord
+from pytest_anubis.core.history import CLOCK_TOLERANCE, OUT_OF_SERVICE, NodeRecord
 from pytest_anubis.core.identity.alike_devices import without_repeats
 from pytest_anubis.core.standing.recorded_run import key_of
 from pytest_anubis.core.standing.standing_of import Standing
@@ -22,7 +22,6 @@ from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 from pytest_anubis.store.fleet.unfiled import push_command, store_of
 
 _IN_SERVICE = "in service"
-_OUT = ("drained", "repair")
 
 
 class Status(StrEnum):
@@ -76,7 +75,7 @@ class NodeStatus:
     @property
     def word(self) -> str:
         """The status for people: RETEST, or DRAINED and REPAIR as its operator set it, override others."""
-        if self.status is Status.QUARANTINED and self.state in _OUT:
+        if self.status is Status.QUARANTINED and self.state in OUT_OF_SERVICE:
             return self.state.upper()
         judged = self.status in (Status.QUARANTINED, Status.FIT) and self.row is not None
         return self.row.word if judged and self.row else self.status.value
@@ -219,7 +218,7 @@ def _act(one: NodeLast, row: NodeRow | None, status: Status) -> str:
     if status in _ACTS:
         return _ACTS[status]
     step = row.step if row is not None else ""
-    if status is not Status.QUARANTINED or one.node.state not in _OUT:
+    if status is not Status.QUARANTINED or one.node.state not in OUT_OF_SERVICE:
         return step
     name = shlex.quote(one.node.name)
     back = f"put it into service: anubis history state --node {name} --as in-service"
@@ -244,7 +243,7 @@ def _standing(
 ) -> tuple[Status, str, float | None]:
     last, node = one.last, one.node
     rejected = last is not None and last.verdict.decision is Decision.REJECTED
-    out, answered = node.state in _OUT, one.standing.answered
+    out, answered = node.state in OUT_OF_SERVICE, one.standing.answered
     if last is not None and row is not None and rejected and (out or not answered):
         since = node.changed if out else one.standing.since or last.at
         return Status.QUARANTINED, f"{row.cause}{row.sure}; run {last.run}", since

@@ -12,6 +12,7 @@ from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.history import OUT_OF_SERVICE
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision, Reason
 from pytest_anubis.report.plots.fleet_plots import day_text
@@ -52,6 +53,7 @@ class FleetSource:
         tables: The samples of each class as one table; empty if no trait of nodes is known.
         shifts: Traits that separate nodes of a class, slow nodes first.
         registered: A register has some of the nodes.
+        out: Nodes that are drained or in repair by the history that was judged from.
     """
 
     runs: RunSet
@@ -63,6 +65,7 @@ class FleetSource:
     tables: Sequence[UnitMedians] = ()
     shifts: Sequence[TraitShift] = ()
     registered: bool = False
+    out: frozenset[str] = frozenset()
 
     @property
     def began(self) -> dict[tuple[str, str], float]:
@@ -159,6 +162,7 @@ def judged_source(
         tables=medians,
         registered=registered,
         shifts=shifts,
+        out=out_of_service(history) if history else frozenset(),
     )
 
 
@@ -299,6 +303,16 @@ def stored_verdicts(place: str) -> dict[str, tuple[str, float]]:
     from pytest_anubis.store.history.fleet_history import last_verdicts
 
     return use(place, last_verdicts)
+
+
+def out_of_service(place: str) -> frozenset[str]:
+    """Return the nodes that are drained or in repair by a history.
+
+    Raises:
+        HistoryError: It cannot be read.
+    """
+    nodes = use(place, lambda history: history.nodes())
+    return frozenset(one.name for one in nodes if one.state in OUT_OF_SERVICE)
 
 
 def read_register(path: Path) -> Traits:

@@ -59,7 +59,12 @@ def say_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     removed = _without_stale(options, {verdict.node for verdict in judged.nodes}, set(cells))
     missing = _missing_lines(options, cells, rows)
     lines = fleet_lines(
-        rows, source.shifts, besides=missing[:1], width=terminal_width(), verbosity=verbosity
+        rows,
+        source.shifts,
+        besides=missing[:1],
+        out=source.out,
+        width=terminal_width(),
+        verbosity=verbosity,
     )
     # The first lines are those to act on, but for a class that moved as a whole a single node says little.
     findings = [f"finding: {finding.text}" for finding in judged.findings]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps, shared_act
@@ -54,6 +54,7 @@ def fleet_lines(
     shifts: Sequence[TraitShift] = (),
     *,
     besides: Sequence[str] = (),
+    out: Collection[str] = (),
     width: int | None = None,
     verbosity: int = 0,
 ) -> list[str]:
@@ -67,6 +68,7 @@ def fleet_lines(
         rows: One for each node and hardware class.
         shifts: Traits that separate nodes, slow ones first.
         besides: Further lines about many nodes, printed after the shared causes.
+        out: Nodes that somebody has taken out of service already.
         width: Columns of the terminal; None if unknown: a node is one line then.
         verbosity: From 1 everything.
     """
@@ -101,7 +103,7 @@ def fleet_lines(
         *lines,
         _counts(ordered),
         *_way_out(ordered),
-        *_out_of_service(ordered),
+        *_out_of_service(ordered, out),
         *_shared_only(ordered, shared, shifts),
     ]
 
@@ -150,12 +152,22 @@ def _way_out(rows: Sequence[NodeRow]) -> list[str]:
     ]
 
 
-def _out_of_service(rows: Sequence[NodeRow]) -> list[str]:
-    """Return a line to copy with the nodes that are rejected for sure, unless they are too many."""
+def _out_of_service(rows: Sequence[NodeRow], out: Collection[str]) -> list[str]:
+    """Return a line to copy with the nodes that are rejected for sure, unless they are too many.
+
+    Those that are out of service already have a line of their own.
+    """
     sure = {row.verdict.node: None for row in rows if row.word == Decision.REJECTED.value}
-    if not 1 < len(sure) <= MAX_OVERVIEW:
-        return []
-    return [f"take out of service: {','.join(sure)}"]
+    parts = {
+        "take out of service": [node for node in sure if node not in out],
+        "out of service already": [node for node in sure if node in out],
+    }
+    least = 1 if parts["out of service already"] else 2
+    return [
+        f"{what}: {','.join(nodes)}"
+        for what, nodes in parts.items()
+        if least <= len(nodes) <= MAX_OVERVIEW
+    ]
 
 
 def _shared_only(

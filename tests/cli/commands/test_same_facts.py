@@ -128,6 +128,31 @@ def test_a_node_has_the_same_next_step_everywhere(said: dict[str, str], node: st
     assert len(steps) == 1, steps
 
 
+def test_status_has_the_words_order_causes_and_steps_of_judge(said: dict[str, str]) -> None:
+    judged = json.loads(Path("judged.json").read_text(encoding="utf-8"))["nodes"]
+    status = json.loads(anubis("fleet", "status", "--history", "fleet", "--json", "-").stdout)
+    pairs = list(zip(judged, status["nodes"], strict=True))
+    assert [(one["node"], one["is"]) for one, _ in pairs[:4]] == [
+        (one["node"], one["is"]) for _, one in pairs[:4]
+    ]
+    assert pairs[4][0]["is"] == "ACCEPTED"
+    # Of one import alone the history adds that another one may have what this one lacks.
+    assert all(other["next"].endswith(one["next"]) for one, other in pairs)
+    lines = {node: _near(node, said["judge"]) for node in SICK}
+    for one in status["nodes"]:
+        if one["node"] in lines:
+            assert one["why"].rpartition("; run ")[0] in lines[one["node"]]
+
+
+def test_judge_knows_which_nodes_are_out_of_service_already(said: dict[str, str]) -> None:
+    assert "take out of service" not in said["judge"]  # one node has a line of its own
+    state = ("history", "state", "--history", "fleet", "--node", "n17", "--as", "drained")
+    assert anubis(*state).returncode == 0
+    done = anubis("judge", "--history", "fleet", "--baseline", "baselines")
+    assert "out of service already: n17\n" in done.stdout
+    assert "take out of service" not in done.stdout
+
+
 def test_the_latest_value_is_shown_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
