@@ -23,7 +23,7 @@ DIED = "the process died during the test: "
 """Begins the text about a test whose process died."""
 
 MAX_VALUES = 3
-"""Values that are shown beside a test's own failure."""
+"""Values that are shown with a failure of a test's own check."""
 
 _NEXT_STEP = "; next step: "
 
