@@ -9,12 +9,12 @@ from enum import StrEnum
 
 from pytest_anubis.core.history import CLOCK_TOLERANCE, OUT_OF_SERVICE, NodeRecord
 from pytest_anubis.core.identity.alike_devices import without_repeats
-from pytest_anubis.core.standing.recorded_run import key_of
+from pytest_anubis.core.standing.recorded_run import key_of, unjudged_in
 from pytest_anubis.core.standing.standing_of import Standing
 from pytest_anubis.core.verdict import LOOK, Decision, MetricVerdict, Triage
 from pytest_anubis.fleet.launching.health_check import span_text
 from pytest_anubis.fleet.launching.host_list import is_host
-from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line
+from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line, unjudged_text
 from pytest_anubis.report.text.failure_text import place_text
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text, percent
@@ -103,6 +103,11 @@ class NodeStatus:
         return (
             bool(self.reason) and self.row is not None and self.row.verdict.triage is Triage.SHARED
         )
+
+    @property
+    def unjudged(self) -> int:
+        """How many metrics of the run behind it have no criterion."""
+        return unjudged_in(self.row.verdicts) if self.row else 0
 
     @property
     def component(self) -> str:
@@ -273,7 +278,8 @@ def _standing(
         return Status.DUE, f"accepted longer than {span_text(max_age)} ago{_of_risk(risk)}", last.at
     if risk is not None and risk > accepted_risk:
         return Status.DUE, f"risk {percent(risk)}", last.at
-    return Status.FIT, row.cause if row.look is not None else "accepted", last.at
+    accepted = ", ".join(filter(None, ("accepted", unjudged_text(unjudged_in(last.verdicts)))))
+    return Status.FIT, row.cause if row.look is not None else accepted, last.at
 
 
 def reason_of(last: LastRun) -> str:

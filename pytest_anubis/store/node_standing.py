@@ -19,7 +19,7 @@ from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.history import CLOCK_TOLERANCE
 from pytest_anubis.core.identity.machine_marks import marks_of
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.recorded_run import judged_of
+from pytest_anubis.core.standing.recorded_run import judged_of, unjudged_in
 from pytest_anubis.core.standing.standing_of import (
     Holds,
     JudgedRun,
@@ -60,6 +60,7 @@ class KeptRun:
         reason: Its verdict, short enough for a scheduler.
         baseline: Id of the baseline that decided.
         marks: Marks that identify its machine (`identity_marks`); empty if unknown.
+        unjudged: Metrics of it without a criterion.
     """
 
     judged: JudgedRun
@@ -67,6 +68,7 @@ class KeptRun:
     baseline: str = ""
     hardware_class: str = ""
     marks: tuple[str, ...] = ()
+    unjudged: Annotated[int, Rare] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,6 +417,7 @@ def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun
         baseline=verdict.baseline if verdict else "",
         hardware_class=record.hardware_class,
         marks=tuple(sorted(marks_of(record))),
+        unjudged=unjudged_in(record.effective_verdicts),
     )
 
 

@@ -26,7 +26,7 @@ from pytest_anubis.fleet.launching.health_check import Health, health_of
 from pytest_anubis.fleet.launching.kubernetes_node import ACCOUNT
 from pytest_anubis.fleet.launching.slurm_node import SlurmError, act
 from pytest_anubis.hardware.inventory.node_name import node_name
-from pytest_anubis.report.export.drain_reason import LEADER, line
+from pytest_anubis.report.export.drain_reason import LEADER, line, unjudged_text
 from pytest_anubis.store.journal.journal_file import is_written, journal_path
 from pytest_anubis.store.kept_rejections import KeptRejection, keep_rejection, kept_rejection
 from pytest_anubis.store.node_standing import (
@@ -205,7 +205,10 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
                 return _lost_rejection(store, node)
         keep_rejection(store, node, None)
         if status.status is Status.FIT:
-            return Health(Decision.ACCEPTED, line(f"{LEADER}ACCEPTED", run=status.run))
+            return Health(
+                Decision.ACCEPTED,
+                line(f"{LEADER}ACCEPTED", unjudged_text(status.unjudged), run=status.run),
+            )
         return neither
     return None
 

@@ -68,6 +68,12 @@ def said_of_node(record: RunRecord) -> str:
     return verdict.decision.value
 
 
+def unjudged_in(verdicts: Iterable[MetricVerdict]) -> int:
+    """Return how many of a run's metrics its baseline has no criterion for."""
+    without = (one for one in verdicts if one.reason is Reason.NO_CRITERION)
+    return len({(one.benchmark, one.metric) for one in without})
+
+
 def was_killed(record: RunRecord) -> bool:
     """Return whether a run was cut before anything was decided: what it passed clears nothing."""
     return record.node_verdict is None and bool(record.broken_off)

@@ -10,7 +10,7 @@ from pytest_anubis.core.standing.standing_of import Holds, Standing
 from pytest_anubis.core.standing.standing_verdict import lapsed_text
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.core.waivers.waiving import holds_on
-from pytest_anubis.report.export.drain_reason import LEADER, line, reason_code
+from pytest_anubis.report.export.drain_reason import LEADER, line, reason_code, unjudged_text
 from pytest_anubis.store.node_standing import KeptRun, NodeStanding
 
 _MINUTE = 60.0
@@ -95,9 +95,8 @@ def health_of(
         return _open("CLOCK", f"accepted {span_text(-age)} in the future: the clocks differ", kept)
     if age > limit:
         return _open("OLD-VERDICT", f"accepted {_ago(age)}, the limit is {span_text(limit)}", kept)
-    return Health(
-        Decision.ACCEPTED, line(f"{LEADER}ACCEPTED", _ago(age), run=kept.judged.run), kept
-    )
+    said = ", ".join(filter(None, (_ago(age), unjudged_text(kept.unjudged))))
+    return Health(Decision.ACCEPTED, line(f"{LEADER}ACCEPTED", said, run=kept.judged.run), kept)
 
 
 def _reason(kept: KeptRun, today: Standing) -> str:

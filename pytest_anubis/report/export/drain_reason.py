@@ -62,6 +62,11 @@ def worst_of(bad: Iterable[MetricVerdict]) -> MetricVerdict | None:
     return min(bad, key=lambda one: one.severity, default=None)
 
 
+def unjudged_text(count: int) -> str:
+    """Return how many metrics nothing judged; empty for none."""
+    return f"{count_text(count, 'metric')} without a criterion" if count else ""
+
+
 def line(code: str, *words: str, run: str = "") -> str:
     """Return a reason as one line of ASCII without quotes, which every scheduler accepts."""
     # Quotes are dropped and not replaced: "the tests mark" is easier to read than "the test?s mark".

@@ -131,7 +131,7 @@ def push(
         place: The history: the folder of a store or a database URL.
         judge: Judges the runs of an import; without it they have no verdicts.
         patience: Seconds for which an unusable history is tried again.
-        progress: Called with how many runs and files are done, in a few words.
+        progress: Called with how many runs are read, and how many files there are, in a few words.
 
     Raises:
         RunsError: A path does not exist.
@@ -150,7 +150,7 @@ def push(
         _patiently(lambda: _send(place, parcels, pushed), until)
         if progress is not None:
             runs = pushed.new + pushed.changed + pushed.known + len(pushed.failed)
-            progress(f"{runs} runs, {done} of {len(files)} files read")
+            progress(f"{runs} runs read, {len(files)} files in all")
 
     def known(digests: list[str]) -> set[str]:
         return _patiently(lambda: _known(place, digests), until)

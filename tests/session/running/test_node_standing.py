@@ -37,7 +37,7 @@ from pytest_anubis.store.node_standing import (
     read_standing,
     standing_file,
 )
-from tests.session.conftest import HEALTHY, Learn, set_speed
+from tests.session.conftest import HEALTHY, Learn, edit_suite, set_speed
 
 
 def health(store: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
@@ -84,6 +84,26 @@ def test_health_is_the_last_verdict(
         assert "UNDECIDED" not in result.stdout.str()
     assert read_standing(store, "rack3-n17") == standing
     assert sorted(store.joinpath("runs").iterdir()) == runs
+
+
+def test_metrics_that_nothing_judged_are_counted_of_an_accepted_node(
+    project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learn()
+    edit_suite(
+        project,
+        "    anubis_metric.record(",
+        "    anubis_metric.record('b', [9.0] * 20, unit='s', better='lower')\n    anubis_metric.record(",
+    )
+    store = project.path / ".anubis"
+    assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret == 0
+    text = health(store, capsys)[1]
+    assert re.fullmatch(r"ANB:ACCEPTED \d+ s ago, 1 metric without a criterion run=r1", text)
+    for place in ([str(store)], ["--history", str(store)]):
+        assert main(["fleet", "status", "--all", *place]) == 0
+        out = capsys.readouterr().out
+        assert "accepted, 1 metric without a criterion" in out
+        assert "note: 1 accepted node with up to 1 metric without a criterion" in out
 
 
 def test_closed_defect_leaves_node_undecided(

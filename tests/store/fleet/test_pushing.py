@@ -72,8 +72,10 @@ def test_missing_runs_are_pushed_once_and_read_back(place: Path | str, tmp_path:
     store = tmp_path / "node"
     for day in (1, 2, 3):
         journal(store, f"r{day}", f"n{day}", day)
-    pushed = push([store], place)
+    said: list[str] = []
+    pushed = push([store], place, progress=said.append)
     assert (pushed.new, pushed.known, pushed.failed, pushed.stopped) == (3, 0, [], "")
+    assert said == ["3 runs read, 3 files in all"]
     journal(store, "r4", day=4)
     pushed = push([store, store / "runs"], place)
     assert (pushed.new, pushed.known, pushed.failed) == (1, 3, [])

@@ -20,7 +20,9 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import add_action, add_json
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_json
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.fleet.launching.health_check import span_text
+from pytest_anubis.report.export.drain_reason import unjudged_text
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import folded, table
 
@@ -126,7 +128,8 @@ def _status(options: argparse.Namespace) -> int:
     counted = ", ".join(f"{counts[word]} {word}" for word in counts)
     say(f"{count_text(len(statuses), 'node')}: {counted}")
     say(*_lines(statuses, now, whole=options.all))
-    say(*(f"note: {note}" for note in (*_first_notes(found.notes), *_risk_notes(options, risk))))
+    notes = (*_first_notes(found.notes), *_unjudged_notes(statuses), *_risk_notes(options, risk))
+    say(*(f"note: {note}" for note in notes))
     return exit_code(statuses, found.damaged)
 
 
@@ -161,6 +164,12 @@ def _lines(statuses: Sequence[NodeStatus], now: float, *, whole: bool) -> list[s
     if len(shown) == 1:
         return more
     return [*table(shown, width=terminal_width(), shrink=3).splitlines(), *more]
+
+
+def _unjudged_notes(statuses: Sequence[NodeStatus]) -> list[str]:
+    each = [one.unjudged for one in statuses if one.unjudged and one.decision == Decision.ACCEPTED]
+    most = unjudged_text(max(each, default=0))
+    return [f"{count_text(len(each), 'accepted node')} with up to {most}"] if each else []
 
 
 def _risk_notes(options: argparse.Namespace, risk: FleetRisk | None) -> list[str]:
@@ -200,7 +209,7 @@ def _document(
             }
             for one in statuses
         ],
-        "notes": [*found.notes, *_risk_notes(options, risk)],
+        "notes": [*found.notes, *_unjudged_notes(statuses), *_risk_notes(options, risk)],
         "exit_code": exit_code(statuses, found.damaged),
     }
 
