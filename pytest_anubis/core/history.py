@@ -87,6 +87,19 @@ class RunSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """What is open on a node, so that a small risk of an incident does not accept it.
+
+    Attributes:
+        benchmarks: The benchmarks that failed on it and have not passed since; one may be none of a test.
+        why: Why its state is unknown, in words; empty if only these benchmarks are open.
+    """
+
+    benchmarks: frozenset[str] = frozenset()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetHistory:
     """The history of a fleet, on which a choice of benchmarks is based.
 
@@ -100,6 +113,7 @@ class FleetHistory:
         components: Benchmark -> the component that it tests.
         measured: Hardware class -> the benchmarks that recorded anything on it, for any purpose.
         gone: Node -> when it was taken out of service for good.
+        doubts: Node -> what is open on it; nodes that their runs accept are left out.
     """
 
     nodes: tuple[NodeRecord, ...] = ()
@@ -111,3 +125,4 @@ class FleetHistory:
     components: Mapping[str, str] = field(default_factory=dict)
     measured: Mapping[str, frozenset[str]] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)
+    doubts: Mapping[str, Doubt] = field(default_factory=dict)

@@ -124,7 +124,6 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[s
     from pytest_anubis.selector.choice.choice_inputs import (
         ChoiceRequest,
         choose,
-        exposing_open,
         gather_inputs,
     )
     from pytest_anubis.store.history.fleet_history import read_fleet
@@ -157,8 +156,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[s
             horizon=options.horizon,
             model=model,
         )
-        exposing = exposing_open(inputs.defects, [node.name for node in nodes])
-        offers = [replace(one, pinned=one.benchmark in exposing) for one in offers]
+        offers = [replace(one, pinned=one.benchmark in inputs.always) for one in offers]
         return choose(inputs, offers, request), request, known.elsewhere
     except SelectorError as error:
         raise CommandError(f"{place}: {error}") from error

@@ -1,10 +1,11 @@
-"""A run's decision as it holds today: waivers lapse, and later runs answer failures."""
+"""A node's decision as it holds today, and what is open: waivers lapse, and later runs answer failures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_anubis.core.history import Doubt
 from pytest_anubis.core.standing.recorded_run import key_of
 from pytest_anubis.core.standing.standing_of import Standing
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Triage
@@ -61,3 +62,15 @@ def lapsed_text(standing: Standing) -> str:
     what = " ".join(filter(None, (metric or benchmark, device)))
     more = f" and {len(standing.lapsed) - 1} more" if len(standing.lapsed) > 1 else ""
     return f"{what}{more} failed, and its waiver covers it no more ({waiver})"
+
+
+def doubt_of(standing: Standing) -> Doubt | None:
+    """Return what is open on a node; None if nothing is, or no run has decided about it."""
+    by = standing.by
+    if by is None or standing.decision is Decision.ACCEPTED:
+        return None
+    undecided = standing.decision is Decision.UNDECIDED
+    return Doubt(
+        benchmarks=frozenset(key[0] for key in standing.failures),
+        why=f"run {by.run} decided nothing" if undecided else "",
+    )

@@ -36,6 +36,8 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
     full = duration_text(event["full_cost"])
     if event.get("unreadable"):
         lines = [f"the history could not be read: {_how_many(event, total, full)}"]
+    elif event.get("doubt"):
+        lines = [f"{event['doubt']}: {_how_many(event, total, full)}"]
     elif event["lacking"]:
         lines = [f"the history has {_lacking(event)}: {_how_many(event, total, full)}"]
     elif event["method"] == "nothing":
@@ -45,7 +47,8 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
         ]
     else:
         lines = [f"{_how_many(event, total, full)}; {_risks(event)}"]
-    if event["target"] is not None and not event["reached"] and not event["lacking"]:
+    known = not (event["lacking"] or event.get("doubt"))
+    if event["target"] is not None and not event["reached"] and known:
         line = f"the accepted risk of {percent(event['target'])} cannot be reached"
         risk = event["full_risk"]
         if risk is not None and risk > event["target"]:
@@ -95,6 +98,8 @@ def _pinned(event: Mapping[str, Any]) -> str:
         words.append(f"open defect {numbers[0]}: its component is measured again")
     elif numbers:
         words.append(f"open defects {', '.join(numbers)}: their components are measured again")
+    elif event["exposing"]:
+        words.append("what failed here is measured again")
     return ("; ".join(words) or "nothing needs to run") + ("; " if numbers else ": ")
 
 

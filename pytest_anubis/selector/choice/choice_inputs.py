@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
 
-from pytest_anubis.core.history import Defect, FleetHistory
+from pytest_anubis.core.history import Defect, Doubt, FleetHistory
 from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
 from pytest_anubis.selector.choice.choice_plan import Mode, Plan
 from pytest_anubis.selector.choice.coverage import Candidate, Coverage, learn_coverage
@@ -111,6 +111,8 @@ class ChoiceInputs:
         drivers: Node -> what drives its risk, in words.
         within: What the 95 % interval of a risk includes, in words; empty if there is none.
         false_alarms: How many defects were false alarms, which do not count.
+        failing: Benchmarks that failed on the nodes and have not passed since.
+        doubt: Why nothing may be left out but for a budget, in words; empty if nothing speaks against it.
         warning: Why not to choose by the risks, in words; empty if nothing speaks against it.
     """
 
@@ -128,6 +130,13 @@ class ChoiceInputs:
     within: str = ""
     warning: str = ""
     false_alarms: int = 0
+    failing: frozenset[str] = frozenset()
+    doubt: str = ""
+
+    @property
+    def always(self) -> set[str]:
+        """The benchmarks that are never left out: what they found on the nodes is open."""
+        return exposing_open(self.defects, [risk.node for risk in self.risks]) | self.failing
 
     @property
     def risk(self) -> float | None:
@@ -209,6 +218,7 @@ def gather_inputs(
     now: float,
     horizon: float,
     model: RiskModel | None = None,
+    doubt: Doubt | None = None,
 ) -> ChoiceInputs:
     """Gather what is known for a choice for some nodes.
 
@@ -218,6 +228,7 @@ def gather_inputs(
         now: The present, seconds since 1970.
         horizon: Seconds ahead, positive.
         model: A fitted risk model; None fits one now.
+        doubt: What is open on the nodes that the history may not know.
 
     Raises:
         SelectorError: The history has an impossible value, e.g. an incident in the future.
@@ -225,6 +236,8 @@ def gather_inputs(
     defects = tuple(
         defect for defect in fleet.defects if defect.state != "false alarm" and defect.benchmarks
     )
+    doubts = [*map(fleet.doubts.get, nodes), doubt]
+    open_yet = [one for one in doubts if one is not None]
     inputs = ChoiceInputs(
         risks=tuple(NodeRisk(node=node, probability=0.0) for node in sorted(set(nodes))),
         horizon=horizon,
@@ -233,6 +246,8 @@ def gather_inputs(
         experience=fleet.experience,
         lacking=() if defects else ("defects",),
         false_alarms=sum(defect.state == "false alarm" for defect in fleet.defects),
+        failing=frozenset().union(*(one.benchmarks for one in open_yet)),
+        doubt=next((one.why for one in open_yet if one.why), ""),
     )
     try:
         risk = fit_risk(fleet, now=now, horizon=horizon, quick=True) if model is None else model
@@ -263,6 +278,11 @@ def choose(inputs: ChoiceInputs, offers: Sequence[Offer], request: ChoiceRequest
     Raises:
         SelectorError: An option is invalid.
     """
+    if unasked := inputs.failing.difference(offer.benchmark for offer in offers):
+        name = min(unasked) or "the node as a whole"
+        inputs = replace(
+            inputs, doubt=inputs.doubt or f"{name} failed, and is none of these benchmarks"
+        )
     candidates, unpriced = _priced(inputs, offers)
     coverage = {
         risk.node: learn_coverage(
@@ -273,9 +293,10 @@ def choose(inputs: ChoiceInputs, offers: Sequence[Offer], request: ChoiceRequest
         )
         for risk in inputs.risks
     }
-    # Without incidents no risk is known, and without defects no coverage. Nothing is then left out, except
-    # for a budget, which is kept by assumed coverage.
-    blind = bool(inputs.lacking)
+    # Without incidents no risk is known, and without defects no coverage; and of a node that no run has
+    # accepted since it was in doubt, no risk is small. Nothing is then left out, except for a budget, which
+    # is kept by assumed coverage.
+    blind = bool(inputs.lacking or inputs.doubt)
     unknown = tuple(replace(risk, probability=_NOMINAL_RISK) for risk in inputs.risks)
     plan = make_plan(
         candidates,

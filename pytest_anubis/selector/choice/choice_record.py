@@ -26,9 +26,10 @@ def choice_record(
     blind = bool(inputs.lacking) and plan.method == "everything"
     names = (*plan.chosen, *(item.benchmark for item in plan.pruned))
     still_open = open_defects(inputs.defects, [risk.node for risk in inputs.risks])
-    exposing = {name for one in still_open for name in one.benchmarks}
+    exposing = inputs.failing.union(*(one.benchmarks for one in still_open))
     if_any = {
         "unreadable": inputs.unreadable,
+        "doubt": inputs.doubt,
         "warnings": (inputs.warning,) if inputs.warning else (),
         "false_alarms": inputs.false_alarms if blind and "defects" in inputs.lacking else 0,
         "other_defects": 0 if exposed_of(inputs.defects, names) else len(inputs.defects),

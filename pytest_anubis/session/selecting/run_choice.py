@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.codec import CodecError, from_plain, to_plain
-from pytest_anubis.core.events import BenchmarksChosen
-from pytest_anubis.core.history import FleetHistory
+from pytest_anubis.codec.moments import day_of
+from pytest_anubis.core.events import BenchmarksChosen, BlockerFound
+from pytest_anubis.core.history import Doubt, FleetHistory
 from pytest_anubis.core.identity.machine_marks import identity_marks
+from pytest_anubis.core.standing.standing_verdict import doubt_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.selector.choice.choice_plan import Plan
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.store.node_standing import StandingError, newer_standing, read_standing
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.choice.choice_inputs import (
@@ -93,17 +97,17 @@ class Selection:
         }
 
     def _choose(self, described: Sequence[Mapping[str, Any]]) -> None:
-        from pytest_anubis.selector.choice.choice_inputs import Offer, choose, exposing_open
+        from pytest_anubis.selector.choice.choice_inputs import Offer, choose
         from pytest_anubis.selector.choice.choice_record import choice_record
 
-        exposing = exposing_open(self._inputs.defects, [risk.node for risk in self._inputs.risks])
+        always = self._inputs.always
         offers = [
             Offer(
                 benchmark=one["benchmark"],
                 component=one["component"],
                 declared=one["cost"],
                 turns=-(-one["devices"] // max(1, self.lanes)),
-                pinned=one["pinned"] or one["benchmark"] in exposing,
+                pinned=one["pinned"] or one["benchmark"] in always,
             )
             for one in described
         ]
@@ -123,6 +127,9 @@ class Selection:
         pinned = [offer.benchmark for offer in offers if offer.pinned]
         self.record = to_plain(choice_record(choice, request, pinned=pinned))
         self._sink(BenchmarksChosen(choice=self.record))
+        if choice.inputs.doubt and choice.plan.pruned:
+            why = f"{choice.inputs.doubt}, and benchmarks were left out"
+            self._sink(BlockerFound(text=f"{why}: run all of them (without --anubis-select)"))
         if request.mode == "budget" and request.budget is not None:
             self._ends = time.monotonic() + request.budget
 
@@ -267,8 +274,29 @@ def read_choice_inputs(context: RunContext) -> ChoiceInputs:
         raise pytest.UsageError(f"--anubis-select: {error}") from error
     except SelectorError as error:
         raise pytest.UsageError(f"--anubis-select: {path}: {error}") from error
+    doubt = _own_doubt(context, now)
     try:
-        inputs = gather_inputs(fleet, [node], now=now, horizon=settings.horizon, model=model)
+        inputs = gather_inputs(
+            fleet, [node], now=now, horizon=settings.horizon, model=model, doubt=doubt
+        )
     except SelectorError as error:
         raise pytest.UsageError(f"--anubis-select: {place}: {error}") from error
     return replace(inputs, unreadable=unreadable)
+
+
+def _own_doubt(context: RunContext, now: float) -> Doubt | None:
+    """Return what is open on the node by the runs in the store.
+
+    The history may not have them yet, or may be an older one from a backup.
+    """
+    store, node = context.settings.store, context.node
+    try:
+        known = newer_standing(store, node, read_standing(store, node))
+    except StandingError as error:
+        return Doubt(why=str(error))
+    if known is None:
+        return None
+    found = doubt_of(known.standing(holds_on(day_of(now))))
+    if known.running in ("", context.run_id):
+        return found
+    return replace(found or Doubt(), why=f"run {known.running} has not ended")

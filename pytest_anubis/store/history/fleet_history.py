@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import sqlalchemy as sa
 
 from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord, RunSummary
+from pytest_anubis.core.standing.standing_of import Standing
+from pytest_anubis.core.standing.standing_verdict import doubt_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judged_runs import standings_of
 from pytest_anubis.store.history.database import History
@@ -19,14 +22,18 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
     """Return everything that the history knows about the fleet; arguments as of `of_class`."""
     happened = incidents(history)
     nodes = _nodes(history, happened)
+    standings = _standings(history)
     whole = FleetHistory(
         nodes=nodes,
         incidents=happened,
-        defects=standing_defects(history),
+        defects=_marked(defects(history), standings),
         runs=_runs(history),
         components=_components(history),
         measured=_measured(history),
         gone={one.name: one.changed or 0.0 for one in nodes if one.state == "removed"},
+        doubts={
+            node: doubt for node, one in standings.items() if (doubt := doubt_of(one)) is not None
+        },
     )
     return of_class(history, whole, hardware_class, profile=profile)
 
@@ -59,13 +66,11 @@ def of_class(
 
 def last_verdicts(history: History) -> dict[str, tuple[str, float]]:
     """Return node -> its standing, and when the run began that decides it; nodes without one are left out."""
-    with history.reading() as connection:
-        names = node_names(connection)
-        return {
-            names[node]: (one.decision.value, one.by.began)
-            for node, one in standings_of(connection).items()
-            if one.by and one.decision
-        }
+    return {
+        node: (one.decision.value, one.by.began)
+        for node, one in _standings(history).items()
+        if one.by and one.decision
+    }
 
 
 def run_counts(history: History) -> dict[str, int]:
@@ -108,14 +113,24 @@ def standing_defects(history: History, *, node: str = "") -> tuple[Defect, ...]:
     found = defects(history, node=node)
     if not any(one.state == "open" and one.runs for one in found):
         return found
+    return _marked(found, _standings(history))
+
+
+def _standings(history: History) -> dict[str, Standing]:
+    """Return node -> its standing."""
     with history.reading() as connection:
         names = node_names(connection)
-        failing = {
-            (names[node], by.run)
-            for node, one in standings_of(connection).items()
-            for several in one.failures.values()
-            for by in several
-        }
+        return {names[node]: one for node, one in standings_of(connection).items()}
+
+
+def _marked(found: Iterable[Defect], standings: Mapping[str, Standing]) -> tuple[Defect, ...]:
+    """Return defects, marked as passed where no run that found them counts any more."""
+    failing = {
+        (node, by.run)
+        for node, one in standings.items()
+        for several in one.failures.values()
+        for by in several
+    }
     return tuple(
         replace(one, passed=True)
         if one.state == "open" and one.runs and failing.isdisjoint((one.node, r) for r in one.runs)

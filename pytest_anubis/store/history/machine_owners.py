@@ -82,23 +82,23 @@ def filed_name(
     return FiledName(name=one.name, new_marks=new_marks, line=line)
 
 
-def host_name(connection: sa.Connection, record: RunRecord) -> str:
-    """Return the name of a run's node, or the short or full one under which the history knows its machine."""
-    own = without_surrogates(record.node)
+def host_name(connection: sa.Connection, node: str, marks: frozenset[str]) -> str:
+    """Return a node's name, or the short or full one under which the history knows its machine."""
+    own = without_surrogates(node)
     column = schema.nodes.c.name
     short = own.partition(".")[0]
     query = sa.select(column, schema.nodes.c.id)
     if connection.execute(query.where(column == own)).first() is not None:
-        return record.node
+        return node
     like = (column == short) | column.startswith(f"{short}.", autoescape=True)
     there = {row.name: row.id for row in connection.execute(query.where(like))}
     for full, name in full_names({*there, own}).items():
         if own in (full, name):
             other = name if own == full else full
             known = _family(connection, there[other])[0].marks
-            if not another_machine(known, marks_of(record)):
+            if not another_machine(known, marks):
                 return other
-    return record.node
+    return node
 
 
 def keep_marks(connection: sa.Connection, base: int, node: int, new_marks: frozenset[str]) -> None:
@@ -138,10 +138,11 @@ def known_machines(history: History) -> NodeNames:
 
 def name_here(history: History, name: str, marks: frozenset[str]) -> str:
     """Return the name in the history under which a machine's runs are."""
-    if not marks:
-        return name
     nodes = schema.nodes
     with history.reading() as connection:
+        name = host_name(connection, name, marks)
+        if not marks:
+            return name
         base = connection.execute(sa.select(nodes.c.id).where(nodes.c.name == name)).scalar()
         family = [] if base is None else _family(connection, int(base))
     machines: list[Machine] = [(one.name, one.marks) for one in family]

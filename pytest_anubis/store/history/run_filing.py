@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.identity.machine_marks import marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.verdict import Decision, Outcome, Triage
@@ -209,7 +210,7 @@ def _record(
     began = moment(record.started)
     started = time.time() if began is None else began
     since = started - clock.ahead
-    name = host_name(connection, record)
+    name = host_name(connection, record.node, marks_of(record))
     alias = f"{record.node} is {name} in the history: one machine" if name != record.node else ""
     record = renamed(record, name)
     row = held_node(connection, record.node, since=since)
@@ -353,7 +354,9 @@ def _put_defect(
         return
     if known is not None:
         return
-    failed = [item for item in record.effective_verdicts if item.outcome is Outcome.FAIL]
+    marginal = record.settings.get("fail_on") == "marginal"
+    rejecting = (Outcome.FAIL, Outcome.MARGINAL) if marginal else (Outcome.FAIL,)
+    failed = [item for item in record.effective_verdicts if item.outcome in rejecting]
     parts = (*verdict.components, *(item.component for item in failed))
     component = next((part for part in parts if part), "")
     key = connection.execute(

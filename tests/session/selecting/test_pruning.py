@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import time
@@ -12,10 +13,21 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.events import PlanPredicted
+from pytest_anubis.core.events import Judged, NodeDecided, PlanPredicted, RunFinished, RunStarted
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.report.text.numbers import percent
-from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.database import History, shown_time
 from pytest_anubis.store.history.defect_records import add_defect, defects
+from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.selector_story import (
     ALL,
@@ -62,7 +74,7 @@ def run(story: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 def choice(story: pytest.Pytester) -> dict[str, Any]:
     """Return the choice that the latest journal holds."""
-    paths = sorted(Path(story.path).glob(".anubis/runs/*/journal.jsonl"), key=lambda p: p.name)
+    paths = sorted(Path(story.path).glob(".anubis/runs/*/journal.jsonl"))
     events = [json.loads(line) for line in paths[-1].read_text().splitlines()]
     (found,) = [event for event in events if event["event"] == "selection"]
     return dict(found)
@@ -190,7 +202,7 @@ def test_unmeasured_benchmarks_count_in_the_risk(story: pytest.Pytester) -> None
     result = run(story, *RISK)
     assert result.ret == 20  # the baseline has criteria for them
     promised = choice(story)["residual_risk"]
-    paths = sorted(Path(story.path).glob(".anubis/runs/*/journal.jsonl"), key=lambda p: p.name)
+    paths = sorted(Path(story.path).glob(".anubis/runs/*/journal.jsonl"))
     verdict = read_journal(paths[-1]).node_verdict
     assert verdict is not None
     assert verdict.residual_risk is not None
@@ -397,6 +409,58 @@ def test_exposing_benchmark_always_runs(
     result = run(story, *low, "--collect-only", "-q")
     assert ran(result) == {name}
     result.stdout.fnmatch_lines([f"anubis: open defect {own}: its component is measured again; *"])
+
+
+LOW = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explore=0")
+
+
+def write_run(story: pytest.Pytester, decision: Decision | None, failed: str = "") -> None:
+    """Write an earlier run of this node that the history lacks; without a decision it was cut short."""
+    with Journal.create(story.path / ".anubis", "0-before") as journal:
+        key, _ = hardware_class(read_inventory(), "smoke")
+        journal.write(
+            RunStarted(run="0-before", node=HERE, started=shown_time(1e9), hardware_class=key)
+        )
+        if failed:
+            verdict = MetricVerdict(
+                outcome=Outcome.FAIL,
+                reason=Reason.BEYOND,
+                text="slow",
+                benchmark=failed,
+                metric="rate",
+                device="cpu",
+                node=HERE,
+                reference=Reference.FLEET,
+            )
+            journal.write(Judged(verdict=verdict))
+        if decision is not None:
+            verdict_of_node = NodeVerdict(node=HERE, decision=decision, headline="h")
+            journal.write(NodeDecided(verdict=verdict_of_node))
+            journal.write(RunFinished(exit_status=decision.exit_code, ended=shown_time(1e9 + 60)))
+    os.utime(journal.path, (1e9, 1e9))
+
+
+@pytest.mark.parametrize(
+    ("decision", "failed"),
+    [(None, ""), (Decision.UNDECIDED, ""), (Decision.REJECTED, "other.py::test_gone")],
+)
+def test_nothing_is_left_out_on_a_node_in_doubt(
+    story: pytest.Pytester, decision: Decision | None, failed: str
+) -> None:
+    write_run(story, decision, failed)
+    assert ran(run(story, *LOW, "--collect-only", "-q")) == set(ALL)
+    budget = ("--anubis-select=budget", "--anubis-budget=1m", "--anubis-explore=0")
+    result = run(story, *budget)
+    assert choice(story)["pruned"]
+    assert result.ret == 20  # it is kept, and accepts nothing
+
+
+def test_what_failed_before_the_history_knows_it_runs(story: pytest.Pytester) -> None:
+    (name,) = names("storage.disk")[-1:]
+    write_run(story, Decision.REJECTED, name)
+    result = run(story, *LOW)
+    assert choice(story)["chosen"] == choice(story)["exposing"] == [name]
+    assert result.ret == 0  # it passed
 
 
 def test_false_alarms_teach_nothing(story: pytest.Pytester) -> None:

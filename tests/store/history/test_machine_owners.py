@@ -108,6 +108,7 @@ def test_two_machines_of_one_name_are_two_nodes_with_values(
         assert name_here(history, "n1", identity_marks(B)) == TWIN
         assert name_here(history, "n1", identity_marks(A)) == "n1"
         assert name_here(history, "n1", frozenset()) == "n1"
+        assert name_here(history, "n1.cluster.example", identity_marks(A)) == "n1"
     assert {node: run.run for node, run in last.items()} == {"n1": "a2", TWIN: "b2"}
     assert last[TWIN].verdict.headline == f"node {TWIN} is judged"
     # Files that are read together give the same names.
