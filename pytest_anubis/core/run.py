@@ -255,8 +255,9 @@ class RunRecord:
 
     @property
     def waived(self) -> frozenset[str]:
-        """Tests that failed as their own xfail mark expects."""
-        return frozenset(r.test for r in self.results if r.outcome == "xfailed")
+        """Tests that failed as their own xfail mark expects, which repeats no attempt."""
+        expected = frozenset(r.test for r in self.results if r.outcome == "xfailed")
+        return expected - {one.test for one in self.repeats}
 
     @property
     def hardware(self) -> tuple[HardwareFound, ...]:

@@ -177,3 +177,7 @@ def test_a_repeated_test_that_gives_up_has_passed_nothing(
     )
     (verdict,) = verdicts_of_repeats(run)
     assert verdict.outcome is outcome
+    wrong = replace(verdict, outcome=Outcome.FAIL, test=TEST)  # found by the first attempt
+    assert replace(run, verdicts=(wrong,)).effective_verdicts == (wrong,)
+    marked = replace(run, verdicts=(wrong,), events=()).effective_verdicts[0]
+    assert (marked.outcome is Outcome.FAIL) == (last == "passed")
