@@ -33,7 +33,7 @@ def ended(pytester: pytest.Pytester, result: pytest.RunResult) -> dict[str, Any]
     verdict: dict[str, Any] = [e for e in events if e["event"] == "node_verdict"][-1]
     assert events[-1]["event"] == "run_finished"
     assert events[-1]["exit_status"] == result.ret == CODES[verdict["decision"]]
-    result.stdout.fnmatch_lines([f"{verdict['decision']}: *"])
+    result.stdout.fnmatch_lines([f"{verdict['decision']}*: node *"])
     return verdict
 
 
@@ -257,7 +257,9 @@ def test_last_attempt_decides(project: pytest.Pytester, learn: Learn, workers: l
     )
     assert "speed" in line.partition("repeated: ")[2]
     result.stdout.fnmatch_lines(
-        ["ACCEPTED: *; failed at first and passed when repeated: test_suite.py::test_speed cpu"]
+        [
+            "ACCEPTED, LOOK AT: *; failed at first and passed when repeated: test_suite.py::test_speed cpu"
+        ]
     )
     properties = ET.parse(project.path / "out.xml").findall(".//property")  # noqa: S314
     names = [one.get("name") for one in properties]
