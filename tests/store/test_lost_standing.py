@@ -153,3 +153,17 @@ def test_an_older_standing_than_the_journals_of_a_store_is_brought_up_to_date(
     with Journal.create(tmp_path, "r9") as journal:
         journal.write(RunStarted(run="r9", node="n2", started=now))
     assert health(tmp_path) == 0
+
+
+@pytest.mark.parametrize("end", [True, False])
+def test_history_of_before_does_not_hide_a_later_journal(tmp_path: Path, end: bool) -> None:
+    """A full disk kept the last run out of the history, and out of the node's file."""
+    filed(tmp_path, plays(tmp_path, "r1", 3))
+    assert health(tmp_path) == 0
+    plays(tmp_path, "r2", 1, Decision.REJECTED, end=end)
+    for _ in range(2):  # the second finds what the first has rebuilt
+        shutil.rmtree(tmp_path / "nodes", ignore_errors=True)
+        assert health(tmp_path) == 1
+        assert health(tmp_path) == 1
+    assert status(tmp_path).status is Status.UNDECIDED
+    assert "not in the history" in status(tmp_path).why

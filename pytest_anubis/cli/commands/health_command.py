@@ -141,20 +141,33 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         standing = read_standing(options.store, node)
     except StandingError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
-    if standing is None:
-        filed = _filed(options.store, node, now, limit) or _lost_rejection(options.store, node)
-        if filed is not None:
-            return filed
-    standing = newer_standing(options.store, node, standing, keep=True)
+    missing = standing is None
+    standing = newer_standing(options.store, node, standing, keep=not missing)
     running = standing.running if standing else ""
+    filed = None
+    if missing:
+        filed = _filed(options.store, node, now, limit) or _lost_rejection(options.store, node)
+        latest = running or (standing.runs[-1].judged.run if standing and standing.runs else "")
+        knows_all = not latest or _is_filed(options.store, node, latest)
+        if filed is not None and (knows_all or filed.decision is Decision.REJECTED):
+            return filed
+        newer_standing(options.store, node, None, keep=True)
     alive = not running or is_written(journal_path(options.store, running))
     found = health_of(
         standing, node, now=now, max_age=limit, boot=boot_id(), alive=alive, holds=holds
     )
-    if found.decision is Decision.ACCEPTED and _imports(options.store).is_dir():
-        filed = _filed(options.store, node, now, limit)  # an imported run may be worse
+    if found.decision is Decision.ACCEPTED:
+        if filed is None and _imports(options.store).is_dir():
+            filed = _filed(options.store, node, now, limit)  # an imported run may be worse
         return found if filed is None or filed.decision is Decision.ACCEPTED else filed
     return found
+
+
+def _is_filed(store: Path, node: str, run: str) -> bool:
+    """Return whether the store's history has a run of a node."""
+    from pytest_anubis.store.history.filed_before import has_run
+
+    return may_be_there(str(store)) and use(str(store), partial(has_run, node=node, run=run))
 
 
 def _imports(store: Path) -> Path:
@@ -170,7 +183,6 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
     from pytest_anubis.store.fleet.last_runs import NodeLast, last_of_history
     from pytest_anubis.store.fleet.unfiled import unfiled
     from pytest_anubis.store.history.database import HistoryError
-    from pytest_anubis.store.history.filed_before import has_run
 
     try:
         known = (
@@ -199,10 +211,9 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
             keep_rejection(store, node, KeptRejection(status.reason, status.run))
             return Health(Decision.REJECTED, status.reason, retest=status.retest)
         kept = kept_rejection(store, node)
-        if kept is not None and status.status is not Status.FIT:
-            has_it = partial(has_run, node=status.node, run=kept.run)
-            if not use(str(store), has_it):  # lost, not answered
-                return _lost_rejection(store, node)
+        lost = kept is not None and not _is_filed(store, status.node, kept.run)
+        if lost and status.status is not Status.FIT:  # not answered
+            return _lost_rejection(store, node)
         keep_rejection(store, node, None)
         if status.status is Status.FIT:
             return Health(

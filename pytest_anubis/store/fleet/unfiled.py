@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from pytest_anubis.store.history.filed_before import noted_imports
 from pytest_anubis.store.history.waiting_runs import waiting_for
 from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, has_ended, journal_path
+from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written, journal_path
 from pytest_anubis.store.journal.journal_heads import head_of
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 from pytest_anubis.store.node_standing import StandingError, newer_standing, read_standing
@@ -72,7 +71,10 @@ def _host(name: str) -> str:
 
 
 def _not_accepted(place: Path, connection: sa.Connection | None) -> Iterator[tuple[str, Path]]:
-    """Yield node and journal of ended runs that a history lacks, of nodes that are not accepted here."""
+    """Yield node and journal of runs that a history lacks, of nodes that are not accepted here.
+
+    A run that is still going on does not count; one that was killed, or could not write its end, does.
+    """
     if connection is None:
         return
     known = set(connection.execute(sa.select(schema.runs.c.run)).scalars())
@@ -80,9 +82,8 @@ def _not_accepted(place: Path, connection: sa.Connection | None) -> Iterator[tup
     for journal in sorted((place / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}")):
         if without_surrogates(journal.parent.name) in known:
             continue
-        with contextlib.suppress(OSError):
-            if not has_ended(journal):
-                continue
+        if is_written(journal):
+            continue
         head = head_of(journal)
         node, run = head.get("node"), head.get("run")
         if not (isinstance(node, str) and isinstance(run, str)) or without_surrogates(run) in known:
@@ -99,7 +100,9 @@ def _is_accepted(place: Path, node: str, holds: Holds) -> bool:
         known = newer_standing(place, node, read_standing(place, node))
     except StandingError:
         return False
-    return known is not None and known.standing(holds).decision is Decision.ACCEPTED
+    if known is None or known.standing(holds).decision is not Decision.ACCEPTED:
+        return False
+    return not known.running or is_written(journal_path(place, known.running))
 
 
 def _waiting(place: Path) -> Iterator[tuple[str, Path]]:
