@@ -20,6 +20,7 @@ from pytest_anubis.cli.site.fleet_source import (
 )
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.shown_loss import shown_similarity
 from pytest_anubis.core.survey.fleet_survey import MetricDrift
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.fleet.fleet_view import (
@@ -49,6 +50,8 @@ _NONE = 2 * _STEPS
 _UNKNOWN = 2.0
 """Similarity of a cell without a comparison, as in `CellKind`."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
+_NOT_IN_ROWS = (Reason.TEST_FAILED, Reason.WAIVED)
+"""Reasons of failures that a node's row may leave out."""
 
 
 @dataclass(slots=True)
@@ -129,11 +132,13 @@ def fleet_view(source: FleetSource) -> FleetView:
     _fill(cells, shown, places, order)
     for row, verdict in bad:
         column = order[verdict.benchmark, verdict.metric or "(test)"]
-        alike = np.nan if verdict.similarity is None else verdict.similarity
+        alike = shown_similarity(verdict) or verdict.similarity
         packed = cells.packed(
             names[verdict.benchmark, verdict.metric or "(test)"][0],
-            OUTCOMES.index(verdict.outcome), REASONS.index(verdict.reason), alike,
-        )  # fmt: skip
+            OUTCOMES.index(verdict.outcome),
+            REASONS.index(verdict.reason),
+            np.nan if alike is None else alike,
+        )
         where = np.array([places[row.verdict.node, row.hardware_class]])
         cells.lower(where, column, np.atleast_1d(packed))
     kinds, table = cells.kinds()
@@ -219,6 +224,9 @@ def _fill(
         codes = cells.packed(population.metric, columns.outcome, columns.reason, columns.similarity)
         # A verdict that a later run answered no longer describes the node.
         here = (last[2] >= 0) & (columns.reason != REASONS.index(Reason.ANSWERED))
+        # What is bad comes from the nodes' rows, with the loss that is printed.
+        bad = np.isin(columns.outcome, [OUTCOMES.index(one) for one in _BAD])
+        here &= ~bad | np.isin(columns.reason, [REASONS.index(one) for one in _NOT_IN_ROWS])
         column = order[population.benchmark, population.metric.name]
         cells.lower(last[2][here], column, codes[here])
 

@@ -100,6 +100,13 @@ def test_values_and_expectations_agree_everywhere(said: dict[str, str], node: st
         assert node != "n03" or loss in said["node"]
 
 
+def test_cells_of_the_page_show_the_losses_of_judge(said: dict[str, str]) -> None:
+    page = Path("page.html").read_text(encoding="utf-8")
+    for node in ("n03", "n09"):
+        (loss,) = re.findall(r"(\d+) % (?:slower|longer)", _near(node, said["judge"]))
+        assert re.search(rf"FAIL, {loss} % (slower|longer)", page), node
+
+
 def test_a_node_is_called_the_same_everywhere(said: dict[str, str]) -> None:
     undecided = [line for line in said["judge"].splitlines() if "UNDECIDED" in line]
     assert "n25" in undecided[0]
