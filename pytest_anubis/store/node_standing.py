@@ -31,7 +31,7 @@ from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import has_ended, is_written, journal_path
-from pytest_anubis.store.journal.journal_heads import began_of, newest_first
+from pytest_anubis.store.journal.journal_heads import began_of, newest_first, of_node
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import Machine, full_names, machine_of
 
@@ -387,7 +387,7 @@ def _newest_first(store: Path, node: str, **more: Any) -> list[tuple[Path, float
     """Return a node's latest journals, and when they began; not those of runs that only measured."""
     return [
         (path, began_of(head))
-        for path, head in newest_first(store, {"node": node}, **more)
+        for path, head in of_node(newest_first(store, {}, **more), node, _names(store))
         if not (isinstance(own := head.get("settings"), dict) and own.get("mode") == "measure")
     ][:_MAX_JOURNALS]
 

@@ -30,6 +30,7 @@ def plays(
     decision: Decision = Decision.ACCEPTED,
     benchmark: str = "t",
     end: bool = True,
+    node: str = "n1",
 ) -> Path:
     """Write the journal of a run that judged one benchmark."""
     began = datetime.fromtimestamp(time.time() - 86400 * days_ago, UTC).isoformat()
@@ -43,9 +44,9 @@ def plays(
         device="cpu",
     )
     with Journal.create(store, run) as journal:
-        journal.write(RunStarted(run=run, node="n1", started=began))
+        journal.write(RunStarted(run=run, node=node, started=began))
         journal.write(Judged(verdict=found))
-        journal.write(NodeDecided(verdict=NodeVerdict(node="n1", decision=decision, headline="h")))
+        journal.write(NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline="h")))
         if end:
             journal.write(RunFinished(exit_status=decision.exit_code, ended=began))
     return journal.path
@@ -167,3 +168,16 @@ def test_history_of_before_does_not_hide_a_later_journal(tmp_path: Path, end: bo
         assert health(tmp_path) == 1
     assert status(tmp_path).status is Status.UNDECIDED
     assert "not in the history" in status(tmp_path).why
+
+
+def test_journals_under_the_full_name_of_a_host_count_too(tmp_path: Path) -> None:
+    plays(tmp_path, "r1", 3)
+    assert health(tmp_path) == 0
+    older = standing_file(tmp_path, "n1").read_text()
+    plays(tmp_path, "r2", 2, Decision.REJECTED, node="n1.cluster")
+    assert health(tmp_path) == 1
+    shutil.rmtree(tmp_path / FOLDER)
+    assert health(tmp_path) == 1
+    standing_file(tmp_path, "n1").write_text(older)
+    plays(tmp_path, "r3", 1, node="n1.another")  # two hosts share the short name
+    assert health(tmp_path) == 0

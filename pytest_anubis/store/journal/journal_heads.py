@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,15 @@ from pytest_anubis.codec.moments import moment
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
+from pytest_anubis.store.namesakes import full_names
+
+Head = tuple[Path, Mapping[str, Any]]
+"""A journal and its first event."""
 
 
 def newest_first(
     store: Path, wanted: Mapping[str, str], *, without: str = "", after: float = -1.0
-) -> list[tuple[Path, Mapping[str, Any]]]:
+) -> list[Head]:
     """Return journals with their first events, newest first.
 
     Args:
@@ -38,6 +42,17 @@ def newest_first(
     return sorted(
         found, key=lambda one: (str(one[1].get("started", "")), str(one[0])), reverse=True
     )
+
+
+def of_node(heads: Sequence[Head], node: str, names: Iterable[str]) -> list[Head]:
+    """Return the journals of a node under its short and its full name; `names` are other known nodes."""
+    nodes = [str(head.get("node")) for _, head in heads]
+    same = full_names({*nodes, *names, node})
+    return [
+        one
+        for one, name in zip(heads, nodes, strict=True)
+        if node in (name, same.get(name)) or same.get(node) == name
+    ]
 
 
 def began_of(head: Mapping[str, Any]) -> float:
