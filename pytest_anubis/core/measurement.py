@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from pytest_anubis.core.field_types import AnyFloat, Count, NotNegative, compact
 from pytest_anubis.core.metric import Metric
 
 Purpose = Literal["measure", "learn", "acceptance"]
-PURPOSES: tuple[str, ...] = get_args(Purpose)
 
 NOT_INSTALLED = "not installed: "
 """Prefix of a skip's reason that names a missing tool; many are reported in one line."""

@@ -200,22 +200,3 @@ def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Co
     columns = read_columns(io.BytesIO(b"".join(parts)), where)
     began = tuple(replace(one, started=shown_time(run.started)) for one in columns.runs)
     return replace(columns, runs=began)
-
-
-def record_of(history: History, place: Path | str, run: StoredRun) -> RunRecord | None:
-    """Return a run of a history in full; None if it is an import, or only its verdicts are known.
-
-    Raises:
-        HistoryError: The history cannot be read.
-        JournalError: What is there is no journal.
-    """
-    table = schema.contents
-    with history.reading() as connection:
-        kind = connection.execute(
-            sa.select(table.c.kind).where(table.c.run_id == run.number)
-        ).scalar()
-    try:
-        found = _read(history, place, replace(run, kind=kind or ""))
-    except ColumnsError:
-        return None
-    return found if isinstance(found, RunRecord) else None
