@@ -303,7 +303,7 @@ class Baseline:
         self_check: How the limits judge the fleet that they were learned from; None for one machine.
         promises: Component or metric (empty: all) -> loss that must fail, as a fraction of the value.
         together: Criteria of whole components, for the mean of their rates (`component_means`).
-        machine: The `identity_marks` of the one machine; empty for a fleet.
+        machine: The `identity_marks` of the only node; empty for a fleet.
         inventory: The majority's inventory (golden inventory) of the class, plain data; may be empty.
         digest: Content digest, ``sha256:`` and 12 hexadecimal digits; set by the store.
     """
@@ -329,6 +329,11 @@ class Baseline:
     machine: tuple[str, ...] = ()
     inventory: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
+
+    @property
+    def one_node(self) -> bool:
+        """Whether it knows no other machine, also where that machine's cards or parts were its units."""
+        return self.one_machine or len(self.nodes) == 1
 
     @property
     def reference(self) -> Reference:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
 from pytest_anubis.codec import without_surrogates
 from pytest_anubis.codec.json_files import read_document
 from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.history import HISTORY_NAME
+from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.node_standing import standing_file
 
 FOLDER = "history-rejected"
@@ -53,3 +56,25 @@ def keep_rejection(store: Path, node: str, rejection: KeptRejection | None) -> N
 
 def _file(store: Path, node: str) -> Path:
     return store / FOLDER / standing_file(store, node).name
+
+
+def has_foreign_verdict(store: Path, node: str) -> bool:
+    """Return whether a store's history has a run that does not accept a node and has no journal in the store.
+
+    It asks SQLite itself, since loading SQLAlchemy takes a third of a second, longer than a health check.
+    """
+    place = (store / HISTORY_NAME).absolute()
+    if not place.is_file():
+        return False
+    short = node.partition(".")[0]
+    query = (
+        "SELECT runs.run FROM runs JOIN nodes ON nodes.id = runs.node_id WHERE runs.decision != 'ACCEPTED' "
+        "AND (nodes.name IN (?, ?) OR substr(nodes.name, 1, ?) = ?)"
+    )
+    words = (node, short, len(short) + 1, f"{short}.")
+    try:
+        with contextlib.closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as there:
+            runs = [str(run) for (run,) in there.execute(query, words)]
+    except sqlite3.Error:
+        return True  # reading it in full says why
+    return any(not journal_path(store, run).is_file() for run in runs)

@@ -28,7 +28,12 @@ from pytest_anubis.fleet.launching.slurm_node import SlurmError, act
 from pytest_anubis.hardware.inventory.node_name import node_name
 from pytest_anubis.report.export.drain_reason import LEADER, line, unjudged_text
 from pytest_anubis.store.journal.journal_file import is_written, journal_path
-from pytest_anubis.store.kept_rejections import KeptRejection, keep_rejection, kept_rejection
+from pytest_anubis.store.kept_rejections import (
+    KeptRejection,
+    has_foreign_verdict,
+    keep_rejection,
+    kept_rejection,
+)
 from pytest_anubis.store.node_standing import (
     StandingError,
     boot_id,
@@ -157,8 +162,9 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         standing, node, now=now, max_age=limit, boot=boot_id(), alive=alive, holds=holds
     )
     if found.decision is Decision.ACCEPTED:
-        if filed is None and _imports(options.store).is_dir():
-            filed = _filed(options.store, node, now, limit)  # an imported run may be worse
+        others = _imports(options.store).is_dir() or has_foreign_verdict(options.store, node)
+        if filed is None and others:  # an imported run, or one of another store, may be worse
+            filed = _filed(options.store, node, now, limit)
         return found if filed is None or filed.decision is Decision.ACCEPTED else filed
     return found
 

@@ -170,7 +170,7 @@ def with_machine_facts(baseline: Baseline, runs: RunSet) -> tuple[Baseline, list
         baseline,
         inventory=inventory_to_plain(golden_inventory(inventories)) if inventories else {},
         checks=plain_checks(of_class),
-        machine=tuple(sorted(marks)) if baseline.one_machine else (),
+        machine=tuple(sorted(marks)) if baseline.one_node else (),
     )
     return complete, notes
 

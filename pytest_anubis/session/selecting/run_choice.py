@@ -25,7 +25,9 @@ from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.selector.choice.choice_plan import Plan
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.store.history import HISTORY_NAME
 from pytest_anubis.store.node_standing import StandingError, newer_standing, read_standing
+from pytest_anubis.validator.deciding.requirement import Requirement
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.choice.choice_inputs import (
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
         Offer,
     )
     from pytest_anubis.validator.deciding.run_decision import LeftOut
-
-HISTORY_NAME = "history.sqlite"
 
 
 class Selection:
@@ -100,6 +100,7 @@ class Selection:
         from pytest_anubis.selector.choice.choice_inputs import Offer, choose
         from pytest_anubis.selector.choice.choice_record import choice_record
 
+        required = Requirement(self._context.settings.require)
         always = self._inputs.always
         offers = [
             Offer(
@@ -107,7 +108,11 @@ class Selection:
                 component=one["component"],
                 declared=one["cost"],
                 turns=-(-one["devices"] // max(1, self.lanes)),
-                pinned=one["pinned"] or one["benchmark"] in always,
+                pinned=one["pinned"]
+                or one["benchmark"] in always
+                or (
+                    bool(required.names) and required.covers(one["benchmark"], "", one["component"])
+                ),
             )
             for one in described
         ]

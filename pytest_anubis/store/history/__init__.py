@@ -5,3 +5,6 @@ Full samples stay in journals and imports. Open ``tables.py`` for the schema, ``
 
 PYTEST_DONT_REWRITE
 """
+
+HISTORY_NAME = "history.sqlite"
+"""Name of a history's file in its folder."""

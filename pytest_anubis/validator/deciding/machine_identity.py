@@ -1,6 +1,6 @@
 """Recognise the machine of a baseline that was learned on one machine.
 
-Its limits are the noise of that machine, not the spread of a class, so it applies to no other machine.
+Its limits and what it expects are those of that machine, not of a class, so it applies to no other machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def machine_mismatch(baseline: Baseline | None, node: str, *machines: AbstractSe
     are exchanged and machines renamed. If no such part is known, the name decides, unless the machine ids
     differ. `machines` are the marks (`identity_marks`) of each of its runs, all of which have to match.
     """
-    if baseline is None or not baseline.one_machine:
+    if baseline is None or not baseline.one_node:
         return ""
     if all(_same(baseline, node, machine) for machine in machines or (frozenset(),)):
         return ""

@@ -463,6 +463,11 @@ def test_what_failed_before_the_history_knows_it_runs(story: pytest.Pytester) ->
     assert result.ret == 0  # it passed
 
 
+def test_what_acceptance_needs_is_never_left_out(story: pytest.Pytester) -> None:
+    run(story, *LOW, "--anubis-require=storage.disk")
+    assert choice(story)["chosen"] == names("storage.disk")
+
+
 def test_false_alarms_teach_nothing(story: pytest.Pytester) -> None:
     with History(story.path / ".anubis") as history:
         for _ in range(400):

@@ -49,6 +49,9 @@ def test_a_baseline_of_one_machine_accepts_no_other_one() -> None:
     other = judge_node([PASS], baseline=LEARNED, node="n2")
     assert other.decision.exit_code == 20
     assert "the baseline knows n1 alone" in other.headline
+    cards = replace(LEARNED, one_machine=False)  # one table of its cards: units, but one node
+    assert judge_node([PASS], baseline=cards, node="n1").decision is Decision.ACCEPTED
+    assert judge_node([PASS], baseline=cards, node="n2").decision is Decision.UNDECIDED
     asked = judge_node(
         [PASS], baseline=LEARNED, node="n2", evidence=RunEvidence(other_machine=True)
     )
