@@ -66,7 +66,8 @@ def files_of(paths: Iterable[Path], *, exports: bool = False) -> tuple[list[Path
             files.setdefault(file.resolve(), file)
     by_path = {one.path: one for one in left if files or not one.table}
     kept = (one for _, one in sorted(by_path.items()) if one.path.resolve() not in files)
-    return list(files.values()), list(kept)
+    # An exported table has less than the run that it was made from: of two of one run, the first counts.
+    return sorted(files.values(), key=lambda file: file.suffix in PARQUET), list(kept)
 
 
 def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:

@@ -61,6 +61,9 @@ def test_an_exported_folder_accepts_no_node(store: Path) -> None:
         "check": Decision.REJECTED,
     }
     assert main(["export", "store", "--parquet", "out"]) == 0
+    assert {
+        node: one.decision for node, one in nodes_of("out", "store").items()
+    } == told  # in any order
     (file,) = Path("out").iterdir()
     assert main(["import", "table", str(file), "--store", "imported"]) == 0
     duckdb.sql("SELECT * FROM 'out/*.parquet' WHERE number > 1").write_csv("changed.csv")
