@@ -146,7 +146,7 @@ def test_failure_with_killed_teardown_is_in_headline(
     monkeypatch.delenv("BAD")
     result = project.runpytest("--anubis", "--anubis-resume=r")
     result.stdout.fnmatch_lines(
-        ["ACCEPTED: *failed at first and passed when repeated: *test_a_plain*"]
+        ["ACCEPTED, LOOK AT: *failed at first and passed when repeated: *test_a_plain*"]
     )
 
 
