@@ -36,7 +36,6 @@ import numpy.typing as npt
 from benchmarks.selector.failure_histories import TASKS, SurvivalRows, Task
 from benchmarks.selector.fleet_histories import FLEETS, FleetTask
 from benchmarks.selector.paired_draws import paired
-from pytest_anubis.selector.risk.choosing.backtest_record import Backtest
 from pytest_anubis.selector.risk.choosing.model_accuracy import (
     calibration,
     harrell,
@@ -77,11 +76,7 @@ class JudgedRows:
 
 @dataclass(frozen=True)
 class Judged:
-    """One model on one split: C, skill, E/O, observed incidents, seconds, the model that `auto` chose.
-
-    `held` is, for fifths of the test part by `auto`'s risk, whether the observed share is within the 95 %
-    interval of their mean risk.
-    """
+    """One model on one split: C, skill, E/O, observed incidents, seconds, the model that `auto` chose."""
 
     order: float
     skill: float
@@ -90,7 +85,6 @@ class Judged:
     seconds: float
     draws: JudgedRows
     chosen: str = ""
-    held: tuple[bool, ...] = ()
 
 
 def main() -> None:
@@ -123,7 +117,7 @@ def rows_task(task: Task, most: int) -> dict[str, list[Judged]]:
         rows = Intervals(train.x, train.duration, train.event == 1, began, timed=timed)
         horizon = task.horizon or float(np.quantile(train.duration[train.event == 1], 0.75))
         for name in found:
-            begun, chosen, backtest = time.process_time(), "", None
+            begun, chosen = time.process_time(), ""
             if name == "auto":
                 model, backtest = choose_model(rows, horizon=horizon)
                 chosen = next(each.model for each in backtest.candidates if each.chosen)
@@ -132,7 +126,7 @@ def rows_task(task: Task, most: int) -> dict[str, list[Judged]]:
                 order = known.began if timed else None
                 model = SINGLE[name]().fit(known.x, known.duration, known.event, order=order)
             spent = time.process_time() - begun
-            found[name].append(on_rows(task, test, model, horizon, spent, chosen, backtest))
+            found[name].append(on_rows(task, test, model, horizon, spent, chosen))
     return found
 
 
@@ -143,7 +137,6 @@ def on_rows(
     horizon: float,
     spent: float,
     chosen: str,
-    backtest: Backtest | None,
 ) -> Judged:
     """Judge a model on a test part."""
     if len(test.event) > _MAX_ROWS:
@@ -158,7 +151,7 @@ def on_rows(
         cut = test.until(horizon)
         order = harrell(-curves[:, -1], cut.duration, cut.event)
     unit = np.arange(len(test.event))
-    return judged(order, moments, curves, test.duration, test.event, unit, spent, chosen, backtest)
+    return judged(order, moments, curves, test.duration, test.event, unit, spent, chosen)
 
 
 def judged(
@@ -170,10 +163,8 @@ def judged(
     unit: npt.NDArray[np.int64],
     spent: float,
     chosen: str,
-    backtest: Backtest | None,
 ) -> Judged:
     """Compute all measures from survival curves."""
-    held = [] if backtest is None else intervals(moments, curves, duration, event, backtest)
     flat = np.tile(kaplan_meier(duration, event, moments), (len(curves), 1))
     usual = integrated_brier(moments, flat, duration, event)
     hazard = -np.log(np.maximum(curves[:, -1], 1e-300))
@@ -185,22 +176,8 @@ def judged(
         incidents=int(seen.sum()),
         seconds=spent,
         chosen=chosen,
-        held=tuple(held),
         draws=JudgedRows(hazard, np.minimum(duration, moments[-1]), seen, unit),
     )
-
-
-def intervals(
-    moments: Floats, curves: Floats, duration: Floats, event: Floats, backtest: Backtest
-) -> list[bool]:
-    """Return for fifths by risk whether the observed share is within the predicted interval."""
-    chance = 1 - curves[:, -1]
-    held = []
-    for part in np.array_split(np.argsort(chance, kind="stable"), 5):
-        low, high = backtest.interval(float(chance[part].mean()))
-        left = kaplan_meier(duration[part], event[part], moments[-1:])
-        held.append(low <= 1 - float(left[0]) <= high)
-    return held
 
 
 def fleet_task(task: FleetTask) -> dict[str, list[Judged]]:
@@ -237,9 +214,8 @@ def fleet_task(task: FleetTask) -> dict[str, list[Judged]]:
             drawn = np.random.default_rng(0).choice(len(unit), _MAX_ROWS, replace=False)
             curve, watched, failed, unit = (each[drawn] for each in (curve, watched, failed, unit))
         order = harrell(-curve[:, -1], watched, failed)
-        tested = risk.backtest if name == "auto" else None
-        chosen = "" if tested is None else risk.model.kind
-        found[name] = [judged(order, moments, curve, watched, failed, unit, spent, chosen, tested)]
+        chosen = risk.model.kind if name == "auto" and risk.backtest is not None else ""
+        found[name] = [judged(order, moments, curve, watched, failed, unit, spent, chosen)]
     return found
 
 
@@ -266,10 +242,8 @@ def table(name: str, found: dict[str, list[Judged]]) -> None:
     error = 2 / max(1, sum(each.incidents for each in splits)) ** 0.5
     sharp = 1 + sum(off[model] < off["auto"] - 1e-9 for model in SINGLE)
     shared = 1 + sum(off[model] < off["auto"] - error for model in SINGLE)
-    held = [one for each in splits for one in each.held]
     good = "yes" if lag <= 0.003 and shared <= 2 else "NO"
     print(
-        f"  {sum(held)} of {len(held)} fifths by risk within the predicted interval\n"
         f"  C lag {lag:+.4f}, calibration rank {sharp} (within its error of {error:.3f}: {shared}): {good}",
         flush=True,
     )

@@ -51,14 +51,12 @@ class Task:
     Attributes:
         splits: Training and test rows.
         horizon: Time of skill and calibration; None: third quartile of training incidents.
-        unit: Column with the unit's own count or rate, judged without a model; None: there is none.
         dependent: Whether concordance is over all times (Antolini) instead of at the horizon (Harrell).
         began: The day on which each training row began, for each split; empty: the rows have no order.
     """
 
     splits: list[tuple[SurvivalRows, SurvivalRows]]
     horizon: float | None
-    unit: int | None = None
     dependent: bool = False
     began: Sequence[Floats] = ()
 
@@ -123,7 +121,7 @@ def lanl(data: Path) -> Task:
     rows, day = landmarks(data)
     cut = day.max() - 365
     splits = [(known_at(rows, day, cut), rows.only(day > cut))]
-    return Task(splits, 30.0, unit=1, began=[day[day < cut]])
+    return Task(splits, 30.0, began=[day[day < cut]])
 
 
 def lanl_rolling(data: Path) -> Task:
@@ -134,7 +132,7 @@ def lanl_rolling(data: Path) -> Task:
         test = (day >= start) & (day < start + 90)
         splits.append((known_at(rows, day, start), rows.only(test)))
         began.append(day[day < start])
-    return Task(splits, 90.0, unit=1, began=began)
+    return Task(splits, 90.0, began=began)
 
 
 def landmarks(data: Path) -> tuple[SurvivalRows, Floats]:
@@ -157,7 +155,7 @@ def alibaba(data: Path) -> Task:
     names, where = np.unique(owner, return_inverse=True)
     fold = np.random.default_rng(0).integers(0, 5, len(names))[where]
     splits = [(rows.only(fold != k), rows.only(fold == k)) for k in range(5)]
-    return Task(splits, 90.0, unit=0, began=[day[fold != k] for k in range(5)])
+    return Task(splits, 90.0, began=[day[fold != k] for k in range(5)])
 
 
 def alibaba_in_time(data: Path) -> Task:
@@ -168,7 +166,7 @@ def alibaba_in_time(data: Path) -> Task:
         cut = float(np.quantile(day, share))
         splits.append((known_at(rows, day, cut), rows.only(day >= cut)))
         began.append(day[day < cut])
-    return Task(splits, 90.0, unit=0, began=began)
+    return Task(splits, 90.0, began=began)
 
 
 def ssd_failures(data: Path) -> tuple[SurvivalRows, npt.NDArray[np.int64], Floats]:
@@ -230,7 +228,7 @@ def grid5k(data: Path) -> Task:
                 day.append(mark / DAY)
     tables = (np.array(train), np.array(test))
     first_rows, last_rows = (SurvivalRows(t[:, :-2], t[:, -2], t[:, -1]) for t in tables)
-    return Task([(first_rows, last_rows)], 7.0, unit=4, began=[np.array(day)])
+    return Task([(first_rows, last_rows)], 7.0, began=[np.array(day)])
 
 
 def outage(

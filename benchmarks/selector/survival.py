@@ -7,9 +7,8 @@ C is Harrell's concordance at the horizon, for the parity sets the time-dependen
 integrated Brier score until the horizon (less is better); skill 1 - Brier / Brier of the test rows' own
 Kaplan-Meier at the horizon (a model without covariates has 0 at best); E/O predicted over observed incidents
 until the horizon, 1 is best. They are means over folds; models with a seed have a range over seeds. `se` is
-the standard error of C over folds, or over 200 resampled test parts if there is one split. The last line is
-the difference of our Cox-Time to the library with the best C, with the standard error of the paired
-differences over folds. Nothing was tuned to a test part.
+the standard error of C over folds, or over 200 resampled test parts if there is one split. Nothing was
+tuned to a test part.
 """
 
 from __future__ import annotations
@@ -85,17 +84,12 @@ def table(name: str, task: Task, seeds: int) -> None:
         f"  {'model':26} {'C':>6} {'range':>12} {'se':>5} {'IBS':>7} {'skill':>7} {'E/O':>5} "
         f"{'range':>12} {'fit s':>6}"
     )
-    if task.unit is not None:
-        print(f"  {'own count or rate':26} {by_unit(task):6.3f}")
-    results: dict[str, Result] = {}
     for label, maker, random in models():
         found = run(task, maker, seeds if random else 1)
         if isinstance(found, str):
             print(f"  {label:26} gave up: {found}")
             continue
-        results[label] = found
         line(label, found)
-    against_libraries(results)
 
 
 def models() -> list[tuple[str, Maker, bool]]:
@@ -191,15 +185,6 @@ def resampled_error(task: Task, test: SurvivalRows, predict: Predict) -> float:
     return float(np.std(found) * share**0.5)
 
 
-def by_unit(task: Task) -> float:
-    """Return the mean concordance of the unit's own count or rate, without a model."""
-    scores = []
-    for _, test in task.splits:
-        cut = test.until(task.horizon) if task.horizon else test
-        scores.append(harrell(test.x[:, task.unit or 0], cut.duration, cut.event))
-    return float(np.mean(scores))
-
-
 def line(label: str, result: Result) -> None:
     """Print one model's line."""
     by_seed = result.scores.mean(axis=1)
@@ -215,26 +200,6 @@ def line(label: str, result: Result) -> None:
         f"{ratio:5.2f} {ranges[1]:>12} {result.seconds:6.1f}",
         flush=True,
     )
-
-
-def against_libraries(results: dict[str, Result]) -> None:
-    """Print the difference of our Cox-Time to the best library, paired over folds."""
-    theirs = {
-        label: result
-        for label, result in results.items()
-        if label.split()[0] in ("lifelines", "pycox")
-    }
-    ours = results.get("Cox-Time")
-    if not theirs or ours is None:
-        return
-    best = max(theirs, key=lambda label: float(theirs[label].scores[:, :, 0].mean()))
-    gap = ours.scores.mean(axis=0) - theirs[best].scores.mean(axis=0)
-    error = gap.std(axis=0, ddof=1) / len(gap) ** 0.5 if len(gap) > 1 else None
-    words = [
-        f"{name} {gap[:, i].mean():+.4f}" + (f" ± {error[i]:.4f}" if error is not None else "")
-        for i, name in enumerate(("C", "IBS"))
-    ]
-    print(f"  Cox-Time - {best}: {', '.join(words)}")
 
 
 if __name__ == "__main__":

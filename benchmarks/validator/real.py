@@ -1,9 +1,8 @@
 """The Validator on real measurements: flags of three methods and of naive rules, and injected faults.
 
-GPU runs of two clusters, bandwidth of same-model disks, and the uneven pipeline stages of a real training
-job. The three methods are the median of quantile functions, the exact medoid, and the naive all-pairs
-algorithm; they should flag the same units. Then a share of each set is made slow, so that the truth is
-known, and precision and recall stand beside the naive rules.
+GPU runs of two clusters, and bandwidth of same-model disks. The three methods are the median of quantile
+functions, the exact medoid, and the naive all-pairs algorithm; they should flag the same units. Then a share
+of each set is made slow, so that the truth is known, and precision and recall stand beside the naive rules.
 
 ``--smears`` tries the learned limits instead: of half of each set's nodes a share is made sick (one device or
 all, 3 to 60 %), limits are learned from them with the defaults, and the other half is judged. Nobody has
@@ -108,23 +107,7 @@ def naive_rules(population: Population) -> dict[str, Flags]:
         "5 % on medians": sign * medians > sign * np.median(medians) * (1 + sign * 0.05),
         "mean 3 sigma": sign * means > (sign * means).mean() + 3 * means.std(),
         "IQR 1.5": sign * means > high + 1.5 * (high - low),
-        "KS": _kolmogorov(samples, sign),
     }
-
-
-def _kolmogorov(samples: list[npt.NDArray[np.float64]], sign: int) -> Flags:
-    """Return the units that a one-sided Kolmogorov-Smirnov test rejects (1 %, Bonferroni)."""
-    everything = np.sort(np.concatenate(samples) * sign)
-    flags = np.zeros(len(samples), dtype=np.bool_)
-    for row, sample in enumerate(samples):
-        own = np.sort(sample * sign)
-        n, m = len(own), len(everything) - len(own)
-        places = np.unique(np.concatenate([own, everything]))
-        mine = np.searchsorted(own, places, "right")
-        rest = (np.searchsorted(everything, places, "right") - mine) / m
-        gap = float((rest - mine / n).max())
-        flags[row] = np.exp(-2 * gap**2 * n * m / (n + m)) < 0.01 / len(samples)
-    return flags
 
 
 def contaminated(
@@ -166,13 +149,10 @@ def quality(flags: Flags, truth: Flags) -> str:
 
 def show_flags(data: Path, naive: bool) -> None:
     """Print one row for every set."""
-    print(
-        "set                         n   median  medoid  pairs  alpha .90  R       least sim | naive rules"
-    )
+    print("set                         n   median  medoid  pairs  R       least sim | naive rules")
     for name, population in populations(data):
         learned = learn_criterion(population)
         medoid = learn_criterion(population, method="medoid")
-        loose = learn_criterion(population, method="medoid", alpha=0.9)
         pairs = "-"
         if naive and len(population.values) < 20_000:
             begin = time.perf_counter()
@@ -184,7 +164,7 @@ def show_flags(data: Path, naive: bool) -> None:
         repeats = criterion.repeatability if criterion and criterion.repeatability else float("nan")
         print(
             f"{name:26s} {len(population):4d} {int(learned.flagged.sum()):6d} "
-            f"{int(medoid.flagged.sum()):7d}  {pairs:>6s} {int(loose.flagged.sum()):7d}    "
+            f"{int(medoid.flagged.sum()):7d}  {pairs:>6s}    "
             f"{repeats:.4f}  {1 - np.nanmax(learned.losses):.3f}     | {rules}"
         )
 
@@ -227,29 +207,6 @@ def show_faults(data: Path) -> None:
             f1 = 2 * hits / (flagged + faulty)
             cells.append(f"{key} {precision:.2f}/{recall:.2f} ({f1:.2f})")
         print(f"{fault:30s} {'  '.join(cells)}")
-
-
-def show_groups(data: Path) -> None:
-    """Print what grouping does for pipeline stages of unequal size."""
-    trace = recorded(data / "bytedance_stragglers" / "trace_ST.parquet")
-    print("\nuneven pipeline stages of a job without a bad worker: flagged ranks, by operation")
-    for kind, part in trace.groupby("optype", observed=True):
-        if "compute" not in str(kind):
-            continue
-        parts = list(part.groupby("rank"))
-        mixed = learn_criterion(_population(str(kind), parts, "duration", "lower", None))
-        text = f"{int(mixed.flagged.sum())} of {len(parts)}" if mixed.criterion else mixed.reason
-        grouped = []
-        for stage, own in part.groupby("stage", observed=True):
-            alone = list(own.groupby("rank"))
-            learned = learn_criterion(_population(str(kind), alone, "duration", "lower", None))
-            count = int(learned.flagged.sum())
-            grouped.append(
-                f"stage {stage}: {count} of {len(alone)}"
-                if learned.criterion
-                else f"stage {stage}: none"
-            )
-        print(f"  {kind!s:18s} not grouped: {text}; grouped: {', '.join(grouped)}")
 
 
 def _limits(train: Population) -> dict[str, Callable[[Population], Flags]]:
@@ -382,7 +339,6 @@ def main() -> None:
         return
     show_flags(options.data, options.naive)
     show_faults(options.data)
-    show_groups(options.data)
 
 
 if __name__ == "__main__":
