@@ -17,8 +17,8 @@ import pytest
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.asking.typed_tests import SHIPPED, learning
 from pytest_anubis.core.history import CLOCK_TOLERANCE
-from pytest_anubis.core.identity.machine_marks import another_machine, identity_marks
-from pytest_anubis.core.waivers.waiving import concerns
+from pytest_anubis.core.machine_marks import another_machine, identity_marks
+from pytest_anubis.core.waiving import concerns
 from pytest_anubis.distributed.workers.lane_allotment import side_by_side
 from pytest_anubis.hardware.inventory.hardware_classes import (
     ALONE,

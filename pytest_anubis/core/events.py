@@ -21,7 +21,7 @@ from pytest_anubis.core.measurement import (
     TestResult,
 )
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
-from pytest_anubis.core.waivers.waiving import WaiversRead
+from pytest_anubis.core.waiving import WaiversRead
 
 INVENTORY = "inventory"
 """Entry of `RunStarted.looked_at`: the inventory was compared with that of the class."""

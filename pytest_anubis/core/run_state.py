@@ -32,7 +32,7 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, run_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
-from pytest_anubis.core.waivers.waiving import WaiversRead, with_waiver
+from pytest_anubis.core.waiving import WaiversRead, with_waiver
 
 NEVER_FINISHED = "started and never finished"
 NEVER_STARTED = "never started"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from pytest_anubis.core.alike_devices import without_repeats
 from pytest_anubis.core.history import CLOCK_TOLERANCE, OUT_OF_SERVICE, NodeRecord
-from pytest_anubis.core.identity.alike_devices import without_repeats
 from pytest_anubis.core.standing.recorded_run import key_of, unjudged_in
 from pytest_anubis.core.standing.standing_of import Standing
 from pytest_anubis.core.verdict import LOOK, Decision, MetricVerdict, Triage

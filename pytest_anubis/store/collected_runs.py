@@ -15,7 +15,7 @@ from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.run import EVIDENCE, RunRecord
 from pytest_anubis.core.sample import SampleProblem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
-from pytest_anubis.core.waivers.waiving import WaiversRead
+from pytest_anubis.core.waiving import WaiversRead
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.imported_cells import ImportedCells
 from pytest_anubis.store.importers.superbench import import_superbench

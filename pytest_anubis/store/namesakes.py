@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Collection, Sequence
 
-from pytest_anubis.core.identity.machine_marks import another_machine, marks_of
+from pytest_anubis.core.machine_marks import another_machine, marks_of
 from pytest_anubis.core.run import RunRecord
 
 Machine = tuple[str, frozenset[str]]

@@ -17,7 +17,7 @@ from pytest_anubis.codec import from_plain, read_json, to_plain
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.history import CLOCK_TOLERANCE
-from pytest_anubis.core.identity.machine_marks import marks_of
+from pytest_anubis.core.machine_marks import marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, unjudged_in
 from pytest_anubis.core.standing.standing_of import (

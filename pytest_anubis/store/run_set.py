@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pytest_anubis.core.identity.machine_marks import another_machine, marks_of
+from pytest_anubis.core.machine_marks import another_machine, marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.namesakes import full_names, renamed

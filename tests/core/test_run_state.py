@@ -50,7 +50,7 @@ from pytest_anubis.core.measurement import (
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
-from pytest_anubis.core.waivers.waiving import WaiversRead
+from pytest_anubis.core.waiving import WaiversRead
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_state
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.metric import named_by
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
-from pytest_anubis.core.waivers.waiving import covers, with_waiver
+from pytest_anubis.core.waiving import covers, with_waiver
 
 WAIVER = Waiver(owner="j.doe", reason="HW-4711", expires="2026-12-01")
 SLOW = MetricVerdict(

@@ -61,19 +61,14 @@ MAY_IMPORT = {
 # shelf that has shelves of its own is named like a room, by its path.
 SHELVES = {
     "core": (
-        *(
-            "field_types",
-            "metric",
-            "measurement",
-            "blocker",
-            "verdict",
-            "waivers",
-            "survey",
-            ".",
-            "standing",
-            "asking",
-        ),
-        "identity",
+        "field_types",
+        "metric",
+        "measurement",
+        "blocker",
+        "verdict",
+        ".",
+        "standing",
+        "asking",
     ),
     "validator": (
         "similarity",

@@ -52,7 +52,7 @@ def waivers(path: Path) -> object:
 
 
 def rows(path: Path) -> object:
-    return read_rows(path, ("node",), ("note",), others=False)
+    return read_rows(path, ("node",), ("note",))
 
 
 def node(key: str) -> str:

@@ -13,7 +13,7 @@ from pytest_anubis.core.events import (
     TestFinished,
     TestsPlanned,
 )
-from pytest_anubis.core.identity.machine_marks import another_machine, identity_marks
+from pytest_anubis.core.machine_marks import another_machine, identity_marks
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Decision, NodeVerdict

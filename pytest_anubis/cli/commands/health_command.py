@@ -19,7 +19,7 @@ from pytest_anubis.cli.shared.printing import answer, say
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.history import NodeRecord
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.core.waivers.waiving import holds_among
+from pytest_anubis.core.waiving import holds_among
 from pytest_anubis.durations import seconds
 from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of

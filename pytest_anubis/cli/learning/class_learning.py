@@ -27,7 +27,7 @@ from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.run_sources import wanted_of
 from pytest_anubis.core.baseline import UnlikeNode
-from pytest_anubis.core.identity.machine_marks import identity_marks
+from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from pytest_anubis.hardware.inventory.inventory_reading import (
     InventoryError,

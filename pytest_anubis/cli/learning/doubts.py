@@ -14,7 +14,7 @@ from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.baseline import DOUBTFUL
 from pytest_anubis.core.metric import metric_names
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.node_standing import StandingError, read_standing
 from pytest_anubis.validator.deciding.ledger import uncovered_components

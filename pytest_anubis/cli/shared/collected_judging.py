@@ -16,15 +16,15 @@ from pytest_anubis.cli.shared.latest_days import Unit, of_latest_days
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.alike_devices import without_repeats
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.history import CLOCK_TOLERANCE, COMPLETING_SECONDS
-from pytest_anubis.core.identity.alike_devices import without_repeats
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, was_killed
 from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Waiver
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
     UNLIKE,

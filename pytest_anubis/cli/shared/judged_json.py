@@ -16,8 +16,8 @@ from pytest_anubis import __version__
 from pytest_anubis.cli.shared.collected_judging import rows_of
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.sample import FloatArray, Population
-from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.store.atomic import writing_atomically
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet

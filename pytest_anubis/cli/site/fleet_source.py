@@ -12,8 +12,8 @@ from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.history import OUT_OF_SERVICE
-from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision, Reason
 from pytest_anubis.report.plots.fleet_plots import day_text
 from pytest_anubis.report.text.node_row import NodeRow
@@ -329,7 +329,7 @@ def read_register(path: Path) -> Traits:
             for name, text in row.items()
             if name and name not in _NO_TRAITS and text.strip()
         }
-        for _, row in read_rows(path, ("node",), (), others=True)
+        for _, row in read_rows(path, ("node",), ())
     }
 
 

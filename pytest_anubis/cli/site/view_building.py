@@ -18,10 +18,10 @@ from pytest_anubis.cli.site.fleet_source import (
     class_tables,
     telling_traits,
 )
+from pytest_anubis.core.fleet_survey import MetricDrift
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.shown_loss import shown_similarity
-from pytest_anubis.core.survey.fleet_survey import MetricDrift
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.fleet.fleet_view import (
     OUTCOME_ORDER,

@@ -228,7 +228,7 @@ def standing_of(
 
     Args:
         runs: Its runs; those without a verdict say nothing.
-        holds: Says which waivers hold today (`core.waivers.waiving`).
+        holds: Says which waivers hold today (`core.waiving`).
         in_service: When somebody put it into service again, seconds since 1970: what was found before has
             been answered for; None: none was.
     """

@@ -15,7 +15,7 @@ from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.standing.standing_of import Holds, in_order, standing_of
 from pytest_anubis.core.standing.standing_verdict import with_standing
 from pytest_anubis.core.verdict import Decision, NodeVerdict
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.collected_runs import RunSet

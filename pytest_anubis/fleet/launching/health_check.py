@@ -9,7 +9,7 @@ from pytest_anubis.core.history import CLOCK_TOLERANCE
 from pytest_anubis.core.standing.standing_of import Holds, Standing
 from pytest_anubis.core.standing.standing_verdict import lapsed_text
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.export.drain_reason import LEADER, line, reason_code, unjudged_text
 from pytest_anubis.store.node_standing import KeptRun, NodeStanding
 

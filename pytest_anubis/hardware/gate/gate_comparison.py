@@ -19,7 +19,6 @@ from pytest_anubis.hardware.gate.card_checks import (
     with_serial,
 )
 from pytest_anubis.hardware.gate.inventory_gate import (
-    GateLimits,
     check_inventory,
     unavailable_vendors,
 )
@@ -72,10 +71,7 @@ _CHANGED = (
 
 
 def check_again(
-    before: Inventory,
-    after: Inventory,
-    golden: Inventory | None = None,
-    limits: GateLimits | None = None,
+    before: Inventory, after: Inventory, golden: Inventory | None = None
 ) -> list[GateFinding]:
     """Return the gate's findings at the end of a run that are new since its start.
 
@@ -83,17 +79,16 @@ def check_again(
         before: The node when the run began.
         after: The node now, read anew.
         golden: The golden inventory used at the start.
-        limits: The limits used at the start.
 
     Returns:
         The findings, failures first.
     """
     changes = compare(before, after)
     reported = {(finding.slot, finding.what) for finding in changes}
-    known = set(check_inventory(before, golden, limits))
+    known = set(check_inventory(before, golden))
     new = [
         finding
-        for finding in check_inventory(after, golden, limits)
+        for finding in check_inventory(after, golden)
         if finding not in known
         and (finding.slot, finding.what) not in reported
         and finding.what not in LOAD_DEPENDENT

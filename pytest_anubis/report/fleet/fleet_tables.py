@@ -11,8 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from pytest_anubis.core.fleet_survey import MetricDrift
 from pytest_anubis.core.metric import loss_text, size_text
-from pytest_anubis.core.survey.fleet_survey import MetricDrift
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.report.fleet.fleet_view import FleetMetric, FleetView
 from pytest_anubis.report.fleet.glance import (

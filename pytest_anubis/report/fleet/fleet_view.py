@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.fleet_survey import MetricDrift, TraitShift
 from pytest_anubis.core.metric import Metric, loss_size, loss_text
-from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
 from pytest_anubis.core.verdict import Decision, Outcome, Reason
 from pytest_anubis.report.text.node_row import NodeRow
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from pytest_anubis.core.survey.fleet_survey import (
+from pytest_anubis.core.fleet_survey import (
     MIN_MOMENTS,
     MIN_NODES,
     MetricDrift,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 
-from pytest_anubis.core.survey.fleet_survey import DriftMoment
+from pytest_anubis.core.fleet_survey import DriftMoment
 from pytest_anubis.report.plots.canvas import (
     BAD,
     SAMPLE,

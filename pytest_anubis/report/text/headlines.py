@@ -22,7 +22,7 @@ from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.measurement import LOOKS_SPENT, NOT_INSTALLED, LaneCores
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import SKIPPED, Decision, MetricVerdict, NodeVerdict, Reason
-from pytest_anubis.core.waivers.widened_limits import noise_options
+from pytest_anubis.core.widened_limits import noise_options
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.safe_text import plain_line
 from pytest_anubis.report.text.text_table import clip

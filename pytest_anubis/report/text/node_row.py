@@ -6,6 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pytest_anubis.core.alike_devices import (
+    alike_text,
+    latest_of,
+    other_verdicts,
+    same_thing,
+)
 from pytest_anubis.core.asking.next_step import (
     first_act,
     look_act,
@@ -14,13 +20,7 @@ from pytest_anubis.core.asking.next_step import (
     throughout,
 )
 from pytest_anubis.core.blocker import Blocker, Hindrance
-from pytest_anubis.core.identity.alike_devices import (
-    alike_text,
-    latest_of,
-    other_verdicts,
-    same_thing,
-)
-from pytest_anubis.core.survey.fleet_survey import TraitShift
+from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
     LOOK,
     RETEST,

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps, shared_act
+from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.metric import first_of
-from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import LOOK, Decision, Reason, Trouble
 from pytest_anubis.report.text.failure_text import worst_text
 from pytest_anubis.report.text.headlines import after_name

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from pytest_anubis.core.asking.next_step import as_shared
 from pytest_anubis.core.blocker import Blocker, Hindrance
+from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.metric import first_of, metric_name
-from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.node_row import NodeRow, explained_by
 from pytest_anubis.report.text.numbers import count_text

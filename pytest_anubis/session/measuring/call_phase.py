@@ -17,8 +17,8 @@ from pytest_anubis.core.events import BlockerFound, Judged, TestStarted
 from pytest_anubis.core.measurement import MISTAKE
 from pytest_anubis.core.run import card_texts
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.core.waivers.waiving import with_waiver
-from pytest_anubis.core.waivers.widened_limits import in_noise, widened
+from pytest_anubis.core.waiving import with_waiver
+from pytest_anubis.core.widened_limits import in_noise, widened
 from pytest_anubis.report.export.junit_export import properties
 from pytest_anubis.report.text.failure_text import (
     failure_rows,

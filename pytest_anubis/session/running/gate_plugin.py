@@ -11,7 +11,7 @@ from pytest_anubis.core.events import INVENTORY, BlockerFound, Judged
 from pytest_anubis.core.inventory import FindingKind, GateFinding
 from pytest_anubis.core.measurement import GATE_STOPPED
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.core.waivers.waiving import with_waiver
+from pytest_anubis.core.waiving import with_waiver
 from pytest_anubis.hardware.gate.gate_comparison import check_again, since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight

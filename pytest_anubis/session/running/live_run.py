@@ -30,7 +30,7 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.run import COMPLETED
 from pytest_anubis.core.run_state import RunState, undecided_by
 from pytest_anubis.core.verdict import Decision, NodeVerdict
-from pytest_anubis.core.waivers.waiving import WaiversRead
+from pytest_anubis.core.waiving import WaiversRead
 from pytest_anubis.report.export.drain_reason import drain_reason
 from pytest_anubis.report.text.numbers import duration_text
 from pytest_anubis.session.context import RunContext, discard, judge_key, warn

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.events import Resumed
-from pytest_anubis.core.identity.machine_marks import identity_marks, what_differs
+from pytest_anubis.core.machine_marks import identity_marks, what_differs
 from pytest_anubis.core.run import RESUMABLE
 from pytest_anubis.session.context import RunContext, context_key
 from pytest_anubis.settings import Settings, without_password

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.events import WorkerDied
-from pytest_anubis.core.identity.machine_marks import identity_marks
+from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.failure_text import fitted_failure
 from pytest_anubis.report.text.headlines import (

@@ -16,10 +16,10 @@ from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.events import BenchmarksChosen, BlockerFound
 from pytest_anubis.core.history import Doubt, FleetHistory
-from pytest_anubis.core.identity.machine_marks import identity_marks
+from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.core.standing.standing_verdict import doubt_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.selector.choice.choice_plan import Plan

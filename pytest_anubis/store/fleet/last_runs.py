@@ -22,7 +22,7 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
 )
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.store.fleet.unfiled import unfiled
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judged_runs import standings_of

@@ -14,7 +14,7 @@ from pytest_anubis.codec.moments import day_of
 from pytest_anubis.codec.regular_files import file_sha256
 from pytest_anubis.core.standing.standing_of import Holds
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.filed_before import noted_imports
 from pytest_anubis.store.history.waiting_runs import waiting_for

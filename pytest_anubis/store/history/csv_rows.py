@@ -17,15 +17,14 @@ _MAX_BYTES = 8 << 20
 
 
 def read_rows(
-    path: Path, needed: Sequence[str], optional: Sequence[str], *, others: bool
+    path: Path, needed: Sequence[str], optional: Sequence[str]
 ) -> list[tuple[int, dict[str, str]]]:
     """Return the rows of a table, each with its line and column -> text; what is no UTF-8 is replaced.
 
     Args:
         path: The file.
         needed: Columns that it must have, in small letters.
-        optional: Columns that it may have.
-        others: It may have further columns.
+        optional: Columns that it may have, as any others.
 
     Raises:
         HistoryError: It cannot be read, is too large, is no CSV, or has not these columns; one line.
@@ -37,9 +36,6 @@ def read_rows(
         next(reader, None)
         head = [name.strip().lower() for name in columns]
         wrong = [missing(head, mark, name) for name in needed if name not in head]
-        if not others:
-            known = (*needed, *optional)
-            wrong += [f"no column {name[:40]!r}" for name in head if name not in known]
         if wrong:
             raise HistoryError(
                 f"{path} line 1: {wrong[0]}; needed {'is' if len(needed) == 1 else 'are'} "

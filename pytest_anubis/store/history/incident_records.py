@@ -109,7 +109,7 @@ def import_incidents(
     wrong: list[tuple[int, str]] = []
     good: list[tuple[int, Incident]] = []
     unknown: dict[str, list[int]] = {}  # node -> its lines
-    for line, row in read_rows(path, _NEEDED, _OPTIONAL, others=True):
+    for line, row in read_rows(path, _NEEDED, _OPTIONAL):
         try:
             good.append((line, _incident(row, present)))
         except HistoryError as error:

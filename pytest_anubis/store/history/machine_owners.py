@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
-from pytest_anubis.core.identity.machine_marks import (
+from pytest_anubis.core.machine_marks import (
     another_machine,
     marks_of,
     what_differs,

@@ -68,7 +68,7 @@ def import_nodes(history: History, path: Path) -> NodeImport:
         HistoryError: The file cannot be read, is too large, lacks the column ``node``, or the database
             refuses.
     """
-    rows = read_rows(path, ("node",), _OPTIONAL, others=True)
+    rows = read_rows(path, ("node",), _OPTIONAL)
     present = time.time()
     written = present
     with contextlib.suppress(OSError):  # removed since

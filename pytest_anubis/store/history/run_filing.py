@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
 from pytest_anubis.codec.moments import moment
-from pytest_anubis.core.identity.machine_marks import marks_of
+from pytest_anubis.core.machine_marks import marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.verdict import Decision, Outcome, Triage

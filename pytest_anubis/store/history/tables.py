@@ -150,7 +150,7 @@ node_machines = Table(
     _of("node", primary_key=True, autoincrement=False),
     Column("mark", Label(64), primary_key=True),
 )
-"""Marks that identify the machine behind a node's name (`core/identity/machine_marks.py`)."""
+"""Marks that identify the machine behind a node's name (`core/machine_marks.py`)."""
 
 namesakes = Table(
     "namesakes",

@@ -64,23 +64,18 @@ def steady_from(series: FloatArray, better: Direction) -> int:
 
 
 def shortest_window(
-    population: Population,
-    members: BoolArray,
-    *,
-    slack: float = SLACK,
-    alike: float = ALIKE,
+    population: Population, members: BoolArray, *, slack: float = SLACK
 ) -> tuple[int, int] | None:
     """Find the shortest window of values that repeats as well as the longest, and has the same centre.
 
     A candidate window has a warm-up w and a length l. The result is the window with the least ``w + l`` whose
     repeatability over the units reaches that of the longest window minus `slack`, and whose centre is at
-    least `alike` similar to that of the longest window (the paper's section 3.5).
+    least `ALIKE` similar to that of the longest window (the paper's section 3.5).
 
     Args:
         population: Samples in time order.
         members: Shape (n,), the healthy units.
         slack: Repeatability that may be lost.
-        alike: Least similarity to the centre of the longest window.
 
     Returns:
         (warm-up, length), or None if no shorter window is as good or the samples are too short.
@@ -105,7 +100,7 @@ def shortest_window(
         part = np.sort(series[:, cut:end], axis=1).T
         reached = repeatability(part, everyone)
         below, above = losses(median_centre(part, everyone)[None, :], longest)
-        if reached is not None and reached >= target - slack and 1 - below[0] - above[0] >= alike:
+        if reached is not None and reached >= target - slack and 1 - below[0] - above[0] >= ALIKE:
             return cut, end - cut
     return None
 

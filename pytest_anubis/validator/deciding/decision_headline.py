@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from pytest_anubis.core.alike_devices import alike_text, other_verdicts
 from pytest_anubis.core.asking.next_step import SELF_EXPLAINED, STEP, host_trouble, next_step
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.blocker import Blocker, Hindrance
-from pytest_anubis.core.identity.alike_devices import alike_text, other_verdicts
 from pytest_anubis.core.metric import loss_text, percent_text, value_text, whole_of
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.shown_loss import ALL_DEVICES, shown_similarity

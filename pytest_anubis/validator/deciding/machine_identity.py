@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.identity.machine_marks import lasting_marks, what_differs
+from pytest_anubis.core.machine_marks import lasting_marks, what_differs
 
 STRANGE_ACT = (
     "learn one here or of several machines ('anubis learn'), or accept by it all the same "

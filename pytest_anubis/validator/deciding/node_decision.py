@@ -12,9 +12,9 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Literal, NamedTuple, get_args
 
+from pytest_anubis.core.alike_devices import latest_of
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.blocker import Blocker, Hindrance
-from pytest_anubis.core.identity.alike_devices import latest_of
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
@@ -27,8 +27,8 @@ from pytest_anubis.core.verdict import (
     Reason,
     Triage,
 )
-from pytest_anubis.core.waivers.waiving import with_waiver
-from pytest_anubis.core.waivers.widened_limits import in_noise
+from pytest_anubis.core.waiving import with_waiver
+from pytest_anubis.core.widened_limits import in_noise
 from pytest_anubis.validator.deciding.completeness import is_death
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
 from pytest_anubis.validator.deciding.ledger import (

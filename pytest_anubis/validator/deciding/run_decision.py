@@ -12,7 +12,7 @@ from typing import Literal
 
 from pytest_anubis.core.asking.silent_tests import kept_silent
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.identity.machine_marks import identity_marks
+from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import (
@@ -23,7 +23,7 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
 )
-from pytest_anubis.core.waivers.waiving import with_waiver
+from pytest_anubis.core.waiving import with_waiver
 from pytest_anubis.validator.deciding.completeness import (
     blockers_by_cause,
     deaths_of,

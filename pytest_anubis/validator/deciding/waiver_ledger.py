@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
-from pytest_anubis.core.waivers.waiving import (
+from pytest_anubis.core.waiving import (
     OWN_CHECK,
     concerns,
     covers,

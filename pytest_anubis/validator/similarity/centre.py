@@ -60,19 +60,17 @@ def total_distances(columns: FloatArray, weights: FloatArray) -> FloatArray:
     return total
 
 
-def exact_columns(
-    rows: UsableRows, members: BoolArray, most: int = MAX_STEPS
-) -> tuple[FloatArray, FloatArray]:
+def exact_columns(rows: UsableRows, members: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Return the members' quantile functions (g, members) without loss, and the step widths (g,).
 
-    The steps are the union of the multiples of 1/n over all sample sizes n; if there are more than ``most``,
-    they are a plain grid of `GRID_STEPS` quantiles.
+    The steps are the union of the multiples of 1/n over all sample sizes n; if there are more than
+    `MAX_STEPS`, they are a plain grid of `GRID_STEPS` quantiles.
     """
     sizes = sorted({block.values.shape[1] for block in rows.blocks if members[block.index].any()})
     edges = np.arange(GRID_STEPS + 1) / GRID_STEPS
-    if sum(sizes) <= 4 * most:  # beyond, the union surely has too many steps
+    if sum(sizes) <= 4 * MAX_STEPS:  # beyond, the union surely has too many steps
         exact = np.unique(np.concatenate([np.arange(n + 1) / n for n in sizes]))
-        edges = exact if len(exact) <= most else edges
+        edges = exact if len(exact) <= MAX_STEPS else edges
     middle = (edges[1:] + edges[:-1]) / 2
     out = np.empty((len(middle), rows.total))
     for block in rows.blocks:

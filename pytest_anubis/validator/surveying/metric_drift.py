@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pytest_anubis.core.baseline import ERROR_RATE
-from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.core.survey.fleet_survey import (
+from pytest_anubis.core.fleet_survey import (
     MIN_MOMENTS,
     MIN_NODES,
     DriftMoment,
     MetricDrift,
     TraitShift,
 )
+from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.changes.trend import rising_chance
 from pytest_anubis.validator.surveying.trait_shifts import MIN_CHANGE
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import ERROR_RATE
+from pytest_anubis.core.fleet_survey import MIN_NODES, ShiftedMetric, TraitShift
 from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.core.survey.fleet_survey import MIN_NODES, ShiftedMetric, TraitShift
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians
 

@@ -25,7 +25,7 @@ from pytest_anubis.core.standing.standing_of import (
 )
 from pytest_anubis.core.standing.standing_of import standing_of as standing_by
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference, Waiver
-from pytest_anubis.core.waivers.waiving import holds_among, holds_on
+from pytest_anubis.core.waiving import holds_among, holds_on
 
 PARTS = ("a", "b", "c")
 TODAY = "2026-12-01"

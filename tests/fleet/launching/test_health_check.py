@@ -9,7 +9,7 @@ import pytest
 
 from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of
 from pytest_anubis.fleet.launching.slurm_node import SlurmError, parsed_node

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.survey.fleet_survey import (
+from pytest_anubis.core.fleet_survey import (
     DriftMoment,
     MetricDrift,
     ShiftedMetric,
     TraitShift,
 )
+from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Decision, Outcome, Reason
 from pytest_anubis.report.fleet.fleet_index import fleet_index, on_one_page
 from pytest_anubis.report.fleet.fleet_picture import DARK, DARK_TEXT, LIGHT, LIGHT_TEXT

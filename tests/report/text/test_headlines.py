@@ -17,7 +17,7 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
 )
-from pytest_anubis.core.waivers.widened_limits import noise_options
+from pytest_anubis.core.widened_limits import noise_options
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.text.headlines import (
     after_decision,

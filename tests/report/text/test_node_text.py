@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytest_anubis.core.alike_devices import without_repeats
 from pytest_anubis.core.blocker import Blocker, Hindrance
-from pytest_anubis.core.identity.alike_devices import without_repeats
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,

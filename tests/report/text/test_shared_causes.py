@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_anubis.core.fleet_survey import ShiftedMetric, TraitShift
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.survey.fleet_survey import ShiftedMetric, TraitShift
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Triage
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.node_text import fleet_lines

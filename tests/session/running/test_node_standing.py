@@ -19,7 +19,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import GATE
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.fleet.fleet_status import Status, statuses_of
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text

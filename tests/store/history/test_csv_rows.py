@@ -15,9 +15,7 @@ from pytest_anubis.store.history.database import HistoryError
 def test_any_mark_and_encoding(tmp_path: Path, mark: str, encoding: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(mark.join(("Node", "kind")) + "\n" + mark.join(("n1", "dead")) + "\n", encoding)
-    assert read_rows(path, ("node",), ("kind",), others=False) == [
-        (2, {"node": "n1", "kind": "dead"})
-    ]
+    assert read_rows(path, ("node",), ("kind",)) == [(2, {"node": "n1", "kind": "dead"})]
 
 
 @pytest.mark.parametrize(
@@ -32,5 +30,5 @@ def test_file_that_is_no_such_table_is_named(tmp_path: Path, data: bytes, words:
     path = tmp_path / "t.csv"
     path.write_bytes(data)
     with pytest.raises(HistoryError, match=words) as refused:
-        read_rows(path, ("node",), ("kind",), others=False)
+        read_rows(path, ("node",), ("kind",))
     assert "\n" not in str(refused.value)

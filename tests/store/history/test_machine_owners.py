@@ -11,7 +11,7 @@ import pytest
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.events import BlockerFound, Measured, NodeDecided, RunFinished, RunStarted
 from pytest_anubis.core.history import Incident
-from pytest_anubis.core.identity.machine_marks import identity_marks
+from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord

@@ -7,9 +7,9 @@ from typing import Literal
 
 import pytest
 
+from pytest_anubis.core.alike_devices import same_thing
 from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.events import BlockerFound, Event, LaneGivenUp, TestRepeated, WorkerDied
-from pytest_anubis.core.identity.alike_devices import same_thing
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.identity.machine_marks import identity_marks, machine_marks
 from pytest_anubis.core.inventory import REDACTED
+from pytest_anubis.core.machine_marks import identity_marks, machine_marks
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference

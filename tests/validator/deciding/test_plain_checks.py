@@ -8,7 +8,7 @@ from pytest_anubis.core.baseline import PlainCheck
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Waiver
-from pytest_anubis.core.waivers.waiving import WaiversRead
+from pytest_anubis.core.waiving import WaiversRead
 from pytest_anubis.validator.deciding.plain_checks import plain_checks
 from pytest_anubis.validator.deciding.run_decision import failed_checks
 

@@ -20,7 +20,7 @@ from pytest_anubis.core.verdict import (
     Reference,
     Waiver,
 )
-from pytest_anubis.core.waivers.waiving import waived_verdict
+from pytest_anubis.core.waiving import waived_verdict
 from pytest_anubis.validator import judge_node
 from pytest_anubis.validator.deciding.ledger import NOTHING_JUDGED
 

@@ -18,7 +18,7 @@ from pytest_anubis.core.verdict import (
     Triage,
     Trouble,
 )
-from pytest_anubis.core.waivers.waiving import waived_verdict
+from pytest_anubis.core.waiving import waived_verdict
 from pytest_anubis.validator import judge_columns, judge_sample
 from pytest_anubis.validator.judging.certainty import SURE, certainty_of
 from pytest_anubis.validator.judging.column_judging import confirm

@@ -244,7 +244,7 @@ def _listed(text: str | None) -> tuple[str, ...]:
         from pytest_anubis.store.history.database import HistoryError
 
         try:
-            rows = read_rows(Path(text), ("node",), (), others=True)
+            rows = read_rows(Path(text), ("node",), ())
             return tuple(
                 dict.fromkeys(row["node"].strip() for _, row in rows if row["node"].strip())
             )

@@ -20,7 +20,7 @@ from pytest_anubis.core.standing.standing_of import (
     standing_of,
 )
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST, UNDATED
 from pytest_anubis.store.history.tables import CAMPAIGN, NOISY, REPLAYED

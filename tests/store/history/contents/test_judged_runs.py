@@ -13,7 +13,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import standing_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
-from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.fleet.fleet_status import Status, drain_lines, statuses_of
 from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
 from pytest_anubis.fleet.launching.health_check import health_of

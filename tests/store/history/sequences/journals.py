@@ -21,7 +21,7 @@ from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, Waiver
-from pytest_anubis.core.waivers.waiving import WaiversRead
+from pytest_anubis.core.waiving import WaiversRead
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.validator import judge_sample
 from pytest_anubis.validator.deciding.run_decision import decide_run
