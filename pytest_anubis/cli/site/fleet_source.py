@@ -52,7 +52,6 @@ class FleetSource:
         without_run: Names of registered nodes without a run; they are in no row.
         tables: The samples of each class as one table; empty if no trait of nodes is known.
         shifts: Traits that separate nodes of a class, slow nodes first.
-        registered: A register has some of the nodes.
         out: Nodes that are drained or in repair by the history that was judged from.
     """
 
@@ -64,7 +63,6 @@ class FleetSource:
     without_run: Sequence[str] = ()
     tables: Sequence[UnitMedians] = ()
     shifts: Sequence[TraitShift] = ()
-    registered: bool = False
     out: frozenset[str] = frozenset()
 
     @property
@@ -126,8 +124,7 @@ def judged_source(
     history = options.history
     found = register_of([history] if history else places, options.nodes_file)
     names = {row.verdict.node for row in rows}
-    registered = bool(names & found.keys())
-    if options.nodes_file is not None and not registered:
+    if options.nodes_file is not None and not names & found.keys():
         table = options.nodes_file
         say(f"note: {table}: none of its nodes is among these; are they called otherwise?")
     for run in sorted(runs.runs, key=lambda run: run.started):
@@ -160,7 +157,6 @@ def judged_source(
         filed=dated,
         without_run=sorted(set(without_run) - names - {run.node for run in runs.runs}),
         tables=medians,
-        registered=registered,
         shifts=shifts,
         out=out_of_service(history) if history else frozenset(),
     )

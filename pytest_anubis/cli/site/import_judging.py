@@ -17,8 +17,10 @@ from pytest_anubis.store.baselines.baseline_files import BaselineError, load_bas
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.run import RunRecord
+    from pytest_anubis.report.text.node_row import NodeRow
     from pytest_anubis.store.collected_runs import RunSet
     from pytest_anubis.store.fleet.pushing import Judge, RunKey
+    from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
 
 def baselines_in_force(options: argparse.Namespace) -> dict[str, Baseline]:
@@ -54,18 +56,13 @@ class _ImportJudge:
 
         A failure that all nodes with a trait share is marked, to be looked into before a node is drained.
         """
-        from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
         from pytest_anubis.cli.shared.latest_days import only
         from pytest_anubis.cli.shared.node_runs import NodeRuns
-        from pytest_anubis.cli.site.fleet_source import survey
 
         for name in dict.fromkeys(run.run for run in runs.runs):
             own = only(runs, {(run.run, run.node) for run in runs.runs if run.run == name})
-            judged = judge_collected(own, self._baselines)
-            found = rows_of(judged)
-            traits = {run.node: facts_of(run) for run in own.runs}
-            of_node = NodeRuns(own, judged)
-            yield from map(of_node.run_of, with_shared(found, survey(own, found, traits)[1]))
+            judged, rows = self._judged(own)
+            yield from map(NodeRuns(own, judged).run_of, rows)
 
     def together(self, imports: Sequence[Path]) -> Mapping[RunKey, NodeVerdict]:
         """Return the verdicts on nodes by their runs of the last days, but for rejections of a node's own.
@@ -73,8 +70,6 @@ class _ImportJudge:
         A verdict is that of the latest run, with its date; a shared cause explains all of a node's runs.
         """
         if self._together is None:
-            from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
-            from pytest_anubis.cli.site.fleet_source import survey
             from pytest_anubis.store.collected_runs import read_runs
 
             own = read_runs(imports)
@@ -83,12 +78,7 @@ class _ImportJudge:
                 unit = run.node, run.hardware_class
                 if unit not in latest or run.started > latest[unit].started:
                     latest[unit] = run
-            rows = rows_of(judge_collected(own, self._baselines))
-            traits = {
-                run.node: facts_of(run) for run in sorted(own.runs, key=lambda run: run.started)
-            }
-            found = with_shared(rows, survey(own, rows, traits)[1])
-            whole = {row.unit: row.verdict for row in found}
+            whole = {row.unit: row.verdict for row in self._judged(own)[1]}
             self._together = {
                 (run.run, *unit): verdict
                 for run in own.runs
@@ -99,3 +89,13 @@ class _ImportJudge:
                 )
             }
         return self._together
+
+    def _judged(self, runs: RunSet) -> tuple[JudgedFleet, Sequence[NodeRow]]:
+        """Judge runs; return the verdicts, and the nodes with the causes that they share."""
+        from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
+        from pytest_anubis.cli.site.fleet_source import survey
+
+        judged = judge_collected(runs, self._baselines)
+        rows = rows_of(judged)
+        traits = {run.node: facts_of(run) for run in sorted(runs.runs, key=lambda run: run.started)}
+        return judged, with_shared(rows, survey(runs, rows, traits)[1])
