@@ -106,7 +106,8 @@ def run(options: argparse.Namespace) -> int:
     source = judged_source(options, runs, judged, rows, places=named, without_run=unrun)
     judged = source.judged
     rows = source.rows
-    inputs = judged_inputs(options, places) if options.json is not None else {}
+    written = options.json is not None or options.html is not None
+    inputs = judged_inputs(options, places) if written else {}
     if printed:
         for text in judged_json(judged, lambda done, total: None, source.shifts, inputs):
             show_answer(text)
@@ -127,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         from pytest_anubis.cli.site.site_writing import judged_document
 
-        write_file(options.html, judged_document(source))
+        write_file(options.html, judged_document(source, inputs))
     if options.json is not None and not printed:
         say(f"written: {options.json}")
     damaged = sum(refused.damaged for refused in runs.refused)

@@ -278,8 +278,8 @@ def _collected(
             f"--prometheus writes one node, and these are {len(rows)}: {_narrower(options, classes)}"
         )
     source = judged_source(options, runs, judged, rows, places=options.name)
+    inputs = judged_inputs(options, paths)
     if options.json is not None:
-        inputs = judged_inputs(options, paths)
         pieces = judged_json(source.judged, lambda done, total: None, source.shifts, inputs)
         write_file(options.json, "".join(pieces))
     from pytest_anubis.cli.site.terminal_lines import say_fleet
@@ -288,7 +288,7 @@ def _collected(
     if options.html is not None:
         from pytest_anubis.cli.site.site_writing import judged_document
 
-        write_file(options.html, judged_document(source))
+        write_file(options.html, judged_document(source, inputs))
     say(f"one node's dossier: {_narrower(options, classes)} --html FILE")
     return None, None
 

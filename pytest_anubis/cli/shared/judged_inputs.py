@@ -1,4 +1,4 @@
-"""What ``anubis judge`` decided from, for its JSON: the files with their digests, and the options."""
+"""What `anubis judge` decided from, for its JSON and page: the files with their digests, and the options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DECIDING = (
 
 
 def judged_inputs(options: argparse.Namespace, places: Sequence[Path]) -> dict[str, Any]:
-    """Return ``inputs``, the files of runs, and ``options``, those that decide, as plain data.
+    """Return ``inputs``, ``baseline_files`` and ``options``, those that decide, as plain data.
 
     Args:
         options: Options of the command; ``since`` is in seconds since 1970.
@@ -31,8 +31,11 @@ def judged_inputs(options: argparse.Namespace, places: Sequence[Path]) -> dict[s
         "waivers": options.waivers,
         "nodes_file": options.nodes_file,
     }
+    baseline = Path(options.baseline or DEFAULT_BASELINE)
+    learned = sorted(baseline.glob("*.json")) if baseline.is_dir() else [baseline]
     return {
         "inputs": [_file(path) for path in files_of(places, exports=True)[0]],
+        "baseline_files": [_file(path) for path in learned],
         "options": {
             "history": shown_place(options.history) if options.history else None,
             **{name: None if path is None else _file(path) for name, path in named.items()},

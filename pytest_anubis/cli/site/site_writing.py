@@ -6,9 +6,9 @@ import dataclasses
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.node_runs import NodeRuns
@@ -90,9 +90,16 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
     return index
 
 
-def judged_document(source: FleetSource) -> str:
-    """Return the page of judged nodes as one file, with the findings on each below."""
-    return fleet_index(on_one_page(fleet_view(source)))
+def judged_document(source: FleetSource, inputs: Mapping[str, Any]) -> str:
+    """Return the page of judged nodes as one file, with the findings on each below.
+
+    `inputs` has the files that decided, as of `judged_inputs`.
+    """
+    view = on_one_page(fleet_view(source))
+    files = [*inputs["inputs"], *inputs["baseline_files"]]
+    return fleet_index(
+        dataclasses.replace(view, files=tuple((one["path"], one["sha256"] or "-") for one in files))
+    )
 
 
 def _without_page(view: FleetView) -> list[str]:

@@ -189,6 +189,7 @@ class FleetView:
         notes: Other facts, one sentence each.
         unjudged: Why nodes were not judged, what to do, and what is filed of them, one sentence each.
         held_against: The baselines that judged them, one sentence each.
+        files: Path and SHA-256 of what was judged, and of the baselines; empty on the index of a folder.
         without_run: Number of registered nodes without a run, in one sentence; empty where all have one.
         times: Costs of the benchmarks, the highest first; empty where the runs have no durations.
         runs: Number of runs.
@@ -207,6 +208,7 @@ class FleetView:
     notes: tuple[str, ...] = ()
     unjudged: tuple[str, ...] = ()
     held_against: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
     without_run: str = ""
     times: tuple[BenchmarkTime, ...] = ()
     runs: int = 0

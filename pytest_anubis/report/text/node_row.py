@@ -94,6 +94,11 @@ class NodeRow:
         return bool(self._open) and all(one.kind is Hindrance.MISSING for one in self._open)
 
     @property
+    def moved_alike(self) -> bool:
+        """Whether it is undecided first of all since most nodes of its class lost the same."""
+        return bool(self._open) and self._open[0].reason == Reason.CLASS_SHIFT
+
+    @property
     def _open(self) -> Sequence[Blocker]:
         """The blockers of an undecided node; of any other node none."""
         return self.verdict.blocking if self.verdict.decision is Decision.UNDECIDED else ()

@@ -199,6 +199,8 @@ def _groups(
             key = (Decision.UNDECIDED,)
         elif row.only_missing:
             key = (Trouble.MISSING,)
+        elif row.moved_alike:
+            key = (Reason.CLASS_SHIFT, row.verdict.blocking[0].benchmark, row.rest)
         elif row.verdict.decision is Decision.UNDECIDED:
             key = (Decision.UNDECIDED, row.cause, row.rest)
         elif row.look is not None:
@@ -262,6 +264,9 @@ def _group_text(group: Sequence[NodeRow], only: str) -> str:
         counts = sorted({row.missing for row in group})
         many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         return f": {many} of their values missing each; nothing that is there has failed{first.act}"
+    if first.moved_alike:
+        name = without_folders(first.verdict.blocking[0].benchmark)
+        return f": {name} is worse on most of the class alike, see the finding{first.act}"
     if first.waived:
         return ": with failures that are waived, too; -v says which"
     if first.verdict.decision is Decision.ACCEPTED:

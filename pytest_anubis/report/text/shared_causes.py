@@ -133,17 +133,22 @@ def _act(shift: TraitShift, rejected: Sequence[str]) -> str:
         return f"do to the others what helped {shift.mended[0]}{given}, and measure them again"
     node = next(iter(rejected), shift.nodes[0])
     slow = node if shift.worse else "one of them"
+    compare = f"compare firmware, cables, power and cooling of {slow} with another {shift.trait}'s"
+    software = [one for one in shift.aliases if _names_software(one)]
+    if software and not _names_software(shift.trait):
+        return f"try {slow} without {software[0]}, and measure it again; if that changes nothing, {compare}"
     if _is_software(shift):
         fast = _given(shift)
         return f"give {slow} the {shift.trait} of the others{fast and f', {fast}'}, and measure it again"
-    return (
-        f"compare firmware, cables, power and cooling of {slow} with another {shift.trait}'s, mend what "
-        "differs, and measure it again"
-    )
+    return f"{compare}, mend what differs, and measure it again"
 
 
 def _is_software(shift: TraitShift) -> bool:
-    return any(word in shift.trait.lower() for word in SOFTWARE)
+    return _names_software(shift.trait)
+
+
+def _names_software(trait: str) -> bool:
+    return any(word in trait.lower() for word in SOFTWARE)
 
 
 def _given(shift: TraitShift) -> str:

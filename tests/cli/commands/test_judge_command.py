@@ -70,11 +70,16 @@ def test_peers_judge_a_metric_without_criterion(here: Path) -> None:
     values = fleet(8, 8, metrics=("rate", "fresh"))
     values["n04", "cuda:1", "fresh"] = [0.8 * v for v in values["n04", "cuda:1", "fresh"]]
     write(here / "new.csv", values)
-    asked = ("judge", "new.csv", "--json", "out.json")
+    asked = ("judge", "new.csv", "--json", "out.json", "--html", "out.html")
     assert anubis(*asked, "--allow-missing", "5%", "--since", "1970-01-02").returncode == 1
     data = judged(here / "out.json")
     digest = hashlib.sha256((here / "new.csv").read_bytes()).hexdigest()
     assert data["inputs"] == [{"path": "new.csv", "sha256": digest}]
+    (learned,) = (here / "baselines").iterdir()
+    digests = [digest, hashlib.sha256(learned.read_bytes()).hexdigest()]
+    assert [one["sha256"] for one in data["baseline_files"]] == digests[1:]
+    page = (here / "out.html").read_text(encoding="utf-8")
+    assert all(one in page for one in digests)
     options = data["options"]
     assert (options["allow_missing"], options["since"], options["waivers"]) == (0.05, 86400, None)
     assert options["baseline"] == {"path": "baselines", "sha256": None}
@@ -107,6 +112,8 @@ def test_a_class_that_moved_together_is_one_finding(here: Path) -> None:
     decisions = {n["node"]: n["decision"] for n in data["nodes"]}
     assert decisions.pop("n03") == "REJECTED"
     assert set(decisions.values()) == {"UNDECIDED"}
+    (line,) = (one for one in done.stdout.splitlines() if one.startswith("UNDECIDED"))
+    assert "19 nodes" in line
 
 
 def test_a_change_within_a_run_is_marginal_and_named(here: Path) -> None:

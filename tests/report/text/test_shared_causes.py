@@ -74,6 +74,12 @@ def test_the_slower_group_is_named() -> None:
     assert cause_text(rejected).startswith("batch C (8 nodes): 6 rejected, of the 92 others 1 -> ")
 
 
+def test_a_driver_of_the_same_nodes_is_looked_at_before_cables() -> None:
+    other = replace(BATCH, aliases=("rack r1", "driver 580"))
+    assert "-> try n0 without driver 580, " in cause_text(other)
+    assert "driver" not in cause_text(replace(BATCH, aliases=("rack r1",)))
+
+
 def test_better_groups_are_no_cause() -> None:
     better = replace(BATCH, metrics=(replace(SHIFTED, worse=False),))
     assert cause_lines([better], {}) == []
