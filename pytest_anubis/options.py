@@ -20,7 +20,7 @@ ENV_NODE = "PYTEST_ANUBIS_NODE"
 ENV_WAIVERS = "PYTEST_ANUBIS_WAIVERS"
 
 QUIET_LIMITS = ("steal", "others", "cpu", "memory", "io")
-"""Names of the limits of ``--anubis-quiet-limit``, as `core.widened_limits.LIMITS` has them."""
+"""Names of the limits of ``--anubis-quiet-limit``, as `core.waiving.LIMITS` has them."""
 
 DEFAULT_BASELINES = "baselines"
 """Folder of baselines, below pytest's root."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.codec.moments import moment
-from pytest_anubis.core.asking.typed_tests import SHIPPED, learning
+from pytest_anubis.core.asking.next_step import SHIPPED, learning
 from pytest_anubis.core.history import CLOCK_TOLERANCE
 from pytest_anubis.core.machine_marks import another_machine, identity_marks
 from pytest_anubis.core.waiving import concerns

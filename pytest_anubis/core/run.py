@@ -26,8 +26,7 @@ from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Purpose, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
-from pytest_anubis.core.waiving import WaiversRead, waived_verdict, with_waiver
-from pytest_anubis.core.widened_limits import in_noise, widened
+from pytest_anubis.core.waiving import WaiversRead, in_noise, waived_verdict, widened, with_waiver
 
 COMPLETED = (0, 1, 5, 20)
 """Exit statuses of complete runs: accepted, rejected, nothing collected, undecided. Others mean an

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import pytest
 from markupsafe import Markup
 
-from pytest_anubis.core.asking.open_questions import asked_questions
-from pytest_anubis.core.asking.silent_tests import unexplained
+from pytest_anubis.core.asking.open_questions import asked_questions, unexplained
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run_state import RunState

@@ -4,22 +4,81 @@ Such errors say nothing about the hardware, because Python and pytest raise them
 anything: an unknown fixture or name, a call with wrong arguments, a syntax error, a fixture with two yields.
 The last line that ran must be the test's own, or pytest's where it refuses a test or fixture. Errors that
 a library raises, or that are raised while another error is handled, still count against the hardware.
+The fixture that an error comes from is found by the frames of its traceback.
 """
 
 from __future__ import annotations
 
 import builtins
+import inspect
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import FrameType, ModuleType, TracebackType
+from typing import Any
 
 import pytest
 
 from pytest_anubis.core.measurement import MISTAKE
-from pytest_anubis.session.fixture_frames import fixture_of, frames_of, place_of
+from pytest_anubis.session.error_causes import text_of
+
+Fixture = pytest.FixtureDef[Any]
+
+
+def frames_of(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames of a traceback with their current lines; the one that raised comes last."""
+    while trace is not None:
+        yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def fixture_of(trace: TracebackType | None) -> tuple[Fixture | None, bool]:
+    """Return the innermost fixture in a traceback, and whether it was being cleaned up."""
+    found: tuple[Fixture | None, bool] = None, False
+    for frame, _ in frames_of(trace):
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, pytest.FixtureDef):
+            found = owner, frame.f_code is pytest.FixtureDef.finish.__code__
+    return found
+
+
+def place_of(fixture: Fixture) -> tuple[str, int]:
+    """Return file and line of a fixture; an empty file if its function is not written in Python."""
+    code = getattr(inspect.unwrap(fixture.func), "__code__", None)
+    return ("", 0) if code is None else (code.co_filename, code.co_firstlineno)
+
+
+def failed_cleanups(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> str:
+    """Name the shared fixtures whose cleanup failed, since the test that ran before it is not to blame.
+
+    Returns:
+        One sentence; empty if anything else was raised.
+    """
+    failed = []
+    for error in _leaves(raised.value):
+        fixture, cleaned = fixture_of(error.__traceback__)
+        if fixture is None or not cleaned or fixture.scope == "function":
+            return ""
+        path, line = place_of(fixture)
+        root = item.config.rootpath
+        # The place of pytest's own fixtures, as for teardown_module, says less than their name.
+        ours = root in Path(path).parents
+        place = f", {Path(path).relative_to(root)}:{line}" if ours else ""
+        said = f"{type(error).__name__}: {text_of(error)}".split("\n", 1)[0]
+        failed.append(f"fixture {fixture.argname} ({fixture.scope}{place}): {said}")
+    return f"what tests share could not be cleaned up; mend it: {'; '.join(failed)}"
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, or the errors of a group."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        yield error
+
 
 # CPython's messages for calls with wrong arguments: of Python functions (ceval.c) and of C's (getargs.c).
 _WRONG_CALL = re.compile(

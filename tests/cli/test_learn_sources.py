@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_anubis.cli.commands.learn_command import holds_runs
 from pytest_anubis.cli.main import main
-from pytest_anubis.cli.shared.learn_sources import holds_runs
 from pytest_anubis.store.samples.columnar_files import Columns, save_columns
 
 

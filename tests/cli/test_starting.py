@@ -17,7 +17,7 @@ import pytest_anubis
 from pytest_anubis.cli.commands.suites_command import source
 from pytest_anubis.cli.main import main
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.core.asking.typed_tests import SHIPPED
+from pytest_anubis.core.asking.next_step import SHIPPED
 from tests.cli.command_line import anubis
 from tests.cli.test_printing import Gone
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from pytest_anubis.hardware import timing
 from pytest_anubis.hardware.load.clear_moments import MonitoredRounds
-from pytest_anubis.hardware.rate_units import in_unit
 from pytest_anubis.hardware.round_plans import (
     PLANS,
     PROFILE_FACTOR,
@@ -30,6 +29,7 @@ from pytest_anubis.hardware.timing import (
     MIN_CLEAR,
     BusyClock,
     HostClock,
+    in_unit,
     repeats,
     rounds,
     warm_up,

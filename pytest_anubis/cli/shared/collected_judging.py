@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.shared.answered_nodes import with_answers
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.latest_days import Unit, of_latest_days
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.alike_devices import without_repeats
+from pytest_anubis.core.asking.next_step import STEP
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.history import CLOCK_TOLERANCE, COMPLETING_SECONDS
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, was_killed
 from pytest_anubis.core.standing.standing_of import JudgedRun
-from pytest_anubis.core.verdict import Decision, NodeVerdict, Waiver
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Triage, Waiver
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
@@ -35,9 +35,10 @@ from pytest_anubis.report.text.learned_text import (
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.store.collected_runs import EVERYTHING, RunSet, read_runs
+from pytest_anubis.store.node_standing import answered_runs
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.waiver_files import read_waivers, today
-from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
+from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, NodeDetail, judge_fleet
 from pytest_anubis.validator.deciding.requirement import Requirement, known_things, names_alike
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
@@ -141,7 +142,7 @@ def judge_collected(
         verdict.decision is Decision.ACCEPTED for verdict in _verdicts_on(judged, aged).values()
     ):
         judged = _completed(judged, _judged(near, baselines, ahead, strictness), aged)
-    judged = dataclasses.replace(judged, notes=(*judged.notes, *_by_file_dates(runs)))
+    judged = replace(judged, notes=(*judged.notes, *_by_file_dates(runs)))
     return with_answers(_with_unlike(judged, _started(runs)), runs, places)
 
 
@@ -204,11 +205,11 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
             days = f"{COMPLETING_SECONDS / 86400:g}"
             why = f"what is over {days} days older than its latest run completes it no more"
             old = Blocker(cause=why, act="measure it again")
-            verdict = dataclasses.replace(now, blocking=(*now.blocking, old))
+            verdict = replace(now, blocking=(*now.blocking, old))
             detail = details[unit]
         nodes.append(verdict)
         of_nodes.append(detail)
-    return dataclasses.replace(judged, nodes=tuple(nodes), details=tuple(of_nodes))
+    return replace(judged, nodes=tuple(nodes), details=tuple(of_nodes))
 
 
 def _with_unlike(judged: JudgedFleet, began: Mapping[Unit, str]) -> JudgedFleet:
@@ -225,11 +226,11 @@ def _with_unlike(judged: JudgedFleet, began: Mapping[Unit, str]) -> JudgedFleet:
             unlike = unlike_text(one)
             unlike_nodes[verdict.node] = unlike
             known = f"{UNLIKE}: {unlike}; {ACCEPTED_UNLIKE}"
-            nodes[place] = dataclasses.replace(verdict, noted=(*verdict.noted, known))
-            details[place] = dataclasses.replace(detail, unlike=unlike)
+            nodes[place] = replace(verdict, noted=(*verdict.noted, known))
+            details[place] = replace(detail, unlike=unlike)
     if not unlike_nodes:
         return judged
-    return dataclasses.replace(
+    return replace(
         judged,
         nodes=tuple(nodes),
         details=tuple(details),
@@ -306,7 +307,7 @@ def _checked(runs: RunSet) -> dict[str, list[JudgedRun]]:
     for run in runs.journals:
         if counts[run.node] > 1:
             after = "" if run.replayed else run.after
-            judged = dataclasses.replace(judged_of(run, began=0.0), after=after)
+            judged = replace(judged_of(run, began=0.0), after=after)
             found.setdefault(run.node, []).append(judged)
     return found
 
@@ -334,9 +335,7 @@ def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
         if any(run.waivers for run in those):
             today_waivers = _waivers_today(those)
             last = max(those, key=lambda run: run.started)
-            found[key] = dataclasses.replace(
-                found[key], waivers=last.waivers, waivers_of=today_waivers
-            )
+            found[key] = replace(found[key], waivers=last.waivers, waivers_of=today_waivers)
     measured = {node for population in runs.populations for node in population.nodes}
     for run in runs.runs:
         if run.unread and run.node not in measured:  # otherwise no verdict would name it
@@ -351,8 +350,7 @@ def _waivers_today(runs: Sequence[RunRecord]) -> dict[str, tuple[Waiver, ...]]:
     """
     holds = holds_on(today())
     found = {
-        run.run: tuple(dataclasses.replace(one, expired=not holds(one)) for one in run.waivers)
-        for run in runs
+        run.run: tuple(replace(one, expired=not holds(one)) for one in run.waivers) for run in runs
     }
     judged = [judged_of(run, began=moment(run.started) or 0.0) for run in runs]
     for later in judged:
@@ -361,8 +359,54 @@ def _waivers_today(runs: Sequence[RunRecord]) -> dict[str, tuple[Waiver, ...]]:
         for key, waiver in later.waived:
             if not waiver.owner or not holds(waiver):
                 continue
-            exact = dataclasses.replace(waiver, test=key[0], device=key[2], expired=False)
+            exact = replace(waiver, test=key[0], device=key[2], expired=False)
             for run in judged:
                 if run.began < later.began and key in run.found:
                     found[run.run] += (exact,)
     return found
+
+
+def with_answers(judged: JudgedFleet, runs: RunSet, places: Sequence[Path]) -> JudgedFleet:
+    """Return verdicts in which a node is undecided if each run that rejects it has a closed defect.
+
+    What was found then is known to somebody; whether it is there still only another run says.
+
+    Args:
+        judged: The verdicts.
+        runs: What was judged.
+        places: Files and folders that the runs are from.
+    """
+    rejected = {one.node for one in judged.nodes if one.decision is Decision.REJECTED}
+    answered = answered_runs(places, rejected) if rejected else set()
+    if not answered:
+        return judged
+    of_node: dict[str, set[str]] = {}
+    for run in runs.runs:
+        of_node.setdefault(run.node, set()).add(run.run)
+    nodes = [
+        _answered(verdict, detail, of_node.get(verdict.node, set()), answered)
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+    ]
+    return replace(judged, nodes=tuple(nodes))
+
+
+def _answered(
+    verdict: NodeVerdict, detail: NodeDetail, runs: set[str], answered: set[tuple[str, str]]
+) -> NodeVerdict:
+    if verdict.decision is not Decision.REJECTED:
+        return verdict
+    bad = [one for one in detail.verdicts if one.outcome is Outcome.FAIL]
+    bad = bad or [one for one in detail.verdicts if one.outcome is Outcome.MARGINAL]
+    # A mean may hold earlier values of a bad device: it is no finding of its own.
+    bad = [one for one in bad if one.scope == "unit"] or bad
+    found = {one.run or (next(iter(runs)) if len(runs) == 1 else "") for one in bad}
+    if not found or not found <= {run for run, node in answered if node == verdict.node}:
+        return verdict
+    why = f"run {', '.join(sorted(found))} rejected it, and its defect was closed since"
+    return replace(
+        verdict,
+        decision=Decision.UNDECIDED,
+        headline=f"node {verdict.node} is neither accepted nor rejected: {why}{STEP}measure it again",
+        blocking=(Blocker(cause=why, act="measure it again"),),
+        triage=Triage.NONE,
+    )

@@ -1,8 +1,9 @@
-"""Next steps for verdicts and blockers, the same in headlines, terminals and pages."""
+"""Next steps for verdicts and blockers, and commands to type, the same in headlines, terminals and pages."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -303,3 +304,34 @@ def next_steps(verdicts: Iterable[MetricVerdict]) -> dict[str, list[MetricVerdic
 
 _CERTAINTY = {triage: place for place, triage in enumerate(Triage)}
 """Rank of a verdict by its triage, the surest first."""
+
+
+SHIPPED = "--pyargs pytest_anubis.shipped.suites"
+"""Arguments that run the benchmark set of the installed package in place."""
+
+
+def learning(tests: str) -> str:
+    """Return the command that learns from tests, without options.
+
+    Args:
+        tests: The tests as typed for pytest; of `SHIPPED`, `anubis suites` makes a copy first.
+    """
+    if tests.startswith(SHIPPED):
+        return "anubis suites && anubis learn suites/"
+    return f"anubis learn {tests}"
+
+
+def with_options(line: str, options: Sequence[str]) -> str:
+    """Return a command with further pytest options, in the form that it takes.
+
+    Args:
+        line: A command, perhaps followed by a remark in brackets; empty stays empty.
+        options: The pytest options.
+    """
+    if not options or not line:
+        return line
+    command, when, rest = line.rpartition(" (") if line.endswith(")") else (line, "", "")
+    own = shlex.join(options)
+    if "anubis learn" in command:
+        own = shlex.quote(f"--pytest-args={own}")
+    return f"{command} {own}{when}{rest}"

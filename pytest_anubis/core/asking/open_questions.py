@@ -1,4 +1,7 @@
-"""The questions of a run: each is answered, open for one reason, or does not apply to this machine."""
+"""The questions of a run: each is answered, open for one reason, or does not apply to this machine.
+
+`kept_silent` explains planned tests that never reported.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytest_anubis.core.measurement import LOOKS_SPENT, PlannedTest, TestResult
+from pytest_anubis.core.events import LaneGivenUp
+from pytest_anubis.core.measurement import GATE_STOPPED, LOOKS_SPENT, PlannedTest, TestResult
+from pytest_anubis.core.run import RunRecord, given_up_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
@@ -213,3 +218,31 @@ def _of_verdict(verdict: MetricVerdict) -> tuple[QuestionState, str]:
     if verdict.reason is Reason.DISTURBED and LOOKS_SPENT in verdict.disturbance:
         return QuestionState.LOOKS_SPENT, verdict.text
     return _OF_REASON.get(verdict.reason, QuestionState.UNCLEAR), verdict.text
+
+
+def kept_silent(run: RunRecord) -> dict[str, str]:
+    """Return planned test that never reported -> the line about the cause, if known.
+
+    The gate may have stopped the run before its first test, or a lane was given up after its workers died
+    again and again.
+    """
+    silent = _silent(run)
+    if not silent:
+        return {}
+    if any(blocker.cause == GATE_STOPPED for blocker in run.blockers):
+        return dict.fromkeys(silent, GATE_STOPPED)
+    lanes = [event.lane for event in run.events if isinstance(event, LaneGivenUp)]
+    if lanes:
+        return dict.fromkeys(silent, given_up_text(lanes[-1]))
+    return {}
+
+
+def unexplained(run: RunRecord) -> list[str]:
+    """Return one line for every planned test that never reported for no known cause."""
+    kept = kept_silent(run)
+    return [f"{test}: planned, but never reported" for test in _silent(run) if test not in kept]
+
+
+def _silent(run: RunRecord) -> list[str]:
+    reported = {result.test for result in run.results if result.outcome != "not reported"}
+    return [plan.test for plan in run.planned if plan.test not in reported]

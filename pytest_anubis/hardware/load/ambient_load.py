@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from pytest_anubis.core.widened_limits import LIMITS
+from pytest_anubis.core.waiving import LIMITS
 from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
 from pytest_anubis.hardware.load.disturbance import compare, disturbances
 from pytest_anubis.hardware.load.host_load import Load, LoadReader

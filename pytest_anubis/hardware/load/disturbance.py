@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from pytest_anubis.core.metric import percent_text
-from pytest_anubis.core.widened_limits import LIMITS
+from pytest_anubis.core.waiving import LIMITS
 from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
 from pytest_anubis.hardware.load.host_load import TICK, Load, LoadReader, share_of_time
 from pytest_anubis.hardware.load.process_load import (

@@ -9,8 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from pytest_anubis.core.asking.next_step import shared_act
-from pytest_anubis.core.asking.open_questions import asked_questions
-from pytest_anubis.core.asking.silent_tests import kept_silent
+from pytest_anubis.core.asking.open_questions import asked_questions, kept_silent
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.metric import metric_name

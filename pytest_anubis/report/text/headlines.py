@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from pytest_anubis.core.asking.next_step import SHIPPED, learning, with_options
 from pytest_anubis.core.asking.open_questions import (
     AskedQuestion,
     AskedQuestions,
@@ -16,13 +17,12 @@ from pytest_anubis.core.asking.open_questions import (
     most_frequent_why,
     why_inapplicable,
 )
-from pytest_anubis.core.asking.typed_tests import SHIPPED, learning, with_options
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.measurement import LOOKS_SPENT, NOT_INSTALLED, LaneCores
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import SKIPPED, Decision, MetricVerdict, NodeVerdict, Reason
-from pytest_anubis.core.widened_limits import noise_options
+from pytest_anubis.core.waiving import noise_options
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.safe_text import plain_line
 from pytest_anubis.report.text.text_table import clip

@@ -17,8 +17,7 @@ from pytest_anubis.core.events import BlockerFound, Judged, TestStarted
 from pytest_anubis.core.measurement import MISTAKE
 from pytest_anubis.core.run import card_texts
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.core.waiving import with_waiver
-from pytest_anubis.core.widened_limits import in_noise, widened
+from pytest_anubis.core.waiving import in_noise, widened, with_waiver
 from pytest_anubis.report.export.junit_export import properties
 from pytest_anubis.report.text.failure_text import (
     failure_rows,
@@ -26,12 +25,11 @@ from pytest_anubis.report.text.failure_text import (
     inconclusive_text,
     short_lines,
 )
-from pytest_anubis.session.code_mistakes import closest_name, mistake_in_code
+from pytest_anubis.session.code_mistakes import closest_name, failed_cleanups, mistake_in_code
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit, judge_key
 from pytest_anubis.session.error_causes import environment_of, text_of
-from pytest_anubis.session.fixture_frames import failed_cleanups
 from pytest_anubis.session.measuring.conditions import conditions_watch
 from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.own_process import (

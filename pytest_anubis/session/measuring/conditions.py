@@ -160,7 +160,7 @@ class ConditionsWatch:
             host: Activity of others on the host disturbs the measurement. Otherwise it is evidence only,
                 as for a measurement by a device's own clock.
         """
-        from pytest_anubis.core.widened_limits import LIMITS
+        from pytest_anubis.core.waiving import LIMITS
         from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
         from pytest_anubis.hardware.load.disturbance import HostWatch, disturbances
 

@@ -126,7 +126,7 @@ class Recorder:
         running_clock()
         metric = self._metric(name, unit, better, goal, question, action)
         from pytest_anubis.hardware import timing
-        from pytest_anubis.hardware.rate_units import in_unit
+        from pytest_anubis.hardware.timing import in_unit
 
         try:
             in_unit(1.0, unit, work)

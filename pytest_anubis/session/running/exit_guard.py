@@ -5,13 +5,16 @@ A test, a library or a plugin can end the process at any moment with any status 
 any code of the user's. The child runs pytest and sends its true status through a pipe; the parent only waits,
 and compares the child's status with the one in the pipe.
 
-It imports little, because the waiting parent keeps all of it in memory.
+It imports little, because the waiting parent keeps all of it in memory. It also lets the standard streams
+survive their reader (``| head``, ``| less``): a measurement takes hours, and pytest would stop it at the
+first dot that it cannot print.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import os
 import resource
 import signal
@@ -27,7 +30,6 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.session.closed_output import ignore_broken_pipes
 from pytest_anubis.session.context import add_part
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -277,3 +279,38 @@ def _end_by_signal(number: int) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (number,))
     os.kill(os.getpid(), number)
     os._exit(128 + number)  # the shell's convention, in case the signal has not ended this process
+
+
+class _Unread(io.FileIO):
+    """A stream that drops its output once the other end of the pipe is closed."""
+
+    def write(self, data: Any, /) -> int:
+        """Write, and count dropped output as written."""
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            return memoryview(data).nbytes
+
+
+def ignore_broken_pipes() -> None:
+    """Let standard output and standard error survive their reader; replaced streams are left alone.
+
+    Call it before pytest captures output, since pytest later restores the streams that it found.
+    """
+    for name in ("stdout", "stderr"):
+        found = getattr(sys, name)
+        if found is not getattr(sys, f"__{name}__") or not isinstance(found, io.TextIOWrapper):
+            continue
+        try:
+            found.flush()
+            raw = _Unread(found.fileno(), "w", closefd=False)
+        except (OSError, ValueError):  # the stream is closed
+            continue
+        unread = io.TextIOWrapper(
+            io.BufferedWriter(raw),
+            encoding=found.encoding,
+            errors=found.errors,
+            line_buffering=found.line_buffering,
+            write_through=found.write_through,
+        )
+        setattr(sys, name, unread)

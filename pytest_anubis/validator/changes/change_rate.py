@@ -8,8 +8,14 @@ from itertools import zip_longest
 import numpy as np
 
 from pytest_anubis.core.sample import Population
-from pytest_anubis.validator.changes.segments import HAZARD, MAX_VALUES, MIN_VALUES, segments
-from pytest_anubis.validator.changes.stretches import SCREENED, largest_drops
+from pytest_anubis.validator.changes.segments import (
+    HAZARD,
+    MAX_VALUES,
+    MIN_VALUES,
+    SCREENED,
+    largest_drops,
+    segments,
+)
 
 VALUES, SEARCHED_VALUES = 60_000, 6_000
 """Most values of healthy units that are screened while learning, over all metrics, and most that are searched

@@ -25,8 +25,7 @@ from pytest_anubis.core.verdict import (
     Reason,
     Waiver,
 )
-from pytest_anubis.core.waiving import with_waiver
-from pytest_anubis.core.widened_limits import in_noise
+from pytest_anubis.core.waiving import in_noise, with_waiver
 from pytest_anubis.validator.deciding.decision_headline import doubt_of, groups_of
 from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.missing_values import Cell, Lacking, expected_of, lacking

@@ -27,8 +27,7 @@ from pytest_anubis.core.verdict import (
     Reason,
     Triage,
 )
-from pytest_anubis.core.waiving import with_waiver
-from pytest_anubis.core.widened_limits import in_noise
+from pytest_anubis.core.waiving import in_noise, with_waiver
 from pytest_anubis.validator.deciding.completeness import is_death
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
 from pytest_anubis.validator.deciding.ledger import (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_anubis.core.asking.silent_tests import kept_silent
+from pytest_anubis.core.asking.open_questions import kept_silent
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.core.measurement import PlannedTest

@@ -15,12 +15,13 @@ from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.segments import (
     MIN_VALUES,
+    SCREENED,
     Segments,
     hazard_of,
+    largest_drops,
     least_change,
     segments,
 )
-from pytest_anubis.validator.changes.stretches import SCREENED, largest_drops
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.sample_judging import judge_sample
 from pytest_anubis.validator.judging.verdict_table import MARGINAL, PASS

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.core.widened_limits import LIMITS
+from pytest_anubis.core.waiving import LIMITS
 from pytest_anubis.hardware.cgroup import Throttling
 from pytest_anubis.hardware.load.disturbance import (
     HostWatch,

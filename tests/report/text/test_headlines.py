@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_anubis.core.asking.next_step import SHIPPED, with_options
 from pytest_anubis.core.asking.open_questions import asked_questions
-from pytest_anubis.core.asking.typed_tests import SHIPPED, with_options
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.measurement import LOOKS_SPENT, PlannedTest
 from pytest_anubis.core.verdict import (
@@ -17,7 +17,7 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
 )
-from pytest_anubis.core.widened_limits import noise_options
+from pytest_anubis.core.waiving import noise_options
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.text.headlines import (
     after_decision,

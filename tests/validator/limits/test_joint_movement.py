@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_anubis.validator.limits.joint_movement import MIN_NODES, joint_movement
+from pytest_anubis.validator.learning.self_check import MIN_NODES, joint_movement
 
 
 def test_copies_of_one_link_are_one_group_and_what_never_differs_is_named() -> None:
