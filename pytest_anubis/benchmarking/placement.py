@@ -7,17 +7,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.hardware.cgroup import usable_threads
 from pytest_anubis.hardware.numa import cores_of, cpu_numbers
 from pytest_anubis.hardware.text_files import Files
 
 if TYPE_CHECKING:
     import torch
-
-
-def usable_cores() -> int:
-    """Return how many CPUs this process may use, as ``anubis_node.cores``, for fixtures of wider scopes."""
-    return usable_threads()
 
 
 def checking_device(device: torch.device) -> torch.device:

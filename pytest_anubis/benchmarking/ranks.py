@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pytest_anubis.benchmarking.children import Child, ChildError, Group, Handler, Message, answer
-from pytest_anubis.benchmarking.placement import stay_near, synchronize, usable_cores
+from pytest_anubis.benchmarking.placement import stay_near, synchronize
+from pytest_anubis.hardware.cgroup import usable_threads
 
 if TYPE_CHECKING:
     import torch
@@ -182,7 +183,7 @@ def lasting(start: Callable[[int, int], R]) -> Iterator[R]:
     """
     import torch
 
-    with start(torch.cuda.device_count(), usable_cores()) as ranks:
+    with start(torch.cuda.device_count(), usable_threads()) as ranks:
         with suppress(ChildError):
             ranks.join()
         yield ranks

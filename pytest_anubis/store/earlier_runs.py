@@ -38,8 +38,3 @@ def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, An
         if isinstance(inventory := head.get("inventory"), Mapping):
             return inventory
     return {}
-
-
-def latest_journals(store: Path, *, hardware_class: str, most: int) -> list[Path]:
-    """Return the journals of the latest runs of a hardware class, at most `most`, newest first."""
-    return [path for path, _ in newest_first(store, {"hardware_class": hardware_class})[:most]]

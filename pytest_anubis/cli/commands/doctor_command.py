@@ -44,6 +44,7 @@ from pytest_anubis.hardware.telemetry.recorded_node import (
 from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources, take_readings
 from pytest_anubis.report.text.numbers import reading_text
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
+from pytest_anubis.store.journal.journal_heads import newest_first
 
 if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
@@ -174,9 +175,8 @@ def _missing_here(inventory: Inventory) -> list[str]:
 def _untrue_costs(store: Path, key: str) -> list[str]:
     """Return lines on benchmarks that took much longer than they declare in the latest runs of a class."""
     from pytest_anubis.store.collected_runs import read_runs
-    from pytest_anubis.store.earlier_runs import latest_journals
 
-    paths = latest_journals(store, hardware_class=key, most=MAX_RUNS)
+    paths = [path for path, _ in newest_first(store, {"hardware_class": key})[:MAX_RUNS]]
     return cost_lines(read_runs(paths).runs) if paths else []
 
 

@@ -23,7 +23,6 @@ from pytest_anubis.cli.commands.fleet.plan_text import (
     class_notes,
     plan_document,
     plan_line,
-    risk_notes,
     show_plan,
 )
 from pytest_anubis.cli.shared import history_access as histories
@@ -168,7 +167,13 @@ def _plan(options: argparse.Namespace) -> int:
     if options.format == "lines":
         say(*(plan_line(one) for one in plan.nodes if one.runs))
     else:
-        show_plan(options, plan, window, partners, [*risk_notes(risk), *notes])
+        show_plan(
+            options,
+            plan,
+            window,
+            partners,
+            [f"risks: {risk.outlook.basis}", *risk.outlook.notes, *notes],
+        )
     return 0
 
 

@@ -74,11 +74,6 @@ def show_plan(
     )
 
 
-def risk_notes(risk: FleetRisk) -> list[str]:
-    """Return what the risks of a plan rest on, one line each."""
-    return [f"risks: {risk.outlook.basis}", *risk.outlook.notes]
-
-
 def class_notes(found: FleetRead, risk: FleetRisk) -> list[str]:
     """Return what is assumed, or cannot be planned, for each hardware class, one line each."""
     notes = []
