@@ -251,7 +251,9 @@ def _standing(
     out, answered = node.state in OUT_OF_SERVICE, one.standing.answered
     if last is not None and row is not None and rejected and (out or not answered):
         since = node.changed if out else one.standing.since or last.at
-        return Status.QUARANTINED, f"{row.cause}{row.sure}; run {last.run}", since
+        shared = row.verdict.triage is Triage.SHARED and row.verdict.blocking
+        own = shared[0].fact if shared else f"{row.cause}{row.sure}"
+        return Status.QUARANTINED, f"{own}; run {last.run}", since
     if out:
         return Status.QUARANTINED, f"{node.state} by its operator", node.changed
     if one.unfiled:

@@ -110,7 +110,8 @@ def run(options: argparse.Namespace) -> int:
         )
         say(json.dumps(patch))
     else:
-        answer(options.json, _document(node, health), health.text)
+        again = " (measure again first)" if health.retest else ""
+        answer(options.json, _document(node, health), f"{health.text}{again}")
     if options.act:
         _act(options, node, health, now)
     return health.decision.exit_code

@@ -26,7 +26,7 @@ CELLS = {
         "; values are finite and not below 0, durations not 0, else their sample is none",
     ),
     "failed": ("cell", "failed", ""),
-    "missing": ("cell", "missing", ""),
+    "missing": ("value", "missing", ""),
 }
 """Kinds of cells that support no verdict: what is counted, what is wrong with it, and the rule."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from pytest_anubis.core.asking.next_step import throughout
 from pytest_anubis.core.metric import measured_text
 from pytest_anubis.core.shown_loss import place_of, shown_similarity
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
@@ -35,8 +36,8 @@ def drain_reason(verdict: NodeVerdict, metrics: Sequence[MetricVerdict], run: st
     if verdict.decision is Decision.ACCEPTED:
         return line(f"{LEADER}ACCEPTED", run=run)
     wanted = Outcome.FAIL if verdict.decision is Decision.REJECTED else Outcome.INCONCLUSIVE
-    bad = (one for one in metrics if one.outcome in (wanted, Outcome.MARGINAL))
-    worst = worst_of(bad)
+    verdicts = [one for one in metrics if one.outcome in (wanted, Outcome.MARGINAL)]
+    worst = worst_of(verdicts)
     if worst is None:
         first = verdict.hindrances[0].fact if verdict.hindrances else verdict.headline
         return line(f"{LEADER}{verdict.decision.value}", first, run=run)
@@ -46,6 +47,10 @@ def drain_reason(verdict: NodeVerdict, metrics: Sequence[MetricVerdict], run: st
         disturbed = sum(one.reason is Reason.DISTURBED for one in metrics)
         words = f"{count_text(disturbed, 'measurement')} under other load, measure again:"
         return line(f"{LEADER}DISTURBED", words, worst.metric, run=run)
+    metrics_worse, components = throughout(verdicts)
+    if metrics_worse:
+        said = f"worse in {metrics_worse} metrics of {components} components, as by one cause"
+        return line(f"{LEADER}EVERYWHERE", said, run=run)
     code = reason_code(worst.metric or worst.benchmark.rpartition("::")[2].removeprefix("test_"))
     place = place_of(worst)
     if worst.value is None or worst.expected is None or worst.outcome is Outcome.INCONCLUSIVE:

@@ -9,6 +9,7 @@ from pytest_anubis.store.importers.import_result import WrongLines
 from pytest_anubis.store.importers.long_form import MAX_NAME_LENGTH, check_rows
 from pytest_anubis.tool_outputs.failure_lines import failure_said, named_in
 
+_SEPARATORS = ",;\t|"
 _RULE = "-=+:\\| \t"
 """Characters of rules and frames in tables."""
 
@@ -53,6 +54,8 @@ class OddLines:
             named = nodes & {one.node} or named_in(one.text, nodes)
             text = f"{one.columns} columns, the head has {width}"
             cause = "another number of columns"
+            if one.columns == width:
+                text = "its cells are divided by another separator, or quoted as a whole"
             if one.alone and (not one.columns or one.text.strip(_RULE) not in nodes):
                 text = _failure(one.text, named)
                 cause = "says that something failed"
@@ -62,6 +65,12 @@ class OddLines:
                 wrong.add(one.line, text, cause, first)
                 wrong.nodes.update(others)
         return count
+
+
+def divided(text: str, width: int) -> list[str]:
+    """Return the cells of a line that another separator divides into as many as the head has; else none."""
+    cells = [text.split(one) for one in _SEPARATORS if text.count(one) == width - 1 > 0]
+    return cells[0] if cells and not text.startswith("#") else []
 
 
 def _failure(remark: str, named: AbstractSet[str]) -> str:

@@ -42,7 +42,7 @@ from pytest_anubis.store.importers.long_form import (
     check_rows,
 )
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
-from pytest_anubis.store.importers.odd_lines import OddLines
+from pytest_anubis.store.importers.odd_lines import OddLines, divided
 from pytest_anubis.store.samples.parquet_files import ParquetError, first_line, literal
 from pytest_anubis.store.samples.parquet_reading import read_samples
 from pytest_anubis.tool_outputs.table_heads import count_known, table_head
@@ -303,7 +303,12 @@ class _Csv:
         good = [(line, row) for line, row in zip(lines, rows, strict=True) if len(row) == width]
         for line, row in zip(lines, rows, strict=True):
             if len(row) != width:
-                self._odd.add(line, row, row[place].strip() if place < len(row) else "")
+                cells = divided(row[0], width) if len(row) == 1 else row
+                if [cell.strip() for cell in cells] != list(
+                    self.columns
+                ):  # a head of another table
+                    cells = cells or row
+                    self._odd.add(line, cells, cells[place].strip() if place < len(cells) else "")
         return [line for line, _ in good], [row for _, row in good]
 
     def _without_heads(

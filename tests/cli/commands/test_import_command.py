@@ -124,7 +124,7 @@ def test_lost_cells_are_counted_by_cause(here: Path) -> None:
     first, *said = done.stdout.splitlines()
     assert first == (
         "t.csv: 8 values of 6 nodes, 1 metric, 2 values in another unit or direction, 1 value invalid, "
-        "1 cell missing, 0 wrong lines"
+        "1 value missing, 0 wrong lines"
     )
     assert said[0].startswith(
         "t.csv: in another unit or direction: line 4, node n1, column unit: 'MB/s' "

@@ -71,6 +71,12 @@ def test_a_reason_begins_with_a_short_code() -> None:
     rejected = NodeVerdict(node="n1", decision=Decision.REJECTED, headline="")
     text = drain_reason(rejected, [verdict()], "7c1e")
     assert text == "ANB:NVLINK-BW gpu3 402.1 GB/s, expected 439 [accelerator.nvlink] run=7c1e"
+    everywhere = [
+        verdict(component=f"part{n % 3}", metric=f"m{n}", similarity=0.9, threshold=0.95)
+        for n in range(6)
+    ]
+    said = drain_reason(rejected, everywhere, "r")
+    assert said.startswith("ANB:EVERYWHERE worse in 6 metrics of 3 components")
     late = verdict(metric="latency", better="lower", value=9.0, expected=5.0, unit="us")
     assert " 9 us, expected 5 [" in drain_reason(rejected, [late], "r")
     long = verdict(

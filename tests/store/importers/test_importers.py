@@ -297,6 +297,25 @@ def test_truth_values_are_no_numbers_in_any_form(tmp_path: Path) -> None:
         assert found.wrong[0].text == "node n1, column value: 'true' is not a number"
 
 
+@pytest.mark.parametrize("form", ["{}", '"{}"'])
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_rows_in_another_separator_are_lost_and_named(
+    tmp_path: Path, form: str, separator: str
+) -> None:
+    """Two tables from tools with different separators, put together by ``cat``."""
+    head, good, bad = (
+        "node,benchmark,metric,unit,better,value",
+        "n1,b,m,GB/s,higher,1",
+        "n2,b,m,GB/s,higher,2",
+    )
+    other = [form.format(line.replace(",", separator)) for line in (head, bad)]
+    found = import_table(table(tmp_path, "\n".join([head, good, *other, "(2 rows)"]) + "\n"))
+    assert found.values == 1
+    assert found.wrong_count == 1
+    assert found.wrong[0].line == 4
+    assert {run.node for run in found.runs} >= {"n1"}
+
+
 def test_parquet_without_duckdb_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,7 +156,7 @@ def test_first_rule_counts_and_losses_set_the_exit_code(
     done = anubis("import", "superbench", path.name)
     first = done.stdout.splitlines()[0]
     assert (
-        "1 cell failed, 1 cell missing, 0 wrong lines, 1 value of unknown direction left out"
+        "1 cell failed, 1 value missing, 0 wrong lines, 1 value of unknown direction left out"
         in first
     )
     assert done.returncode == 1
