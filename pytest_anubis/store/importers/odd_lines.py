@@ -55,6 +55,7 @@ class OddLines:
             text = f"{one.columns} columns, the head has {width}"
             cause = "another number of columns"
             if one.columns == width:
+                named = {one.node} - {""}
                 text = "its cells are divided by another separator, or quoted as a whole"
             if one.alone and (not one.columns or one.text.strip(_RULE) not in nodes):
                 text = _failure(one.text, named)
