@@ -47,7 +47,16 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         undated=record.behind > 0,
         campaign=record.campaign,
         noisy=bool(record.quiet_limits),
+        model=model_of(record.hardware_class),
     )
+
+
+def model_of(hardware_class: str) -> str:
+    """Return the accelerators that a class names, without their number; empty for a class that names none."""
+    first = hardware_class.partition("_")[0]
+    count, _, model = first.partition("x-")
+    named = model if count.isdigit() else first
+    return "" if named in ("no-accelerator", "unclassified") else named
 
 
 def said_of_node(record: RunRecord) -> str:

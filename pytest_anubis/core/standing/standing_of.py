@@ -59,15 +59,15 @@ class JudgedRun:
         answered: Somebody closed its defect.
         number: Its number in a history.
         profile: Its profile; empty if unknown.
-        by_peers: Keys of `failed` and `passed` that only the other devices of the node, or a baseline of
-            this machine alone, judged.
-        by_past: Keys of `failed` and `passed` that only earlier runs of the node judged.
-        marginal: Keys of `failed` and `passed` that were MARGINAL, not FAIL or PASS.
+        by_peers: Keys of both that only other devices of the node, or its own machine's baseline, judged.
+        by_past: Keys of both that only earlier runs of the node judged.
+        marginal: Keys of both that were MARGINAL, not FAIL or PASS.
         after: Id of the node's run before it, whatever the clocks said; empty if unknown.
         undated: Its clock was behind its baseline: when it took place is unknown.
         waived: What failed and was covered by a waiver or an xfail mark, with that waiver.
         campaign: The soak that it is a cycle of; empty if it is none.
         noisy: The operator allowed more noise than usual, so it confirms nothing.
+        model: The accelerators whose baseline judged it (`model_of`); empty if unknown.
     """
 
     run: str
@@ -88,6 +88,7 @@ class JudgedRun:
     waived: tuple[tuple[Key, Waiver], ...] = ()
     campaign: Annotated[str, Rare] = ""
     noisy: Annotated[bool, Rare] = False
+    model: Annotated[str, Rare] = ""
 
     @property
     def rejected(self) -> bool:
@@ -178,7 +179,8 @@ def judged_run(
     for key, outcome, reason, by, waiver in outcomes:
         reference = Reference.SELF if reason is Reason.UNSET else by  # any value answers it
         if reason is Reason.WAIVED:
-            first = min(waived.get(key, waiver), waiver, key=_last_day) if waiver else None
+            both_of = (waived.get(key, waiver), waiver) if waiver else ()
+            first = min(both_of, key=lambda one: one.expires or "~", default=None)
             waived[key] = first or waived.get(key, XFAIL)
             by_waived.setdefault(key, set()).add(reference)
         elif reason not in WITHOUT_NORM:  # peers or earlier runs may have judged it all the same
@@ -206,11 +208,6 @@ def judged_run(
         waived=tuple(sorted(still.items(), key=lambda one: one[0])),
         **more,
     )
-
-
-def _last_day(waiver: Waiver) -> str:
-    """Sorts waivers by their last day; one without comes last."""
-    return waiver.expires or "~"
 
 
 def _weak(
@@ -402,6 +399,8 @@ def _as_strict(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) 
     looked = passed >= {one for one in by.looked if key == _WHOLE or one[0] == key[0]}
     if key[0] == GATE[0]:
         return looked
+    if "" not in (run.model, by.model) and run.model != by.model:  # what is normal of other cards
+        return False
     if not _as_long(run.profile, by.profile) or run.strength(key) < by.strength(key):
         return False
     if key != _WHOLE and key[0] != HARDWARE:
@@ -427,7 +426,8 @@ def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
     met, accepted, kept = set[object](), list[set[object]](), list[JudgedRun]()
     for run in reversed(ordered):
         ways = {
-            key: (key, run.profile, run.strength(key), key in run.marginal) for key in run.passed
+            key: (key, run.profile, run.model, run.strength(key), key in run.marginal)
+            for key in run.passed
         }
         fresh = {key for key, way in ways.items() if way not in met}
         failed = tuple(key for key in run.failed if run in stands.get(key, ()))

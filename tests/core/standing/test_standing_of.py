@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.recorded_run import judged_of, passed_checks
+from pytest_anubis.core.standing.recorded_run import judged_of, model_of, passed_checks
 from pytest_anubis.core.standing.standing_of import (
     GATE,
     GONE,
@@ -657,3 +657,25 @@ def test_a_count_of_faults_without_a_criterion_passes_as_it_fails(
     record = RunRecord(run="r", node="n", measurements=(one,), verdicts=(open_yet,))
     found = ("t", "wrong", "node", ""), Reference.NONE
     assert (found in passed_checks(record)) == passed
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "settles"),
+    [
+        ("h100", "a100", False),
+        ("8x-nvidia-h100_xeon_torch2_smoke", "8x-nvidia-a100_xeon_torch2_smoke", False),
+        ("7x-nvidia-h100_xeon_torch2_smoke", "8x-nvidia-h100_epyc_torch3_standard", True),
+        ("no-accelerator_xeon_smoke", "8x-nvidia-h100_xeon_smoke", True),  # its driver is back
+        ("unclassified", "h100", True),
+        ("", "h100", True),
+    ],
+)
+def test_a_pass_by_the_baseline_of_other_cards_settles_nothing(
+    first: str, later: str, settles: bool
+) -> None:
+    bad = replace(run("r1", 1.0, "REJECTED", a="FAIL"), model=model_of(first))
+    good = replace(run("r2", 2.0, "ACCEPTED", a="PASS"), model=model_of(later))
+    assert (standing_of([bad, good]).decision is Decision.ACCEPTED) is settles
+    back = replace(run("r3", 3.0, "ACCEPTED", a="PASS"), model=model_of(first))
+    assert standing_of([bad, good, back]).decision is Decision.ACCEPTED
+    assert standing_of(relevant_runs([bad, good, back])).decision is Decision.ACCEPTED

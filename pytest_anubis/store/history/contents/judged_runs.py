@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import day_of
-from pytest_anubis.core.standing.recorded_run import speaking
+from pytest_anubis.core.standing.recorded_run import model_of, speaking
 from pytest_anubis.core.standing.standing_of import (
     JudgedRun,
     Said,
@@ -68,7 +68,8 @@ def _marked(reason: str) -> sa.Select[Any]:
 def _judged_runs() -> sa.Select[Any]:
     """Select the runs with a verdict; a run with a recorded inventory accepts nothing."""
     runs = schema.runs
-    query = sa.select(runs.c.id, runs.c.node_id, runs.c.run, runs.c.decision, runs.c.profile)
+    columns = (runs.c.run, runs.c.decision, runs.c.profile, runs.c.hardware_class)
+    query = sa.select(runs.c.id, runs.c.node_id, *columns)
     query = query.add_columns(schema.began.label("started"), schema.ended.label("ended"))
     counts = (runs.c.decision != Decision.ACCEPTED.value) | runs.c.id.not_in(_marked(REPLAYED))
     return query.where(runs.c.decision.in_(_KNOWN), counts)
@@ -193,5 +194,6 @@ def _judged(row: Any, outcomes: Any, benchmarks: Any, **more: Any) -> JudgedRun:
         benchmarks=benchmarks,
         number=row.id,
         profile=row.profile,
+        model=model_of(row.hardware_class),
         **more,
     )
