@@ -25,6 +25,7 @@ from pytest_anubis.hardware.inventory.hardware_classes import (
     SIDE_BY_SIDE,
     extended_key,
     hardware_class,
+    node_facts,
     slug,
     split_by,
 )
@@ -33,15 +34,15 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     read_inventory,
     redact,
 )
-from pytest_anubis.hardware.inventory.node_attributes import node_facts
 from pytest_anubis.hardware.inventory.node_name import NodeNameError, node_name
 from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
+from pytest_anubis.options import DEFAULT_BASELINES
 from pytest_anubis.session.context import (
     RunContext,
     new_run_id,
 )
-from pytest_anubis.settings import DEFAULT_BASELINES, Settings
+from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
 from pytest_anubis.store.baselines.pinned_files import verified
 from pytest_anubis.store.waiver_files import WaiverError, read_waivers, today

@@ -13,13 +13,7 @@ import pytest
 
 from pytest_anubis.durations import seconds
 from pytest_anubis.options import (
-    CAMPAIGN,
-    DEFAULT_BASELINES,
-    ENV_HISTORY,
-    ENV_PROFILE,
-    ENV_STORE,
     OPTIONS,
-    PROFILES,
     QUIET_LIMITS,
     Option,
     Profile,
@@ -27,23 +21,6 @@ from pytest_anubis.options import (
 from pytest_anubis.options import add_options as add_options
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.root_folder import moved_root
-
-__all__ = [
-    "CAMPAIGN",
-    "DEFAULT_BASELINES",
-    "ENV_HISTORY",
-    "ENV_PROFILE",
-    "ENV_STORE",
-    "OPTIONS",
-    "PROFILES",
-    "Profile",
-    "Settings",
-    "add_options",
-    "refuse_misspelt",
-    "resolve",
-    "seconds",
-    "without_password",
-]
 
 Selection = Literal["", "risk", "budget", "cost", "all"]
 

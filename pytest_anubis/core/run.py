@@ -68,7 +68,7 @@ class RunEvidence:
         cards: Device -> slot and serial number of its card, as far as they are known.
         waivers: The waivers of its runs.
         waivers_of: Run -> its own waivers, if several runs were collected; empty: `waivers` are for all.
-        machines: Marks of its machine (`machine_identity.py`), one set for each that its runs came from.
+        machines: Marks of its machine (`machine_marks.py`), one set for each that its runs came from.
         other_machine: Its runs asked for acceptance by the baseline of one other machine.
         required: Components, benchmarks and metrics that it must have run; empty: all.
         noisy: Run, empty for the current one -> the option that widened its limits of noise.

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "fleet": {"core", "codec", "store", "report", "durations"},
     "session": {
         "core", "fixture_types", "validator", "selector", "store", "hardware", "report", "codec", "settings",
-        "fleet", "benchmarking",
+        "fleet", "benchmarking", "options", "durations",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "session",
@@ -49,7 +49,7 @@ MAY_IMPORT = {
     },
     "__main__": {"cli"},
     "run_context": {
-        "core", "store", "hardware", "codec", "settings", "session", "distributed", "validator",
+        "core", "store", "hardware", "codec", "settings", "session", "distributed", "validator", "options",
     },
     "start": {"core", "hardware", "report", "run_context", "settings", "session", "distributed"},
     "start_worker": {"codec", "session", "distributed"},

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_anubis.settings import OPTIONS, resolve, seconds
+from pytest_anubis.durations import seconds
+from pytest_anubis.options import OPTIONS
+from pytest_anubis.settings import resolve
 
 BENCHMARK = (
     "def test_x(anubis_metric):\n    anubis_metric.record('x', 1, unit='s', better='lower')\n"

@@ -25,8 +25,8 @@ from pytest_anubis.benchmarking.ranks import (
 from pytest_anubis.benchmarking.shaped_link import INTERFACE, NotPossible, ShapedLink
 from pytest_anubis.benchmarking.verification import flip_bit
 from pytest_anubis.distributed.containment.watchdog import deadline_of
+from pytest_anubis.durations import seconds
 from pytest_anubis.hardware.load.disturbance import HostWatch
-from pytest_anubis.settings import seconds
 from suites import conftest as suites_conftest
 from suites.collective.group import Overlap, RankGroup
 from suites.collective.operations import BUS, Span, spans

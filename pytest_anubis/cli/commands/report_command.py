@@ -237,8 +237,7 @@ def _collected(
         rows_of,
         strictness_of,
     )
-    from pytest_anubis.cli.shared.judged_inputs import judged_inputs
-    from pytest_anubis.cli.shared.judged_json import judged_json
+    from pytest_anubis.cli.shared.judged_json import judged_inputs, judged_json
     from pytest_anubis.cli.shared.node_runs import NodeRuns
     from pytest_anubis.cli.site.fleet_source import judged_source
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.hardware.inventory.hardware_classes import split_by, split_key
+from pytest_anubis.hardware.inventory.hardware_classes import node_facts, split_by, split_key
 from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
-from pytest_anubis.hardware.inventory.node_attributes import node_facts
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:

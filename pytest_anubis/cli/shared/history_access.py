@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.codec import to_plain
+from pytest_anubis.durations import seconds
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.selector.selector_error import SelectorError
-from pytest_anubis.settings import seconds
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.risk.forecast import RiskModel

@@ -1,7 +1,11 @@
-"""The JSON file of ``anubis judge``: written row by row, since a fleet has millions of them."""
+"""The JSON file of ``anubis judge``: written row by row, since a fleet has millions of them.
+
+`judged_inputs` is what judging decided from, for this file and the pages.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,13 +17,17 @@ from typing import Any
 import numpy as np
 
 from pytest_anubis import __version__
+from pytest_anubis.cli.shared.arguments import DEFAULT_BASELINE
 from pytest_anubis.cli.shared.collected_judging import rows_of
 from pytest_anubis.codec import to_plain
+from pytest_anubis.codec.regular_files import file_sha256
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Reference
+from pytest_anubis.passwords import shown_place
 from pytest_anubis.store.atomic import writing_atomically
+from pytest_anubis.store.run_files import files_of
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL, OUTCOMES, PASS, REASONS
@@ -264,3 +272,44 @@ def _plain(values: FloatArray) -> list[float | None]:
     if np.isfinite(values).all():
         return values.tolist()  # type: ignore[no-any-return]  # so numpy says
     return [value if math.isfinite(value) else None for value in values.tolist()]
+
+
+_DECIDING = (
+    "nodes", "exclude", "metrics", "hardware_class", "since", "split", "require", "fail_on", "require_all",
+    "other_machine", "allow_missing",
+)  # fmt: skip
+"""Options of `add_sources`, `add_split`, `add_require` and `add_strictness` that are plain values."""
+
+
+def judged_inputs(options: argparse.Namespace, places: Sequence[Path]) -> dict[str, Any]:
+    """Return ``inputs``, ``baseline_files`` and ``options``, those that decide, as plain data.
+
+    Args:
+        options: Options of the command; ``since`` is in seconds since 1970.
+        places: Files and folders that the runs are from; none for a history, which has no file of its own.
+    """
+    named = {
+        "baseline": options.baseline or DEFAULT_BASELINE,
+        "waivers": options.waivers,
+        "nodes_file": options.nodes_file,
+    }
+    baseline = Path(options.baseline or DEFAULT_BASELINE)
+    learned = sorted(baseline.glob("*.json")) if baseline.is_dir() else [baseline]
+    return {
+        "inputs": [_file(path) for path in files_of(places, exports=True)[0]],
+        "baseline_files": [_file(path) for path in learned],
+        "options": {
+            "history": shown_place(options.history) if options.history else None,
+            **{name: None if path is None else _file(path) for name, path in named.items()},
+            **{name: getattr(options, name) for name in _DECIDING},
+        },
+    }
+
+
+def _file(path: Path) -> dict[str, str | None]:
+    """Return a path with its SHA-256, which a folder and a file that cannot be read lack."""
+    try:
+        digest = file_sha256(path)
+    except OSError:
+        return {"path": str(path), "sha256": None}
+    return {"path": str(path), "sha256": digest}

@@ -13,9 +13,9 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import check_file_is_there, may_be_there, use
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.durations import seconds
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.settings import seconds
 from pytest_anubis.store.run_filter import RunFilter
 
 if TYPE_CHECKING:

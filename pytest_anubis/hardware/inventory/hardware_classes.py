@@ -1,13 +1,19 @@
-"""Name the hardware class of a node, as a readable key: only nodes of one class are compared."""
+"""Name the hardware class of a node, as a readable key: only nodes of one class are compared.
+
+`node_facts` lists the versions and settings by which nodes of one class can differ.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from pytest_anubis.core.baseline import VIRTUAL
 from pytest_anubis.core.inventory import Inventory, Processor
+from pytest_anubis.hardware.inventory.golden_inventory import OWN
 
 _GIB = 1 << 30
 # Maximum length of a part of the key: file systems allow names of 255 bytes, which eight parts stay below.
@@ -239,3 +245,51 @@ def _minor(version: str | None) -> str:
 
 def _major(version: str | None) -> str:
     return version.partition(".")[0].partition("+")[0] if version else "none"
+
+
+_PLACE = {"name", "pci", "index", "unreadable", "usable"}
+"""Fields for a part's place, which are equal on all nodes or not comparable."""
+
+
+def node_facts(inventory: Inventory) -> dict[str, str]:
+    """Return an inventory as facts that nodes can share, without serial numbers, counters or loads.
+
+    Returns:
+        Name -> value, e.g. ``accelerator vbios``, ``bios``, ``driver nvidia``, ``kernel``. Different values
+        of parts of one kind are joined.
+    """
+    facts: dict[str, str] = {}
+    for name, parts in (
+        ("", (inventory.system,)),
+        ("cpu", (inventory.processor,)),
+        ("accelerator", inventory.accelerators),
+        ("disk", inventory.disks),
+        ("nic", inventory.nics),
+    ):
+        facts.update(_part_facts(name, parts))
+    for name, value in (
+        ("kernel", inventory.kernel),
+        ("os", inventory.os),
+        *((f"driver {key}", value) for key, value in sorted(inventory.drivers.items())),
+        *((f"software {key}", value) for key, value in sorted(inventory.software.items())),
+    ):
+        if value:
+            facts[name] = value
+    return facts
+
+
+def _part_facts(name: str, parts: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    found: dict[str, set[str]] = {}
+    for part in parts:
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            if value is not None and field.name not in OWN | _PLACE:
+                found.setdefault(field.name, set()).add(_text(value))
+    for field_name, values in found.items():
+        yield f"{name} {field_name.replace('_', ' ')}".strip(), " + ".join(sorted(values))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -11,7 +11,9 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_anubis.core.measurement import ASKING
+from pytest_anubis.durations import seconds
 from pytest_anubis.hardware.round_plans import PROFILE_FACTOR
+from pytest_anubis.options import PROFILES
 from pytest_anubis.session.collecting.device_parameters import (
     HOST,
     NODE,
@@ -20,7 +22,6 @@ from pytest_anubis.session.collecting.device_parameters import (
     lacks_pair,
 )
 from pytest_anubis.session.context import context_key
-from pytest_anubis.settings import PROFILES, seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "

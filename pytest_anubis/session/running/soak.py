@@ -18,12 +18,13 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.run import COMPLETED
+from pytest_anubis.options import CAMPAIGN
 from pytest_anubis.report.pages.soak_page import Cycle, soak_page
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.safe_text import printable
 from pytest_anubis.session.context import new_run_id
 from pytest_anubis.session.running.cycle_reports import CycleFiles
-from pytest_anubis.settings import CAMPAIGN, Settings
+from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal

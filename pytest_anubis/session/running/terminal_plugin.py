@@ -12,7 +12,7 @@ import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.events import WorkerDied
-from pytest_anubis.core.machine_marks import identity_marks
+from pytest_anubis.core.machine_marks import identity_marks, machine_mismatch
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.failure_text import fitted_failure
 from pytest_anubis.report.text.headlines import (
@@ -36,7 +36,6 @@ from pytest_anubis.report.text.text_table import clip, width_of, wrap
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.report_outcomes import first_line
 from pytest_anubis.session.selecting.pruning import conflicting_option
-from pytest_anubis.validator.deciding.machine_identity import machine_mismatch
 
 _SKIPPED = "Skipped: "
 """Beginning of a skip's reason in pytest's reports."""

@@ -11,6 +11,7 @@ from pytest_anubis.core.alike_devices import alike_text, other_verdicts
 from pytest_anubis.core.asking.next_step import SELF_EXPLAINED, STEP, host_trouble, next_step
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.blocker import Blocker, Hindrance
+from pytest_anubis.core.machine_marks import machine_mismatch
 from pytest_anubis.core.metric import loss_text, percent_text, value_text, whole_of
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.shown_loss import ALL_DEVICES, shown_similarity
@@ -25,7 +26,6 @@ from pytest_anubis.core.verdict import (
     Triage,
     Trouble,
 )
-from pytest_anubis.validator.deciding.machine_identity import machine_mismatch
 from pytest_anubis.validator.deciding.missing_values import missing_text
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, get_args
 from pytest_anubis.core.alike_devices import latest_of
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.blocker import Blocker, Hindrance
+from pytest_anubis.core.machine_marks import STRANGE_ACT, machine_mismatch
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
@@ -38,7 +39,6 @@ from pytest_anubis.validator.deciding.ledger import (
     uncovered_text,
     unplanned,
 )
-from pytest_anubis.validator.deciding.machine_identity import STRANGE_ACT, machine_mismatch
 from pytest_anubis.validator.deciding.missing_values import missing_text
 from pytest_anubis.validator.deciding.requirement import (
     LEARN_ONE,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 from pytest_anubis.core.inventory import Accelerator, Inventory, Nic, System
-from pytest_anubis.hardware.inventory.node_attributes import node_facts
+from pytest_anubis.hardware.inventory.hardware_classes import node_facts
 
 CARD = Accelerator(index=0, vendor="nvidia", name="H100", vbios="96.1", serial="17", ecc=True)
 

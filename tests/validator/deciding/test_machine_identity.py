@@ -9,11 +9,10 @@ import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.inventory import REDACTED
-from pytest_anubis.core.machine_marks import identity_marks, machine_marks
+from pytest_anubis.core.machine_marks import identity_marks, machine_marks, machine_mismatch
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.deciding.machine_identity import machine_mismatch
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 
