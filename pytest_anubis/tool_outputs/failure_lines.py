@@ -41,10 +41,19 @@ FAILURES = (
     ),
     (r"(?i:(?<!\b0 )(?<!\bno )uncorrectable (?:ecc|memory) error)", "memory lost data"),
     (r"(?i:fallen off the bus|gpu is lost)|\bNVRM: Xid\b", "the driver reports a card"),
-    (r"(?i:\[hardware error\]|aer: uncorrected)", "the kernel reports hardware"),
+    (
+        r"(?i:\[hardware error\]|aer: uncorrected|pcie bus error: severity=uncorrected)|"
+        r"\bMachine Check Exception: [1-9]|\bEDAC \w+: [1-9]\d* UE\b|\bRmInitAdapter failed\b|"
+        r"\buncorrectable hardware errors detected\b",
+        "the kernel reports hardware",
+    ),
     (r"\b(?:CUDA|HIP) out of memory\b", "a card had no memory left"),
     (r"\bBUG: (?:soft|hard) lockup\b|\bsoft lockup - CPU\b", "the kernel reports a CPU that hangs"),
-    (r"\bI/O error, dev \w|\bnvme\w{0,8}: I/O .{0,60}\btimeout\b", "the kernel reports a disk"),
+    (
+        r"\bI/O error(?:,| on) dev \w|\bcritical \w+ error, dev \w|\b(?:EXT4-fs|XFS|BTRFS) error\b|"
+        r"\bnvme\w{0,8}: (?:I/O .{0,60}\btimeout\b|controller is down)",
+        "the kernel reports a disk",
+    ),
     (
         r"(?i:\b(?:cuda|hip) (?:runtime |driver )?(?:error|failure)(?::(?! 0\b)| ['(]| [1-9]|$))|"
         r"^\[?(?:CUDA_ERROR_|cudaError|hipError)\w",

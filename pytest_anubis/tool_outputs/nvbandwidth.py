@@ -22,6 +22,8 @@ _PARTS = {"_read_": ("read1", "read2", "total"), "_write_": ("write1", "write2",
 _VERSION = "nvbandwidth Version:"
 _MARK = re.compile(r"nvbandwidth Version:|Running [a-z]+_\w{1,100}\.$")
 _RUNNING = re.compile(r"Running (\w{1,100})\.?")
+_LAST = "NOTE: The reported results"
+"""Begins the last line of a run, in versions that have one."""
 _SUM = "SUM "
 _WAIVED = "waived"
 _FAILED = re.compile(  # its own words; other programs' lines hold the word "error" too
@@ -199,17 +201,23 @@ def _read_text(text: str) -> NvbandwidthRun:
     version = ""
     waived = 0
     blocks: list[tuple[str, int, list[str]]] = [("", 1, [])]  # the lines before the first case
+    ended: dict[int, bool] = {}  # line on which a run begins -> whether its closing note is there
     for place, printed in enumerate(tool_lines(text, TOOL, _MARK), start=1):
         line = printed.strip()
         if line.startswith(_VERSION):
             version = line[len(_VERSION) :].strip()
+            ended[place] = False
+        elif ended and line.startswith(_LAST):
+            ended[max(ended)] = True
         elif found := _RUNNING.fullmatch(line):
             blocks.append((found[1], place, []))
         else:
             blocks[-1][2].append(line)
     cases = []
     failures = []
-    unread = []
+    # Versions without the note have it in no run, and a run by itself lacks cases if it was cut off.
+    cut = [place for place, whole in ended.items() if not whole] if any(ended.values()) else []
+    unread = [f"the run that begins on line {place} lacks its end" for place in cut]
     for name, place, lines in blocks:
         given_up = sum(line.lower().startswith(_WAIVED) for line in lines)
         summed = next((line for line in lines if line.startswith(_SUM)), "")

@@ -56,6 +56,16 @@ def test_nccl_tests_may_leave_only_in_place_unchecked() -> None:
         read_nccl_tests(text.replace("303.31      0", "303.31    N/A"))
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_second_run_in_one_output_that_was_cut_off_is_told(order: int) -> None:
+    whole = golden("nvbandwidth.txt")
+    cut = whole.partition("Waived: ")[0]  # between two cases
+    assert not read_nvbandwidth(whole + whole).unread
+    assert not read_nvbandwidth(cut).unread  # by itself it lacks cases, and that is seen
+    with pytest.raises(UnreadableOutput, match="lacks its end"):
+        read_nvbandwidth("".join([whole, cut][::order]))
+
+
 def test_nvbandwidth_as_text_and_as_json() -> None:
     run = read_nvbandwidth(golden("nvbandwidth.txt"))
     assert (run.version, run.waived, run.failures) == ("v0.6", 2, ())

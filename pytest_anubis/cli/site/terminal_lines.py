@@ -126,7 +126,9 @@ def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row
     A list is outdated if all of its nodes were judged and one of its values exists now; the list that the
     user names is outdated if nothing is missing.
     """
-    if "missing" not in options:
+    if (
+        "missing" not in options or options.metrics
+    ):  # of metrics that were not chosen nothing is known
         return []
     places = [options.missing] if options.missing else sorted(_store(options).glob(_LISTS))
     lines = []

@@ -142,6 +142,9 @@ def test_what_is_partly_there_makes_one_new_list(here: Path) -> None:
     assert [path.name for path in Path(".anubis").glob("missing*")] == ["missing.csv"]
     with Path(".anubis/missing.csv").open() as file:
         assert [row["node"] for row in csv.DictReader(file)] == ["n19", "n29", "n39", "n49", "n59"]
+    before = Path(".anubis/missing.csv").read_text()
+    anubis("judge", "new.csv", "some.csv", "--metrics", "pcie_in")  # of others it says nothing
+    assert Path(".anubis/missing.csv").read_text() == before
 
 
 def test_the_list_of_missing_values_is_in_the_store(here: Path) -> None:
