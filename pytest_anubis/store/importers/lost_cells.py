@@ -1,4 +1,4 @@
-"""Count the cells of a file that no verdict can be based on, by cause, with the first one as an example."""
+"""Count the cells of a file that no verdict can be based on, by cause, with the first ones as examples."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ MISSING = SampleProblem(kind=ABSENT, text="not in the results, although most nod
 
 MAX_NAME_SHOWN = 60
 """Characters of a cell or name in an example."""
+MAX_EMPTY_NAMED = 8
+"""Empty cells that are named."""
 MAX_COLUMN_SHOWN = 160
 """Characters of a column's name: SuperBench's consist of a benchmark, a model, a metric and the rank."""
 
@@ -34,7 +36,7 @@ class LostCells:
     Attributes:
         kind: ``unit``, ``invalid``, ``failed`` or ``missing``, as `SampleProblem.kind`.
         count: Number of rows; of units under test that are missing, or that failed in a summary.
-        example: Place and content of the first one.
+        example: Place and content of the first one, or of the first few that are empty.
     """
 
     kind: str
@@ -99,20 +101,25 @@ def lost_of_rows(
     ):
         where = np.flatnonzero(mask)
         count = len(where)
-        examples = [text(row) for row in _first(where, rows.lines)]
+        named = (
+            MAX_EMPTY_NAMED if kind == "missing" else 1
+        )  # what is empty has to be looked up and filled
+        examples = [text(row) for row in _first(where, rows.lines, named)]
+        left = f"; and {count - named} more" if count > named > 1 else ""
         units = lost_of_populations(populations, (kind,), gaps=kind == "missing", counted=counted)
         if units and (kind == "missing" or (kind == "failed" and keyed)):
             # Missing units have no line, and a benchmark in a summary fails in all of its metrics.
             count = units[0].count + (count if kind == "missing" else 0)
             examples.append(units[0].example)
         if count:
-            found.append(LostCells(kind=kind, count=count, example=examples[0]))
+            example = "; ".join(examples[:named]) + left
+            found.append(LostCells(kind=kind, count=count, example=example))
     return tuple(found)
 
 
-def _first(where: IntArray, lines: IntArray) -> list[int]:
-    """Return the row that is first in the file, in a list, which is empty without rows."""
-    return [int(where[np.argmin(lines[where])])] if len(where) else []
+def _first(where: IntArray, lines: IntArray, count: int) -> list[int]:
+    """Return the rows that are first in the file, at most `count`."""
+    return [int(row) for row in where[np.argsort(lines[where], kind="stable")[:count]]]
 
 
 def lost_of_populations(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -295,6 +296,16 @@ def test_truth_values_are_no_numbers_in_any_form(tmp_path: Path) -> None:
         found = import_table(file)
         assert found.values == 0
         assert found.wrong[0].text == "node n1, column value: 'true' is not a number"
+
+
+def test_each_empty_cell_is_named(tmp_path: Path) -> None:
+    rows = [f"n{n},b,m,GB/s,higher,{'' if n in (3, 6) else n}" for n in range(1, 9)]
+    found = import_table(
+        table(tmp_path, "\n".join(["node,benchmark,metric,unit,better,value", *rows]) + "\n")
+    )
+    (lost,) = found.lost_cells
+    assert lost.count == 2
+    assert re.findall(r"line (\d+), node (n\d)", lost.example) == [("4", "n3"), ("7", "n6")]
 
 
 @pytest.mark.parametrize("form", ["{}", '"{}"'])
