@@ -410,10 +410,11 @@ def metric_names(metrics: Iterable[tuple[str, str]]) -> list[str]:
     return found
 
 
-def first_of(names: Sequence[str], most: int) -> str:
-    """Return the first names in a line, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
+def first_of(names: Sequence[str], most: int, between: str = ", ") -> str:
+    """Return the first names in a line, and how many more: ``a, b and 3 more`` or ``a; b; and 3 more``."""
+    before = " " if between == ", " else between
+    more = f"{before}and {len(names) - most} more" if len(names) > most else ""
+    return f"{between.join(names[:most])}{more}"
 
 
 _SAME, _ALIKE = 0.01, 1.1

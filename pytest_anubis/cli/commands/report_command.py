@@ -39,6 +39,7 @@ from pytest_anubis.cli.site.import_judging import baselines_in_force
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import DamageFound
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Triage
 from pytest_anubis.passwords import shown_place
@@ -256,7 +257,9 @@ def _collected(
     classes = sorted({row.hardware_class for row in rows})
     key = options.hardware_class
     if rows and key not in (None, *classes):
-        raise CommandError(f"--class {key}: not among these; there is {_some(classes)}")
+        raise CommandError(
+            f"--class {key}: not among these; there is {first_of(classes, MAX_NAMES_LISTED)}"
+        )
     rows = [row for row in rows if key in (None, row.hardware_class)]
     if not rows:
         known = sorted({v.node for v in judged.nodes})
@@ -265,7 +268,9 @@ def _collected(
             raise CommandError(
                 f"{names}: no node has a sample in there; give other runs or imports"
             )
-        raise CommandError(f"--node {options.node}: not among these; there is {_some(known)}")
+        raise CommandError(
+            f"--node {options.node}: not among these; there is {first_of(known, MAX_NAMES_LISTED)}"
+        )
     if len(rows) == 1:
         source = judged_source(options, runs, judged, every, places=options.name)
         (row,) = (one for one in source.rows if one.unit == rows[0].unit)
@@ -296,12 +301,7 @@ def _narrower(options: argparse.Namespace, classes: list[str]) -> str:
     """Return the option that leaves one node: its name, or its class if the node is in several."""
     if options.node is None:
         return "add --node NAME"
-    return f"it is in the classes {_some(classes)}: add --class KEY"
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES_LISTED} more" if len(names) > MAX_NAMES_LISTED else ""
-    return ", ".join(names[:MAX_NAMES_LISTED]) + more
+    return f"it is in the classes {first_of(classes, MAX_NAMES_LISTED)}: add --class KEY"
 
 
 def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:

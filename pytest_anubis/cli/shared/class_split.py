@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.hardware.inventory.hardware_classes import node_facts, split_by, split_key
 from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
 from pytest_anubis.report.text.numbers import count_text
@@ -40,17 +41,14 @@ def class_lines(runs: RunSet) -> list[str]:
     if len(nodes) < 2:
         return []
     most = sorted(nodes, key=lambda key: (-len(nodes[key]), key))
-    named = ", ".join(
-        f"{key or '(unnamed)'} ({count_text(len(nodes[key]), 'node')})"
-        for key in most[:MAX_NAMES_LISTED]
-    )
-    more = f" and {len(most) - MAX_NAMES_LISTED} more" if len(most) > MAX_NAMES_LISTED else ""
+    named = [f"{key or '(unnamed)'} ({count_text(len(nodes[key]), 'node')})" for key in most]
+    shown = first_of(named, MAX_NAMES_LISTED)
     forgotten = (
         f"; {UNCLASSIFIED} is what an import named no class of: import those files again with --class KEY"
         if UNCLASSIFIED in nodes
         else ""
     )
-    return [f"{len(nodes)} hardware classes, each with limits of its own: {named}{more}{forgotten}"]
+    return [f"{len(nodes)} hardware classes, each with limits of its own: {shown}{forgotten}"]
 
 
 def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:

@@ -13,6 +13,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import check_file_is_there, may_be_there, use
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.durations import seconds
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.report.text.numbers import count_text
@@ -194,7 +195,6 @@ def without_run_text(names: Collection[str]) -> str:
     """Return a sentence on registered nodes without a run; empty if there are none."""
     if not names:
         return ""
-    shown = ", ".join(sorted(names)[:MAX_NODES_LISTED])
-    more = f" and {len(names) - MAX_NODES_LISTED} more" if len(names) > MAX_NODES_LISTED else ""
+    shown = first_of(sorted(names), MAX_NODES_LISTED)
     have = "has" if len(names) == 1 else "have"
-    return f"{count_text(len(names), 'registered node')} {have} no run yet: {shown}{more}"
+    return f"{count_text(len(names), 'registered node')} {have} no run yet: {shown}"

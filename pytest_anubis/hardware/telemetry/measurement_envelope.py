@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_anubis.core.metric import percent_text
+from pytest_anubis.core.metric import first_of, percent_text
 from pytest_anubis.hardware.load.process_load import is_allowed
 from pytest_anubis.hardware.telemetry.host_sensors import (
     CYCLES,
@@ -295,10 +295,7 @@ def _other_users(
         others = sorted(users - ours if users & ours else (users & names.keys()) - ours)
         others = [pid for pid in others if not is_allowed(names.get(pid, ""), allowed)]
         if others:
-            shown = ", ".join(
-                f"{names[pid]} (pid {pid})" if names.get(pid) else str(pid) for pid in others[:3]
-            )
-            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+            known = [f"{names[pid]} (pid {pid})" if names.get(pid) else str(pid) for pid in others]
             plural = "es" if len(others) > 1 else ""
-            phrases.append(f"{part} in use by other process{plural} {shown}{more}")
+            phrases.append(f"{part} in use by other process{plural} {first_of(known, 3)}")
     return phrases

@@ -20,6 +20,7 @@ from pytest_anubis.core.asking.open_questions import (
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.measurement import LOOKS_SPENT, NOT_INSTALLED, LaneCores
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import SKIPPED, Decision, MetricVerdict, NodeVerdict, Reason
 from pytest_anubis.core.waiving import noise_options
@@ -143,9 +144,8 @@ def questions_lines(questions: AskedQuestions, most: int = MAX_QUESTIONS) -> lis
         + (f"; {questions.asked - questions.answered} not:" if open_ else "")
     ]
     for kind, some in open_.items():
-        named = "; ".join(one.question for one in some[:most])
-        rest = f"; and {len(some) - most} more" if len(some) > most else ""
-        lines.append(f"{len(some)} {kind.value}{_why(some)}: {named}{rest}")
+        named = first_of([one.question for one in some], most, "; ")
+        lines.append(f"{len(some)} {kind.value}{_why(some)}: {named}")
     return lines
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from pytest_anubis.core.baseline import SEPARATES, Baseline, Criterion, Finding, UnlikeNode
-from pytest_anubis.core.metric import found_from, loss_text, metric_name
+from pytest_anubis.core.metric import first_of, found_from, loss_text, metric_name
 from pytest_anubis.core.verdict import HOST
 from pytest_anubis.report.text.numbers import count_text, percent, similarity_text, value_text
 from pytest_anubis.report.text.text_table import clip, fitted_table, table
@@ -266,10 +266,9 @@ def accepted_unlike(nodes: Mapping[str, str]) -> str:
     """
     if not nodes:
         return ""
-    named = "; ".join(f"{node}: {text}" for node, text in list(nodes.items())[:MAX_UNLIKE])
-    more = f"; and {len(nodes) - MAX_UNLIKE} more" if len(nodes) > MAX_UNLIKE else ""
+    named = first_of([f"{node}: {text}" for node, text in nodes.items()], MAX_UNLIKE, "; ")
     who = "accepted nodes are" if len(nodes) > 1 else "accepted node is"
-    return f"{len(nodes)} {who} {UNLIKE}: {ACCEPTED_UNLIKE} ({named}{more})"
+    return f"{len(nodes)} {who} {UNLIKE}: {ACCEPTED_UNLIKE} ({named})"
 
 
 def unlike_text(one: UnlikeNode) -> str:

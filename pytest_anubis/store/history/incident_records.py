@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pytest_anubis.core.history import Incident
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.csv_rows import read_rows
 from pytest_anubis.store.history.database import (
@@ -153,12 +154,10 @@ def import_incidents(
 def _unknown(nodes: Mapping[str, Sequence[int]]) -> str:
     """Return one line about all nodes that the history does not know."""
     count = sum(map(len, nodes.values()))
-    names = ", ".join(name[:80] for name in list(nodes)[:_MAX_NODES_LISTED])
-    hidden = len(nodes) - _MAX_NODES_LISTED
-    more = f" and {hidden} more" if hidden > 0 else ""
+    names = first_of([name[:80] for name in nodes], _MAX_NODES_LISTED)
     return (
         f"{count} line{'s' if count != 1 else ''} left out, of {len(nodes)} unknown "
-        f"node{'s' if len(nodes) != 1 else ''}: {names}{more}; --add-nodes adds them, or "
+        f"node{'s' if len(nodes) != 1 else ''}: {names}; --add-nodes adds them, or "
         "'anubis history nodes import' registers all nodes, healthy ones too"
     )
 

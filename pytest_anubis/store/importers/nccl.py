@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Unpack
 
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.store.importers.import_result import (
     Imported,
     ImportFileError,
@@ -104,8 +105,7 @@ def _notes(runs: list[NcclRun], node: str) -> Iterator[str]:
             )
     hosts = list(dict.fromkeys(host for run in runs for host in run.hosts if host != "localhost"))
     if len(hosts) > 1 or (hosts and _short(hosts[0]) != _short(node)):
-        hidden = len(hosts) - _MAX_NAMES_LISTED
-        named = ", ".join(hosts[:_MAX_NAMES_LISTED]) + (f" and {hidden} more" if hidden > 0 else "")
+        named = first_of(hosts, _MAX_NAMES_LISTED)
         yield f"kept for node {node}; the log is of {named} (--node names another)"
 
 

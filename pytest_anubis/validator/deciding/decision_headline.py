@@ -12,7 +12,7 @@ from pytest_anubis.core.asking.next_step import SELF_EXPLAINED, STEP, host_troub
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.machine_marks import machine_mismatch
-from pytest_anubis.core.metric import loss_text, percent_text, value_text, whole_of
+from pytest_anubis.core.metric import first_of, loss_text, percent_text, value_text, whole_of
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.shown_loss import ALL_DEVICES, shown_similarity
 from pytest_anubis.core.verdict import (
@@ -260,9 +260,7 @@ def groups_of(baseline: Baseline | None) -> str:
     found = baseline.undecided if baseline is not None else ()
     if not found:
         return ""
-    others = len(found) - MAX_GROUPS_NAMED
-    more = f" and {others} more" if others > 0 else ""
-    return f"nobody has decided about slower groups in {', '.join(found[:MAX_GROUPS_NAMED])}{more}"
+    return f"nobody has decided about slower groups in {first_of(found, MAX_GROUPS_NAMED)}"
 
 
 def _reservations(

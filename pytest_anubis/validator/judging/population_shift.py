@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Finding
-from pytest_anubis.core.metric import loss_text, value_text
+from pytest_anubis.core.metric import first_of, loss_text, value_text
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import Reason
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
@@ -114,12 +114,11 @@ def class_findings(hardware_class: str, shifts: Sequence[Finding]) -> tuple[Find
     if len(by_metric) <= 1:
         return tuple(by_metric.values())
     texts = [shift.text.removesuffix(ADVICE) for _, shift in sorted(by_metric.items())]
-    more = f"; and {len(texts) - MAX_METRICS_NAMED} more" if len(texts) > MAX_METRICS_NAMED else ""
     return (
         Finding(
             kind="class-shift",
             text=f"{len(texts)} metrics of hardware class {hardware_class or '(unnamed)'} moved on most "
-            f"nodes together ({'; '.join(texts[:MAX_METRICS_NAMED])}{more}){ADVICE}",
+            f"nodes together ({first_of(texts, MAX_METRICS_NAMED, '; ')}){ADVICE}",
         ),
     )
 

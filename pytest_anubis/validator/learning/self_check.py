@@ -153,8 +153,7 @@ def movement_findings(learned: Sequence[LearnedCriterion]) -> tuple[Finding, ...
     out = []
     if found.groups:
         pairs = [
-            f"{names[group[0]]} with {names[group[1]]}"
-            + (f" and {len(group) - 2} more" if len(group) > 2 else "")
+            f"{names[group[0]]} with {first_of([names[number] for number in group[1:]], 1)}"
             for group in found.groups[:MAX_GROUPS_NAMED]
         ]
         others = len(found.groups) - MAX_GROUPS_NAMED
