@@ -1,13 +1,14 @@
-"""What stands clear of the fleet: losses found, beside a rule that rejects as many healthy nodes.
+"""What stands clear of the fleet: losses found, beside rules that reject as many healthy nodes.
 
 Simulated fleets with bulks of 1 to 3 % (normal, Student's t with five degrees, skewed to the bad side, in
 steps), half of the variance common to a node's devices. A share of the nodes is sick: each loses between 2.5
 and 20 spreads in one metric or in all four of a component, on one device or on all. The fleet that is learned
 from is judged: that is what an operator does with a new rack.
 
-Ours has its defaults. The other rule (the median with k median absolute deviations) has the k at which it
-rejects the same share of healthy nodes; nobody knows that k beforehand. ``wrong`` is the part of the
-rejections that is of healthy nodes, ``looked at`` what is found with those that are MARGINAL.
+Ours has its defaults. Every other rule (a part of the median, the median with k median absolute deviations,
+the quartiles with k ranges) has the k at which it rejects the same share of healthy nodes; nobody knows that
+k beforehand. ``wrong`` is the part of the rejections that is of healthy nodes, ``looked at`` what is found
+with those that are MARGINAL.
 
 Usage: python benchmarks/validator/clear_fleet.py [--nodes 60 150 300] [--devices 1 8] [--sick 0 .02 .1 .2]
 [--fleets 4]
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +41,18 @@ LEAST, MOST = 0.01, 0.03
 FIRST, LAST = 2.5, 20.0
 """Losses of the sick, in spreads."""
 KINDS = ("normal", "t5", "skewed", "steps")
+RULES: dict[str, Callable[[Values], tuple[float, float]]] = {
+    "part of the median": lambda x: (float(np.median(x)), float(np.median(x))),
+    "median + k MAD": lambda x: (
+        float(np.median(x)),
+        float(np.median(np.abs(x - np.median(x)))),
+    ),
+    "IQR x k": lambda x: (
+        float(np.percentile(x, 25)),
+        float(np.percentile(x, 75) - np.percentile(x, 25)),
+    ),
+}
+"""Return of a metric's values where a rule begins, and the unit of its k."""
 
 
 class Found(NamedTuple):
@@ -111,13 +124,12 @@ def ours(rates: Sequence[Values]) -> Found:
     return Found(rejected, looked_at | rejected)
 
 
-def scores(rates: Sequence[Values]) -> Values:
-    """Return the k at which median and k MAD just reject each node."""
+def scores(rates: Sequence[Values], rule: str) -> Values:
+    """Return the k at which a rule just rejects each node."""
     out = np.full(len(rates[0]), -np.inf)
     for one in rates:
-        middle = float(np.median(one))
-        unit = float(np.median(np.abs(one - middle)))
-        out = np.maximum(out, ((middle - one) / max(unit, 1e-12)).max(axis=1))
+        start, unit = RULES[rule](one.ravel())
+        out = np.maximum(out, ((start - one) / max(unit, 1e-12)).max(axis=1))
     return out
 
 
@@ -143,9 +155,11 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{METRICS} metrics, {options.fleets} fleets a row")
     print(f"{'nodes':>5} {'cards':>5} {'noise':7} {'sick':>4} {'healthy rejected':>16} {'wrong':>6} "
-          f"{'found':>6} {'looked at':>9}  {'median + k MAD':>18}")  # fmt: skip
+          f"{'found':>6} {'looked at':>9}  " + "  ".join(f"{name:>18}" for name in RULES))  # fmt: skip
     for nodes, devices, kind, share in cells(options):
-        healthy, sick, looked_at, by_mad, truth = [], [], [], [], []
+        healthy, sick, looked_at = [], [], []
+        others: dict[str, list[Values]] = {name: [] for name in RULES}
+        truth = []
         for seed in range(options.fleets):
             rng = np.random.default_rng([seed, nodes, devices])
             rates, lost = fleet(rng, nodes, devices, kind, share)
@@ -154,17 +168,20 @@ def main() -> None:
             sick.append(found.rejected[lost > 0])
             looked_at.append(found.looked_at[lost > 0])
             truth.append(lost > 0)
-            by_mad.append(scores(rates))
+            for name in RULES:
+                others[name].append(scores(rates, name))
         is_sick, wrong = np.concatenate(truth), np.concatenate(healthy)
         right = np.concatenate(sick)
         row = f"{nodes:5d} {devices:5d} {kind:7} {share:4.0%} {wrong.mean():16.2%} "
         row += f"{wrong.sum() / max(wrong.sum() + right.sum(), 1):6.1%} "
         row += f"{right.mean() if len(right) else np.nan:6.1%} "
         row += f"{np.concatenate(looked_at).mean() if len(right) else np.nan:9.1%}  "
-        score = np.concatenate(by_mad)
-        most = np.sort(score[~is_sick])[::-1][min(int(wrong.sum()), len(wrong) - 1)]
-        equal = (score[is_sick] > most).mean() if is_sick.any() else np.nan
-        print(f"{row}{equal:18.1%}", flush=True)
+        for name in RULES:
+            score = np.concatenate(others[name])
+            most = np.sort(score[~is_sick])[::-1][min(int(wrong.sum()), len(wrong) - 1)]
+            equal = (score[is_sick] > most).mean() if is_sick.any() else np.nan
+            row += f"{equal:18.1%}  "
+        print(row.rstrip(), flush=True)
 
 
 if __name__ == "__main__":

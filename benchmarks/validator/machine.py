@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.validator.fleets import LongLived
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
@@ -169,6 +170,39 @@ def simulate(
     }
 
 
+def real(folder: Path, runs: int, per_machine: int) -> None:
+    """Print the same rates on cloud machines that were measured again and again, one value a run."""
+    known = LongLived(folder)
+    rejected = total = clean = series = 0
+    found: list[bool] = []
+    for columns in known.machines():
+        length = min(len(column) for column in columns.values())
+        starts = np.linspace(0, length - runs - JUDGED, per_machine).astype(int)
+        for start in starts:
+            baseline = known.learn(columns, start, runs)
+            fails = 0
+            for later in range(start + runs, start + runs + JUDGED):
+                bad = False
+                for criterion in baseline.criteria:
+                    value = columns[criterion.metric.name][later]
+                    bad |= judge_sample([value], criterion, baseline).outcome is Outcome.FAIL
+                fails += bad
+            rejected, total = rejected + fails, total + JUDGED
+            clean, series = clean + (fails == 0), series + 1
+            for criterion in baseline.criteria:
+                column = columns[criterion.metric.name]
+                noise = np.std(np.diff(np.log(column[start : start + 15]))) / np.sqrt(2)
+                if noise <= 0.012:
+                    slow = 1 / 0.9 if criterion.metric.better == "lower" else 0.9
+                    value = column[start + runs] * slow
+                    found.append(judge_sample([value], criterion, baseline).outcome is Outcome.FAIL)
+    print(
+        f"real: {series} baselines of {len(columns)} metrics on 12 cloud machines, {runs} runs each: "
+        f"runs rejected {rejected / total:.2%}, series of ten clean {clean / series:.1%}, "
+        f"10 % slowdown of quiet metrics found {np.mean(found):.1%} ({len(found)})"
+    )
+
+
 def main() -> None:
     """Print one row for each kind of machine."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -176,7 +210,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--metrics", type=int, default=METRICS)
     parser.add_argument("--cards", action="store_true", help="accelerators, a loss of 6 %% in rate")
+    parser.add_argument("--data", type=Path, help="folder with azure_vm_noise/")
     options = parser.parse_args()
+    if options.data:
+        for runs in (3, options.runs, 10, 20):
+            real(options.data, runs, 25)
     print(
         f"{options.metrics} metrics, learned from {options.runs} runs, {JUDGED} healthy runs judged, "
         f"{options.machines} machines; slowdown of {6 if options.cards else 10} % in rate"
