@@ -1,15 +1,17 @@
-"""Learned limits on dirty fleets: healthy nodes rejected, sick ones found.
+"""Learned limits on dirty fleets: healthy nodes rejected, sick ones found, beside rules that teams use.
 
 Simulated fleets of 41 metrics on 8 devices, a third of the metrics heavy-tailed. A share of the nodes that
 are learned from is sick: each has one to five metrics that lose 3 to 60 %, on one device or on all, each node
 its own (``alone``) or all sick nodes the same (``batch``). Judged are other nodes of the same fleet: healthy
-ones, and healthy ones with one metric of one device made slower. A row has the mean over its fleets with its
-standard error and the largest of them; ``claimed`` is the rate that the baselines state of themselves, with
-(!) where one says that it does not hold, and of how many of them it is true (`claims_kept`).
+ones, and healthy ones with one metric of one device made slower. What each rule rejects stands as it is set
+by default, the mean over the fleets of a row with its standard error and the largest of them; ``claimed`` is
+the rate that the baselines state of themselves, with (!) where one says that it does not hold, and of how
+many of them it is true (`claims_kept`).
 
-``--data DIR`` tries real machines.
+``--wide 1200`` tries a wide table, ``--data DIR`` real machines.
 
 Usage: python benchmarks/validator/dirty.py [--nodes 60 120 300 1000] [--sick 0 .05 .1 .2 .3] [--fleets 3]
+[--only ours]
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
@@ -43,15 +45,19 @@ from benchmarks.validator.fleets import (
     sound_rejected,
 )
 from pytest_anubis.core.baseline import Baseline, Criterion, Scope
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.validator import judge_columns, learn_baseline
 
 
-class Learned:
-    """What the Validator learns from a fleet with its defaults."""
+class Ours:
+    """The Validator, with its defaults or with alpha alone."""
 
-    def __init__(self, train: Sequence[Values]) -> None:
+    def __init__(self, train: Sequence[Values], error_rate: float | None = 0.01) -> None:
         populations = [population(metric, values) for metric, values in enumerate(train)]
-        self.baseline: Baseline = learn_baseline(populations, hardware_class="c", created="-")
+        self.baseline: Baseline = learn_baseline(
+            populations, hardware_class="c", created="-", error_rate=error_rate
+        )
         self.known: dict[tuple[str, Scope], Criterion] = {
             (c.metric.name, c.scope): c for c in self.baseline.criteria
         }
@@ -67,6 +73,65 @@ class Learned:
         return out
 
 
+class OnMedians:
+    """Rules on the medians of devices: what is usual elsewhere."""
+
+    def __init__(self, train: Sequence[Values], rule: str) -> None:
+        self.limits = [getattr(self, f"_{rule}")(np.median(v, axis=2).ravel()) for v in train]
+
+    def rejected(self, metric: int, values: Values) -> Flags:
+        """Return which nodes fail by this metric."""
+        return np.asarray((np.median(values, axis=2) > self.limits[metric]).any(axis=1))
+
+    @staticmethod
+    def _mad(x: Values) -> float:
+        """Return median + k MAD, k for one node in a hundred, were all noise normal."""
+        from scipy.special import ndtri
+
+        middle = np.median(x)
+        spread = 1.4826 * np.median(np.abs(x - middle))
+        return float(middle - ndtri(0.01 / (METRICS * DEVICES)) * spread)
+
+    @staticmethod
+    def _iqr(x: Values) -> float:
+        """Return the outer fence, three interquartile ranges away."""
+        low, high = np.percentile(x, [25, 75])
+        return float(high + 3 * (high - low))
+
+    @staticmethod
+    def _student(x: Values) -> float:
+        """Return the limit of the larger one of two Student-t distributions with three degrees."""
+        from scipy.stats import t
+
+        place, scale, weight = np.percentile(x, [50, 95]), np.array([x.std() / 3, x.std()]), 0.9
+        for _ in range(60):
+            dense = np.array([weight, 1 - weight])[:, None] * t.pdf(
+                x, 3, place[:, None], scale[:, None]
+            )
+            share = dense / np.maximum(dense.sum(axis=0), 1e-300)
+            pull = share * 4 / (3 + ((x - place[:, None]) / scale[:, None]) ** 2)
+            place = (pull * x).sum(axis=1) / np.maximum(pull.sum(axis=1), 1e-300)
+            scale = np.sqrt(
+                (pull * (x - place[:, None]) ** 2).sum(axis=1) / share.sum(axis=1).clip(1e-9)
+            )
+            scale = np.maximum(scale, 1e-6)
+            weight = float(np.clip(share[0].mean(), 0.01, 0.99))
+        main = int(weight < 0.5)
+        return float(t.isf(0.01 / (METRICS * DEVICES), 3, place[main], scale[main]))
+
+
+def rules(train: Sequence[Values], only: Sequence[str]) -> dict[str, Ours | OnMedians]:
+    """Return the rules, learned, by their names."""
+    makers: dict[str, Callable[[], Ours | OnMedians]] = {
+        "ours": lambda: Ours(train),
+        "alpha alone": lambda: Ours(train, None),
+        "median + k MAD": lambda: OnMedians(train, "mad"),
+        "IQR x 3": lambda: OnMedians(train, "iqr"),
+        "Student-t mixture": lambda: OnMedians(train, "student"),
+    }
+    return {name: make() for name, make in makers.items() if not only or name in only}
+
+
 @dataclass(frozen=True)
 class Cell:
     """One fleet: how many nodes, which share of them sick, how, its seed, and how many nodes are judged."""
@@ -75,44 +140,40 @@ class Cell:
     share: float
     batch: bool
     seed: int
+    only: tuple[str, ...] = ()
     held: int = HELD
 
 
-class Tried(NamedTuple):
-    """What one fleet's baseline does: shares of the judged nodes, its claim, and seconds to learn it."""
-
-    healthy: float  # healthy nodes rejected
-    ten: float  # losses of 10 to 60 % found
-    five: float  # losses of 5 % found
-    claim: str
-    took: float
-
-
-def tried(cell: Cell) -> Tried:
-    """Learn from a fleet, and judge other nodes of it."""
+def tried(cell: Cell) -> tuple[dict[str, tuple[float, float, float]], str, float]:
+    """Return per rule (healthy rejected, 10 to 60 % found, 5 % found), the claim, and seconds to learn."""
     fleet = Fleet(np.random.default_rng(cell.seed))
     train = [fleet.values(metric, cell.nodes) for metric in range(METRICS)]
     for node, metric, devices, loss in fleet.sick(cell.nodes, cell.share, cell.batch):
         train[metric][node, devices] /= 1 - loss
     begin = time.perf_counter()
-    known = Learned(train)
+    known = rules(train, cell.only)
     took = time.perf_counter() - begin
     held = [fleet.values(metric, cell.held) for metric in range(METRICS)]
     large = fleet.rng.uniform(0.1, MOST, (METRICS, cell.held))
-    healthy = np.zeros(cell.held, dtype=np.bool_)
-    found = []
-    for metric, values in enumerate(held):
-        healthy |= known.rejected(metric, values)
-        if metric % 2:
-            continue
-        slower = []
-        for losses in (large[metric], np.full(cell.held, 0.05)):
-            one = values.copy()
-            one[:, 0] /= 1 - losses[:, None]
-            slower.append(float(known.rejected(metric, one).mean()))
-        found.append(slower)
-    ten, five = np.mean(found, axis=0).tolist()
-    return Tried(float(healthy.mean()), ten, five, claimed(known.baseline), took)
+    out = {}
+    for name, rule in known.items():
+        healthy = np.zeros(cell.held, dtype=np.bool_)
+        found = []
+        for metric, values in enumerate(held):
+            healthy |= rule.rejected(metric, values)
+            if metric % 2:
+                continue
+            slower = []
+            for losses in (large[metric], np.full(cell.held, 0.05)):
+                one = values.copy()
+                one[:, 0] /= 1 - losses[:, None]
+                slower.append(float(rule.rejected(metric, one).mean()))
+            found.append(slower)
+        ten, five = np.mean(found, axis=0).tolist()
+        out[name] = (float(healthy.mean()), ten, five)
+    first = known.get("ours")
+    claim = claimed(first.baseline) if isinstance(first, Ours) else ""
+    return out, claim, took
 
 
 def claimed(baseline: Baseline) -> str:
@@ -123,9 +184,9 @@ def claimed(baseline: Baseline) -> str:
 
 
 def simulated(options: argparse.Namespace) -> None:
-    """Print one row for each cell."""
+    """Print one row for each cell and rule."""
     cells = [
-        Cell(nodes, share, batch, seed, options.held)
+        Cell(nodes, share, batch, seed, tuple(options.only), options.held)
         for nodes in options.nodes
         for batch in (False, True)
         for share in options.sick
@@ -135,26 +196,29 @@ def simulated(options: argparse.Namespace) -> None:
     print(
         f"{METRICS} metrics x {DEVICES} devices, {options.held} held-out nodes, {options.fleets} fleets a row"
     )
-    print(f"{'nodes':>5} {'sick':>5} {'how':6} {'healthy rejected':>17} {'+-':>5} {'most':>5} "
+    print(f"{'nodes':>5} {'sick':>5} {'how':6} {'rule':18} {'healthy rejected':>17} {'+-':>5} {'most':>5} "
           f"{'10 to 60 % found':>17} {'5 % found':>10}  claimed (true of)")  # fmt: skip
     took, fleets = [], options.fleets
     with ProcessPoolExecutor(options.jobs) as pool:
         done = pool.map(tried, cells)
         for cell in cells[::fleets]:
             group = [next(done) for _ in range(fleets)]
-            took += [one.took for one in group]
-            each = np.array([one[:3] for one in group])
-            rejected, ten, five = each.mean(axis=0)
-            error = each[:, 0].std(ddof=1) / fleets**0.5 if fleets > 1 else np.nan
-            how = "-" if not cell.share else "batch" if cell.batch else "alone"
-            print(f"{cell.nodes:5d} {cell.share:5.0%} {how:6} {rejected:17.2%} {error:5.2%} "
-                  f"{each[:, 0].max():5.1%} {ten:17.1%} {five:10.1%}  {claims_kept(group, options.held)}",
-                  flush=True)  # fmt: skip
+            took += [one[2] for one in group]
+            for name in group[0][0]:
+                each = np.array([one[0][name] for one in group])
+                rejected, ten, five = each.mean(axis=0)
+                error = each[:, 0].std(ddof=1) / fleets**0.5 if fleets > 1 else np.nan
+                how = "-" if not cell.share else "batch" if cell.batch else "alone"
+                claims = claims_kept(group, options.held) if name == "ours" else ""
+                print(f"{cell.nodes:5d} {cell.share:5.0%} {how:6} {name:18} {rejected:17.2%} {error:5.2%} "
+                      f"{each[:, 0].max():5.1%} {ten:17.1%} {five:10.1%}  {claims}", flush=True)  # fmt: skip
     print(f"learned in {np.mean(took):.1f} s on average")
 
 
-def claims_kept(group: Sequence[Tried], held: int) -> str:
-    """Return what the baselines of some fleets claim, and of how many it is true.
+def claims_kept(
+    group: Sequence[tuple[dict[str, tuple[float, float, float]], str, float]], held: int
+) -> str:
+    """Return what the baselines of some fleets (as `tried` returns them) claim, and of how many it is true.
 
     A claim is true where it lies in the exact 95 % interval of what the baseline rejects of ``held`` healthy
     nodes, or where the baseline says that it does not hold.
@@ -163,13 +227,68 @@ def claims_kept(group: Sequence[Tried], held: int) -> str:
 
     result: dict[str, int] = {}
     true = 0
-    for one in group:
-        claim = one.claim
+    for rates, claim, _ in group:
         result[claim] = result.get(claim, 0) + 1
-        seen = binomtest(round(one.healthy * held), held).proportion_ci(method="exact")
+        seen = binomtest(round(rates["ours"][0] * held), held).proportion_ci(method="exact")
         silent = claim == "none" or "(!)" in claim
         true += silent or seen.low <= float(claim.rstrip("%")) / 100 <= seen.high
     return ", ".join(f"{claim} x{count}" for claim, count in result.items()) + f" ({true})"
+
+
+def wide(nodes: int, metrics: int, sick: float, seed: int = 0) -> None:
+    """Print what the default does with a wide table of single values, correlated in groups of twenty.
+
+    A twentieth of the metrics has two populations, each node in one of them by chance; another twentieth
+    comes in steps of 8 %, as percentiles of a coarse clock do.
+    """
+    rng = np.random.default_rng(seed)
+    common, own = rng.uniform(0.002, 0.01, -(-metrics // 20)), rng.uniform(0.001, 0.006, metrics)
+    slower = np.where(np.arange(metrics) % 20 == 7, rng.uniform(0.15, 0.5, metrics), 0)
+
+    def table(count: int, share: float) -> tuple[list[Population], Flags]:
+        bases = [rng.normal(0, scale, (count, DEVICES)) for scale in common]
+        bad = rng.random(count) < share
+        values = []
+        for metric in range(metrics):
+            rate = 100 * np.exp(bases[metric // 20] + rng.normal(0, own[metric], (count, DEVICES)))
+            rate *= np.where(rng.random((count, 1)) < slower[metric], 0.85, 1)
+            values.append(np.round(rate / 8) * 8 if metric % 20 == 13 else rate)
+        for node in np.flatnonzero(bad).tolist():
+            for metric in rng.permutation(metrics)[: rng.integers(1, 6)].tolist():
+                values[metric][node, rng.integers(DEVICES)] *= 1 - rng.uniform(0.1, MOST)
+        return [_wide_population(m, one) for m, one in enumerate(values)], bad
+
+    train, _ = table(nodes, sick)
+    begin = time.process_time()
+    baseline = learn_baseline(train, hardware_class="c", created="-")
+    took = time.process_time() - begin
+    held, bad = table(HELD, 0.2)
+    rejected = np.zeros(HELD, dtype=np.bool_)
+    for one in held:
+        for scope in get_args(Scope):
+            criterion = baseline.find("b", one.metric.name, scope=scope)
+            if criterion is not None:
+                outcome = judge_columns(one, criterion).outcome.reshape(HELD, -1)
+                rejected |= (outcome == FAIL).any(axis=1)
+    check = baseline.self_check
+    undecided = len({c.metric.name for c in baseline.criteria if c.second is not None})
+    print(f"{nodes} nodes x {metrics} metrics x {DEVICES} devices, {sick:.0%} of them sick: healthy held-out "
+          f"nodes accepted {1 - rejected[~bad].mean():.1%}, sick ones rejected {rejected[bad].mean():.1%}; "
+          f"{undecided} metrics undecided; {took:.0f} s to learn and check itself")  # fmt: skip
+    if check is not None:
+        print(f"  self-check: {check.rejected} of {check.nodes} rejected, {check.sick} not healthy, "
+              f"of the rest {check.rate:.2%} (at most {check.upper:.1%}); holds: {check.holds}")  # fmt: skip
+
+
+def _wide_population(metric: int, values: Values) -> Population:
+    n = len(values)
+    return population_of(
+        list(values.reshape(-1, 1)),
+        metric=Metric(name=f"m{metric:04d}", unit="GB/s", better="higher"),
+        benchmark="b",
+        nodes=[f"n{i:04d}" for i in range(n) for _ in range(DEVICES)],
+        devices=[f"d{d}" for _ in range(n) for d in range(DEVICES)],
+    )
 
 
 def real(folder: Path, nodes: int = 300) -> None:
@@ -223,12 +342,19 @@ def main() -> None:
     parser.add_argument("--sick", type=float, nargs="*", default=[0, 0.05, 0.1, 0.2, 0.3])
     parser.add_argument("--fleets", type=int, default=3)
     parser.add_argument("--held", type=int, default=HELD, help="healthy nodes that are judged")
+    parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--wide", type=int, metavar="METRICS", help="150 nodes x so many metrics instead"
+    )
     parser.add_argument(
         "--data", type=Path, help="folder with azure_vm_noise/: real machines instead"
     )
     options = parser.parse_args()
-    if options.data:
+    if options.wide:
+        for sick in (0.0, 0.2):
+            wide(150, options.wide, sick)
+    elif options.data:
         real(options.data)
     else:
         simulated(options)
