@@ -79,8 +79,8 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-baseline",
         metavar="PATH",
         default=DEFAULT_BASELINES,
-        help="Folder of baselines, or one file; PATH@sha256:DIGEST insists on the digest of the file, or of "
-        "the folder's SHA256SUMS",
+        help="Folder of baselines, or one file; PATH@sha256:DIGEST insists on the digest of the file (as "
+        "sha256sum prints it; reports show one of the content), or of the folder's SHA256SUMS",
     ),
     Option(
         flag="--anubis-store",

@@ -42,7 +42,8 @@ def offset_note(hardware_class: str, columns: Iterable[JudgedColumns]) -> str:
     return (
         f"hardware class {hardware_class or '(unnamed)'}: in the middle of all nodes worse than where its "
         f"baseline was learned: {', '.join(named)}{more}; compare driver, firmware and settings of both, "
-        "or judge both together, which names the trait that they do not share"
+        "or judge both together, which names the trait that they do not share. It rejects no node by itself "
+        "(learn with --promise to have such a loss rejected)"
     )
 
 
