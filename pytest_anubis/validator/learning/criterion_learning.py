@@ -454,8 +454,6 @@ def _too_far(
             alike, better, unit, than="the centre", shape=bool(part), decimals=decimals
         )
         loss += f" in its distribution ({part})" if part else ""
-        text = (
-            f"{loss}, more than learning takes for healthy ({loss_size(alpha, better, decimals)})"
-        )
+        text = f"{loss}, and {loss_size(alpha, better, decimals)} still counts as healthy here"
         found.append(_exclusion(population, row, text))
     return found
