@@ -27,7 +27,7 @@ from pytest_anubis.core.standing.standing_of import (
     relevant_runs,
     standing_of,
 )
-from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.verdict import RETEST, Decision
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import has_ended, is_written, journal_path
@@ -61,6 +61,7 @@ class KeptRun:
         baseline: Id of the baseline that decided.
         marks: Marks that identify its machine (`identity_marks`); empty if unknown.
         unjudged: Metrics of it without a criterion.
+        retest: What rejects the node is to be measured again before anything else is done.
     """
 
     judged: JudgedRun
@@ -69,6 +70,7 @@ class KeptRun:
     hardware_class: str = ""
     marks: tuple[str, ...] = ()
     unjudged: Annotated[int, Rare] = 0
+    retest: Annotated[bool, Rare] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,10 +402,7 @@ def _read(journals: Iterable[tuple[Path, float]]) -> Iterator[KeptRun]:
 
 
 def dated_run(record: RunRecord, now: float) -> JudgedRun:
-    """Return a run's result for its node, dated by its own clock.
-
-    A run from the future has an unknown date: its failures count, and it clears nothing.
-    """
+    """Return a run's result, dated by its own clock; one from the future counts, and clears nothing."""
     began = moment(record.started) or 0.0
     judged = judged_of(record, began=began, ended=moment(record.ended))
     return replace(judged, passed=()) if began - now > CLOCK_TOLERANCE else judged
@@ -418,6 +417,7 @@ def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun
         hardware_class=record.hardware_class,
         marks=tuple(sorted(marks_of(record))),
         unjudged=unjudged_in(record.effective_verdicts),
+        retest=verdict is not None and verdict.word == RETEST,
     )
 
 

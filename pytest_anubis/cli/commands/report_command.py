@@ -282,7 +282,8 @@ def _collected(
             f"--prometheus writes one node, and these are {len(rows)}: {_narrower(options, classes)}"
         )
     source = judged_source(options, runs, judged, rows, places=options.name)
-    inputs = judged_inputs(options, paths)
+    written = options.json is not None or options.html is not None
+    inputs = judged_inputs(options, paths) if written else {}  # each file is read for its digest
     if options.json is not None:
         pieces = judged_json(source.judged, lambda done, total: None, source.shifts, inputs)
         write_file(options.json, "".join(pieces))

@@ -80,7 +80,8 @@ def health_of(
         reason = lapsed_text(today) or _reason(kept, today)
         if not reason.startswith(LEADER):
             reason = line(f"{LEADER}{today.decision}", reason, run=kept.judged.run)
-        return Health(today.decision or Decision.UNDECIDED, reason, kept)
+        again = kept.retest and not (today.confirmed or today.lapsed)
+        return Health(today.decision or Decision.UNDECIDED, reason, kept, retest=again)
     age = now - kept.judged.ended
     if standing.running and standing.boot and boot and standing.boot != boot:
         return _open("CUT-SHORT", f"the machine went down during run {standing.running}", kept)

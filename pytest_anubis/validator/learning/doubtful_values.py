@@ -67,7 +67,7 @@ def clearly_slower(
     """Return the flagged units of a fleet if each loses more than twice as much as any healthy one.
 
     Of three nodes one sick node leaves no majority, so its metric has no criterion that could reject it.
-    Where fewer than `EVEN` of the units are healthy, the values scatter, and nobody knows which are right.
+    Where fewer than `EVEN` of the units are healthy, the values scatter, and which are right is unknown.
     """
     several = len(set(population.nodes)) > 1
     agree = int(healthy.sum()) >= EVEN * int((healthy | flagged).sum())

@@ -103,8 +103,13 @@ def as_the_others(
     shift: TraitShift,
     started: Mapping[tuple[str, str], float] = MappingProxyType({}),
 ) -> frozenset[str]:
-    """Return the nodes that are nearer to the others than to a shift's own nodes in all its worse metrics."""
+    """Return the nodes that are as good as the others, or gained half of what a shift's own nodes lack.
+
+    That holds in all metrics in which these are worse. A node that was slower than its group before may stay
+    slower than the others, though what was changed has helped it.
+    """
     nodes, goodness = table.by_node(started)
+    _, earliest = table.by_node({unit: -time for unit, time in started.items()})
     worse = {(one.benchmark, one.metric.name) for one in shift.metrics if one.worse}
     columns = [
         place
@@ -115,8 +120,10 @@ def as_the_others(
     if not columns or not own.any() or own.all():
         return frozenset()
     part = goodness[:, columns]
-    middle = (np.nanmedian(part[own], axis=0) + np.nanmedian(part[~own], axis=0)) / 2
-    near = (part >= middle).all(axis=1)  # False if a metric is missing
+    theirs, others = np.nanmedian(part[own], axis=0), np.nanmedian(part[~own], axis=0)
+    gained = part - earliest[:, columns]
+    # False if a metric is missing
+    near = ((part >= (theirs + others) / 2) | (gained >= (others - theirs) / 2)).all(axis=1)
     return frozenset(nodes[place] for place in np.flatnonzero(near).tolist())
 
 

@@ -22,9 +22,18 @@ BY = ("new.csv", "--baseline", "baselines")
 
 
 def write(
-    path: str, week: int, *, lost: float = 0.0, nodes: range = range(NODES), driver: str = "570"
+    path: str,
+    week: int,
+    *,
+    lost: float = 0.0,
+    nodes: range = range(NODES),
+    driver: str = "570",
+    weak: int = -1,
 ) -> None:
-    """Write a table of one week in which the batch's links, and a driver's steps, have lost something."""
+    """Write a table of one week in which the batch's links, and a driver's steps, have lost something.
+
+    The steps of the node `weak` are slower by 2 % besides.
+    """
     rng = np.random.default_rng(week)
     rows = [HEAD]
     for number in nodes:
@@ -32,6 +41,7 @@ def write(
         for card in range(CARDS):
             link = 50 * np.exp(rng.normal(0, 0.003))
             step = 400 * np.exp(rng.normal(0, 0.003)) * (0.97 if own == "580" else 1)
+            step *= 0.98 if number == weak else 1
             if number in BATCH:
                 link *= 1 - lost * (1.1 if number == 25 else 1)
             gemm = 100 * np.exp(rng.normal(0, 0.003)) * (0.7 if number == 7 and lost else 1)
@@ -126,15 +136,16 @@ def test_a_mended_node_shows_the_others_the_way() -> None:
     """What helped one of them is done to the others; one of another driver had that loss, too."""
     write("fast.csv", 2, driver="580")
     assert anubis("learn", "fast.csv", "--output", "of-drivers").returncode == 0
-    write("slow.csv", 8, lost=0.08, driver="580")
+    write("slow.csv", 8, lost=0.08, driver="580", weak=39)
     write("n25.csv", 15, nodes=range(25, 26))
     write("n36.csv", 15, nodes=range(36, 37), driver="570")
     write("n33.csv", 3, nodes=range(33, 34), driver="570")  # it was good, and is not now
-    runs = ("slow.csv", "n25.csv", "n36.csv", "n33.csv", "--baseline", "of-drivers")
+    write("n39.csv", 15, nodes=range(39, 40), driver="570", weak=39)  # helped, and still weak
+    runs = ("slow.csv", "n25.csv", "n36.csv", "n33.csv", "n39.csv", "--baseline", "of-drivers")
     _, nodes = judged(*runs)
     found = json.loads(Path("judged.json").read_text(encoding="utf-8"))
     mended = {one["trait"]: one["mended"] for one in found["shared"]}
-    assert mended == {"batch": ["n25"], "driver": ["n36"]}
+    assert mended == {"batch": ["n25"], "driver": ["n36", "n39"]}
     assert (nodes["n25"]["decision"], nodes["n20"]["triage"]) == ("ACCEPTED", "shared")
     assert "n25" in nodes["n20"]["next"]
     unlike = [name for name, one in nodes.items() if "unlike the others" in str(one["noted"])]

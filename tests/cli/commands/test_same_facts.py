@@ -56,6 +56,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "status": ("fleet", "status", "--history", "fleet"),
         "drain-list": ("fleet", "drain-list", "--history", "fleet"),
         "node": ("report", *by, "--node", "n03"),
+        **{f"health {node}": ("health", "--store", "fleet", "--node", node) for node in SICK},
     }
     found = {name: anubis(*words).stdout for name, words in commands.items()}
     page = re.sub(r"(?s)<(style|script).*?</\1>|<[^>]*>", " ", Path("page.html").read_text())
@@ -149,6 +150,14 @@ def test_status_has_the_words_order_causes_and_steps_of_judge(said: dict[str, st
     for one in status["nodes"]:
         if one["node"] in lines:
             assert one["why"].rpartition("; run ")[0] in lines[one["node"]]
+
+
+def test_health_has_the_value_and_the_word_of_judge(said: dict[str, str]) -> None:
+    for node, value in SICK.items():
+        line = said[f"health {node}"]
+        assert re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", line), line
+        again = "RETEST" in _near(node, said["judge"])
+        assert ("measure again first" in line) is again, line
 
 
 def test_judge_knows_which_nodes_are_out_of_service_already(said: dict[str, str]) -> None:

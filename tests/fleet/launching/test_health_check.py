@@ -58,6 +58,16 @@ def test_answers(standing: NodeStanding | None, decision: Decision, text: str) -
     assert found[1].startswith(text), found[1]
 
 
+def test_a_rejection_to_be_measured_again_says_so_until_another_run_confirms_it() -> None:
+    again = standing("REJECTED", "ANB:X", retest=True)
+    twice = replace(
+        again, runs=(*standing("REJECTED", "ANB:X", NOW - 9000, "r0").runs, *again.runs)
+    )
+    for known, retest in ((BAD, False), (again, True), (twice, False)):
+        found = health_of(known, "n1", now=NOW, max_age=None, boot="b2")
+        assert (found.decision, found.retest) == (Decision.REJECTED, retest)
+
+
 def verdict(**more: Any) -> MetricVerdict:
     given: dict[str, Any] = {
         "outcome": Outcome.FAIL, "reason": Reason.BEYOND, "text": "slow", "benchmark": "t.py::test_x",
