@@ -101,9 +101,8 @@ def lost_of_rows(
     ):
         where = np.flatnonzero(mask)
         count = len(where)
-        named = (
-            MAX_EMPTY_NAMED if kind == "missing" else 1
-        )  # what is empty has to be looked up and filled
+        # What is empty has to be looked up and filled.
+        named = MAX_EMPTY_NAMED if kind == "missing" else 1
         examples = [text(row) for row in _first(where, rows.lines, named)]
         left = f"; and {count - named} more" if count > named > 1 else ""
         units = lost_of_populations(populations, (kind,), gaps=kind == "missing", counted=counted)

@@ -304,9 +304,8 @@ class _Csv:
         for line, row in zip(lines, rows, strict=True):
             if len(row) != width:
                 cells = divided(row[0], width) if len(row) == 1 else row
-                if [cell.strip() for cell in cells] != list(
-                    self.columns
-                ):  # a head of another table
+                # The head of another table is no loss.
+                if [cell.strip() for cell in cells] != list(self.columns):
                     cells = cells or row
                     self._odd.add(line, cells, cells[place].strip() if place < len(cells) else "")
         return [line for line, _ in good], [row for _, row in good]

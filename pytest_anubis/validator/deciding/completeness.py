@@ -54,11 +54,9 @@ def verdicts_of_tests(
         silent: Test -> what kept it from running; that has a blocker of its own.
         measurements: What the tests measured, which a failure of their own shows as evidence.
     """
-    values: dict[str, list[str]] = {}
+    of_test: dict[str, list[Measurement]] = {}
     for item in measurements:
-        if item.values:
-            value = value_text(median(item.values), item.metric.unit)
-            values.setdefault(item.test, []).append(f"{item.metric.name} {value}")
+        of_test.setdefault(item.test, []).append(item)
     verdicts = []
     for plan in planned:
         result = results.get(plan.test)
@@ -71,11 +69,20 @@ def verdicts_of_tests(
             verdict = _verdict(plan, node, *found)
             failed = verdict.outcome is Outcome.FAIL
             if failed:
-                shown = values.get(plan.test, [])[:MAX_VALUES]
-                evidence = (f"measured {', '.join(shown)}",) if shown else ()
+                evidence = _measured(of_test.get(plan.test, ()))
                 verdict = replace(verdict, action=result.action, evidence=evidence)
             verdicts.append(verdict)
     return verdicts
+
+
+def _measured(items: Sequence[Measurement]) -> tuple[str, ...]:
+    """Return the medians of what a test measured as a piece of evidence, if it measured anything."""
+    values = [
+        f"{item.metric.name} {value_text(median(item.values), item.metric.unit)}"
+        for item in items
+        if item.values
+    ]
+    return (f"measured {', '.join(values[:MAX_VALUES])}",) if values else ()
 
 
 _Found = tuple[Outcome, Reason, str]
