@@ -36,7 +36,7 @@ from pytest_anubis.session.measuring.attempts import Visit
 from pytest_anubis.session.measuring.conditions import Conditions, ConditionsWatch
 from pytest_anubis.session.measuring.recorder import Found, Recorder
 from pytest_anubis.session.measuring.sample_verdicts import judge_measurement
-from pytest_anubis.session.measuring.visits import MAX_FRUITLESS_TURNS, MAX_VISITS, MIN_SECONDS
+from pytest_anubis.session.measuring.visits import MAX_FRUITLESS, MAX_VISITS, MIN_SECONDS
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
 from pytest_anubis.validator import learn_baseline
@@ -284,10 +284,10 @@ def measured(kernels_: Mapping[str, Kernel], context: RunContext, host: HostMoni
             else:
                 found[name] = recorder.measurements[-1]
         now = sum(len(one.values) for name in turn for one in earlier[name].values())
-        fruitless = 0 if now > clear else fruitless + 1
+        fruitless = 0 if now > clear else fruitless + len(turn)
         clear = sum(len(one.values) for name in waiting for one in earlier[name].values())
         until = min(until, time.monotonic() + MIN_SECONDS)
-        last = fruitless >= MAX_FRUITLESS_TURNS or time.monotonic() >= until
+        last = fruitless >= MAX_FRUITLESS or time.monotonic() >= until
     return found
 
 

@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from pytest_anubis.core.measurement import HOST_SLOWER, LOOKS_SPENT, ONE_VISIT
+from pytest_anubis.core.verdict import Reason
 from pytest_anubis.session.measuring.conditions import Conditions, ConditionsWatch
 
 if TYPE_CHECKING:
@@ -188,6 +189,12 @@ def take_all(
     if visit.hurry:
         plan = replace(plan, budget_seconds=plan.budget_seconds / HURRY_DIVISOR)
     looks = [look(plan, take, watch, **how, earlier=len(before.values), name=name)]
+    if (
+        criterion is not None
+        and looks[0].clear is not None
+        and (looks[0].shared or not before.slow)
+    ):
+        looks = [_with_good_values(looks[0], criterion)]
     past = Look(list(before.values), Conditions(), slowdown=before.slowdown)
     earlier = [past] if before.values else []
     chosen, looks = looks[0].clear is not None, [*earlier, *looks]
@@ -232,6 +239,25 @@ def take_all(
         ),
         put_off=put_off or (few and not visit.last),
     )
+
+
+def _with_good_values(latest: Look, criterion: Criterion) -> Look:
+    """Count all values of a look that met few clear moments if together they are as good as expected.
+
+    Other load makes a machine slower, not quicker, so such rates and durations show what it can do. The
+    sample stays disturbed: it may pass, but it neither rejects nor teaches.
+    """
+    from pytest_anubis.validator.judging.sample_judging import judge_sample
+
+    few = len(latest.clear or ()) < MIN_CLEAR <= len(latest.taken)
+    timed = criterion.metric.is_rate or criterion.metric.is_duration
+    values = [value for value, _ in latest.taken]
+    if not (few and timed) or judge_sample(values, criterion).reason is not Reason.WITHIN:
+        return latest
+    if not latest.seen.disturbance:  # earlier visits have clear values
+        latest.seen.disturbance = latest.seen.beyond_moments or (NO_CLEAR_MOMENT,)
+    taken = [(value, True) for value in values]
+    return replace(latest, values=values, clear=values, unclear=[], taken=taken)
 
 
 def _excuses(latest: Look, before: VisitResults, criterion: Criterion) -> bool:
@@ -302,7 +328,7 @@ def look(
         return Look(clear, seen, seconds, clear, unclear, pairs, moments.shared, slowdown)
     no_moment = HOST_SLOWER if slowdown >= MIN_SLOWDOWN else NO_CLEAR_MOMENT
     seen.disturbance = seen.disturbance or (no_moment,)
-    return Look(values, seen, seconds, clear, taken=pairs, slowdown=slowdown)
+    return Look(values, seen, seconds, clear, taken=pairs, shared=moments.shared, slowdown=slowdown)
 
 
 def look_closer(

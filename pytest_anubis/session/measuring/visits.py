@@ -37,8 +37,11 @@ MIN_SECONDS = 20.0
 MAX_VISITS = 8
 """Visits of one test."""
 
-MAX_FRUITLESS_TURNS = 2
-"""Successive turns without a new clear value after which the next turn is the last."""
+MAX_FRUITLESS = 8
+"""Successive visits, of any tests, without a new clear value, after which the next turn is the last."""
+
+CLEAR_DIVISOR = 4
+"""Divisor of `GAP` for a test that met too few clear moments and shows no loss to be confirmed."""
 
 BUSY_FROM_TESTS = 4
 """If so many tests wait without a clear value, and no fewer than have one, other processes occupy the host;
@@ -86,22 +89,21 @@ class Visits:
         longest = max(MIN_SECONDS, MAX_SHARE * (time.monotonic() - begin))
         longest = min(longest if self._judging else longest / 2, time_left(session.config))
         until = time.monotonic() + longest
-        clear = sum(map(_clear_values, self._waiting))
         busy = self._busy()
-        fruitless = 0
+        clear, fruitless = sum(map(_clear_values, self._waiting)), 0
         while self._waiting and not _stops(session):
             turn, self._waiting = self._waiting, []
-            self._last = busy or fruitless >= MAX_FRUITLESS_TURNS or time.monotonic() >= until
+            self._last = busy or fruitless >= MAX_FRUITLESS or time.monotonic() >= until
             for item, after in zip(turn, [*turn[1:], None], strict=True):
                 if _stops(session):
                     break
                 if self._judging and (not self._last or _slow(item)):
-                    # A loss must be seen at two moments.
-                    time.sleep(max(0.0, self._ended[item.nodeid] + GAP - time.monotonic()))
+                    gap = GAP if _slow(item) else GAP / CLEAR_DIVISOR
+                    time.sleep(max(0.0, self._ended[item.nodeid] + gap - time.monotonic()))
                 self._last |= time.monotonic() >= until
                 follows = after or next(iter(self._waiting), None)
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=follows)
-            fruitless = 0 if sum(map(_clear_values, turn)) > clear else fruitless + 1
+            fruitless = 0 if sum(map(_clear_values, turn)) > clear else fruitless + len(turn)
             clear = sum(map(_clear_values, self._waiting))
         return result
 

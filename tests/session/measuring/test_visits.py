@@ -70,7 +70,7 @@ def test_second(anubis_metric, anubis_device):
     host(SLOW if visit < LAST else 0.001)
     rate = lambda: time.sleep(0.001) or (VALUES)
     kept = anubis_metric.collect("rate", rate, unit="GB/s", better="higher", rounds=12)
-    anubis_metric.record("paired", [10 * one for one in kept], unit="1", better="higher", rounds_of="rate")
+    anubis_metric.record("paired", [10 * one for one in kept], unit="GB/s", better="higher", rounds_of="rate")
     host(0.001)
 """
 
@@ -85,6 +85,7 @@ def run(
     shared: bool = True,
     earlier: float = 0.0,
     end: str = "",
+    paired: str = "10",
 ) -> tuple[pytest.RunResult, list[dict[str, Any]]]:
     """Run the suite.
 
@@ -96,11 +97,17 @@ def run(
         shared: Others may hide on this host.
         earlier: Seconds that the probe took during the second test in earlier runs; 0 where there are none.
         end: The last line of the second test.
+        paired: Factor of the metric that is recorded for the same rounds.
     """
     pytester.makeconftest(
         CONFTEST.replace("lambda *_: True", f"lambda *_: {shared}").replace("EARLIER", str(earlier))
     )
-    suite = SUITE.replace("SLOW", str(slow)).replace("LAST", str(last)).replace("VALUES", values)
+    suite = (
+        SUITE.replace("[10 *", f"[{paired} *")
+        .replace("SLOW", str(slow))
+        .replace("LAST", str(last))
+        .replace("VALUES", values)
+    )
     pytester.makepyfile(test_suite=f"{suite}    {end}\n")
     (pytester.path / "probe").write_text("0.001")
     result = pytester.runpytest_subprocess("--anubis", f"--anubis-mode={mode}", *options)
@@ -211,6 +218,38 @@ def test_a_loss_of_one_visit_only_rejects_nothing(
     (verdict,) = [e for e in events if e["event"] == "verdict" and e["metric"] == "rate"]
     assert verdict["outcome"] == outcome
     assert ONE_VISIT in verdict["evidence" if outcome == "PASS" else "disturbance"]
+
+
+@pytest.mark.parametrize(
+    ("values", "seen", "outcome"),
+    [
+        ("100.0", 1, "PASS"),
+        ("70.0 if host(0.001 if visit == 1 else 0.002) or visit == 1 else 100.0", 2, "PASS"),
+        ("70.0 if host(0.001 if visit == 1 else 0.002) or visit == 1 else 90.0", 8, "INCONCLUSIVE"),
+    ],
+    ids=["at first", "after a slow visit", "still slow"],
+)
+def test_values_that_pass_beside_other_load_count(
+    pytester: pytest.Pytester, learn: Learn, values: str, seen: int, outcome: str
+) -> None:
+    learn({"rate": ("GB/s", "higher")}, benchmark="test_suite.py::test_second")
+    _, events = run(pytester, mode="judge", last=99, values=values)
+    assert visits(pytester).count("second") == seen
+    (verdict,) = [e for e in events if e["event"] == "verdict" and e["metric"] == "rate"]
+    assert verdict["outcome"] == outcome
+
+
+def test_load_that_spares_one_metric_rejects_by_none(
+    pytester: pytest.Pytester, learn: Learn
+) -> None:
+    """Values of the same rounds are not rejected where the other metric did not suffer."""
+    metrics = {"rate": ("GB/s", "higher"), "paired": ("GB/s", "higher")}
+    learn(metrics, benchmark="test_suite.py::test_second")
+    _, events = run(pytester, mode="judge", last=99, values="100.0", paired="0.5")
+    found = {e["metric"]: e for e in events if e["event"] == "verdict"}
+    assert found["rate"]["outcome"] == "PASS"
+    assert found["paired"]["outcome"] == "INCONCLUSIVE"
+    assert found["paired"]["disturbance"]
 
 
 @pytest.mark.parametrize("end", ["", "pytest.skip('half of it')"])
