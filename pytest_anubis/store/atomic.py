@@ -1,11 +1,13 @@
-"""Write a file atomically: readers see the old or the new content, never half of it."""
+"""Write a file atomically (readers see the old or the new content, never half of it), and lock it."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -84,3 +86,34 @@ def _keep_name(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def alone(path: Path, timeout: float) -> Iterator[None]:
+    """Hold the lock of a file, if the file system has locks.
+
+    Any user who can read the lock file can hold it for ever, so the wait is limited.
+
+    Args:
+        path: The file; its lock is the file beside it that ends in ``.lock``.
+        timeout: Seconds to wait; it should be what a change takes.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    held = os.open(path.with_suffix(".lock"), flags, 0o644)
+    try:
+        until = time.monotonic() + timeout
+        with contextlib.suppress(OSError):
+            while not _locked(held) and time.monotonic() < until:
+                time.sleep(timeout / 100)
+        yield
+    finally:
+        os.close(held)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

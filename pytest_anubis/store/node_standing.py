@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +25,7 @@ from pytest_anubis.core.standing.standing_of import (
     standing_of,
 )
 from pytest_anubis.core.verdict import RETEST, Decision
-from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.atomic import alone, write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import has_ended, is_written, journal_path
 from pytest_anubis.store.journal.journal_heads import began_of, newest_first, of_node
@@ -241,27 +238,34 @@ def _killed(store: Path, known: NodeStanding) -> Iterator[KeptRun]:
 
 
 def keep_answered(
-    place: str, node: str, runs: Collection[str] = (), *, in_service: float | None = None
+    place: str,
+    node: str,
+    runs: Collection[str] = (),
+    *,
+    answered: bool = True,
+    in_service: float | None = None,
 ) -> str:
     """Record that the operator answered for failures; return an error in one line, else an empty text.
 
     Args:
         place: The history with the operator's entry: a store's folder, else nothing is done.
         node: The node's name.
-        runs: Runs whose defect was closed.
+        runs: Runs whose defect was closed, or opened again.
+        answered: False if it was opened again.
         in_service: When the node was put into service again, seconds since 1970; None: it was not.
     """
 
     def noted(known: NodeStanding) -> NodeStanding:
-        earlier = () if in_service is None else _read(_newest_first(Path(place), node))
-        every = (*known.runs, *earlier)
-        found = {*runs, *known.answered}
-        found |= {one.judged.run for one in every if one.judged.ended < (in_service or 0.0)}
+        all_runs = in_service is not None or not answered
+        earlier = _read(_newest_first(Path(place), node)) if all_runs else ()
+        every = {one.judged.run: one for one in (*earlier, *known.runs)}
+        found = {*known.answered, *runs} if answered else {*known.answered}.difference(runs)
+        found |= {run for run, one in every.items() if one.judged.ended < (in_service or 0.0)}
+        shown = {one.judged.run for one in known.runs}.union(() if answered else runs)
         kept = (
-            replace(one, judged=replace(one.judged, answered=True))
-            if one.judged.run in found
-            else one
-            for one in known.runs
+            replace(one, judged=replace(one.judged, answered=one.judged.run in found))
+            for one in sorted(every.values(), key=lambda one: one.judged.order)
+            if one.judged.run in shown
         )
         return replace(known, runs=tuple(kept), answered=tuple(sorted(found)))
 
@@ -306,7 +310,7 @@ def _change(store: Path, node: str, noted: Callable[[NodeStanding], NodeStanding
     node = name_in(store, node)
     path = standing_file(store, node)
     try:
-        with _alone(path):
+        with alone(path, _LOCK_TIMEOUT):
             try:
                 known = read_standing(store, node)
             except StandingError:
@@ -319,33 +323,6 @@ def _change(store: Path, node: str, noted: Callable[[NodeStanding], NodeStanding
             f"{path}: cannot be written ({error.strerror}); health checks do not learn of this run"
         )
     return ""
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock of a node's file, if the file system has locks.
-
-    Any user who can read the lock file can hold it for ever, so the wait is limited to what a change takes.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    held = os.open(path.with_suffix(".lock"), flags, 0o644)
-    try:
-        until = time.monotonic() + _LOCK_TIMEOUT
-        with contextlib.suppress(OSError):
-            while not _locked(held) and time.monotonic() < until:
-                time.sleep(_LOCK_TIMEOUT / 100)
-        yield
-    finally:
-        os.close(held)
-
-
-def _locked(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def newer_standing(

@@ -117,6 +117,7 @@ def _close(options: argparse.Namespace) -> None:
     line += f" of all in {', '.join(defect.components)}" if len(defect.components) > 1 else ""
     if state != "open":
         line += f"; {defect.node} leaves the drain list and is due to be measured again"
-    if state != "open" and (problem := keep_answered(options.history, defect.node, defect.runs)):
+    answered = state != "open"
+    if problem := keep_answered(options.history, defect.node, defect.runs, answered=answered):
         line += f"; {problem}"
     answer(options.json, {"number": defect.number, "state": state}, line)

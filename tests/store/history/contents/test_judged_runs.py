@@ -171,6 +171,9 @@ def test_a_closed_defect_is_answered_for(tmp_path: Path) -> None:
         )
     health = health_of(read_standing(tmp_path, "n1"), "n1", now=BEGIN, max_age=None, boot="")
     assert (place.status, health.decision) == (Status.DUE, Decision.UNDECIDED)
+    assert keep_answered(str(tmp_path), "n1", one.runs, answered=False) == ""
+    health = health_of(read_standing(tmp_path, "n1"), "n1", now=BEGIN, max_age=None, boot="")
+    assert health.decision is Decision.REJECTED
 
 
 def test_all_runs_of_a_closed_defect_are_answered_for(tmp_path: Path) -> None:
