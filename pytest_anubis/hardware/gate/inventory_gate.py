@@ -29,7 +29,8 @@ from pytest_anubis.hardware.inventory.nvidia_inventory import NO_ANSWER, NOT_ASK
 
 # Not needed for measurements, so it does not matter if a normal user may not read them.
 _IDENTITIES = ("serial", "uuid", "part", "address")
-_LOST = ("(NVML error 15)", "(NVML error 16)")
+_NEEDS_RESET = "(NVML error 16)"
+_LOST = ("(NVML error 15)", _NEEDS_RESET)
 _REFUSED = "(NVML error 4)"
 
 _CABLE = (
@@ -334,15 +335,22 @@ def _lost_cards(inventory: Inventory, lost: Sequence[str]) -> Iterator[GateFindi
     places = silent if len(silent) == len(lost) else [""] * len(lost)
     for note, address in zip(lost, places, strict=True):
         name, _, reason = note.partition(": ")
+        action = (
+            "look for its last words in the kernel log (XID 79: fell off the bus), power-cycle the node, "
+            "then reseat or replace the card"
+        )
+        if needs_reset := _NEEDS_RESET in reason:
+            action = (
+                "look for its XIDs in the kernel log, reset it or reboot the node, then test again"
+            )
         yield GateFinding(
             what="card",
             slot=name + (f" ({address})" if address else ""),
             expected="one that answers",
-            found=f"lost: {reason}",
+            found=f"{'needs a reset' if needs_reset else 'lost'}: {reason}",
             severity="FAIL",
             component="accelerator",
-            action="look for its last words in the kernel log (XID 79: fell off the bus), power-cycle the "
-            "node, then reseat or replace the card",
+            action=action,
         )
 
 

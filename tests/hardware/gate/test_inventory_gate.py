@@ -462,6 +462,18 @@ def test_cards_of_a_hanging_library_are_inconclusive() -> None:
     assert check_inventory(gone, GOLDEN)[0].severity == "FAIL"
 
 
+@pytest.mark.parametrize(
+    ("error", "state", "action"),
+    [("15", "lost", "power-cycle"), ("16", "needs a reset", "reset it or reboot the node")],
+)
+def test_a_card_that_needs_a_reset_is_not_lost(error: str, state: str, action: str) -> None:
+    note = f"GPU 3: cannot be reached (NVML error {error})"
+    found = check_inventory(replace(without_card(NODE), unreadable=(note,)))
+    (finding,) = (one for one in found if one.what == "card" and "NVML error" in one.found)
+    assert finding.found.startswith(state)
+    assert (finding.severity, action in finding.action) == ("FAIL", True)
+
+
 def test_no_visible_disks_or_ports_is_inconclusive() -> None:
     for blind in (replace(NODE, disks=()), replace(NODE, nics=())):
         found = check_inventory(blind, GOLDEN)
