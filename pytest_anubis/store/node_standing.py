@@ -27,7 +27,12 @@ from pytest_anubis.core.standing.standing_of import (
 from pytest_anubis.core.verdict import RETEST, Decision
 from pytest_anubis.store.atomic import alone, write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import has_ended, is_written, journal_path
+from pytest_anubis.store.journal.journal_file import (
+    has_ended,
+    is_written,
+    journal_path,
+    last_moment,
+)
 from pytest_anubis.store.journal.journal_heads import began_of, newest_first, of_node
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import Machine, full_names, machine_of
@@ -41,6 +46,7 @@ _MAX_BYTES = 1 << 24  # the file of a node with eight cards has some hundred tho
 _MIN_GAP = 1e-3  # seconds between the end of one run and the beginning of the next
 _MAX_JOURNALS = 200  # latest runs from which a lost file is rebuilt
 _LOCK_TIMEOUT = 10.0  # seconds; rebuilding a lost file reads two hundred journals
+_MAX_CLOSING = 1.0  # seconds from the end that is kept to a run's last event
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -346,7 +352,10 @@ def newer_standing(
 
 
 def _with_newer(store: Path, known: NodeStanding) -> NodeStanding:
-    """Return a standing with the runs that began after all that it knows."""
+    """Return a standing with the runs that began after all that it knows, and those resumed since."""
+    as_now = tuple(_as_now(store, one) for one in known.runs)
+    if as_now != known.runs:
+        known = replace(known, runs=_relevant(as_now))
     last = max([known.since or -1.0, *(one.judged.began for one in known.runs)])
     newer = _newest_first(store, known.node, without=known.running, after=last)
     if not newer:
@@ -360,6 +369,16 @@ def _with_newer(store: Path, known: NodeStanding) -> NodeStanding:
         ended = has_ended(path)
     running, since = ("", 0.0) if ended else (path.parent.name, began)
     return replace(known, runs=runs, running=running, since=since, boot="")
+
+
+def _as_now(store: Path, kept: KeptRun) -> KeptRun:
+    """Return a run as its journal has it, if the journal has grown since the run was kept."""
+    path = journal_path(store, kept.judged.run)
+    if last_moment(path) <= kept.judged.ended + _MAX_CLOSING:
+        return kept
+    grown = next(_read([(path, kept.judged.began)]), kept)
+    judged = replace(grown.judged, answered=kept.judged.answered)
+    return replace(grown, judged=judged) if judged.decision else kept
 
 
 def _newest_first(store: Path, node: str, **more: Any) -> list[tuple[Path, float]]:

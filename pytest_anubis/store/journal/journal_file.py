@@ -38,6 +38,7 @@ _SYNC_EVERY = 1.0  # seconds
 _SYNC_ALWAYS = (RunStarted, NodeDecided, RunFinished)
 _MAX_WAITING_BYTES = 64 * 1024 * 1024  # kept in memory while the disk takes nothing
 
+_MOMENT = re.compile(rb'"at":(\d+(?:\.\d+)?),"seq":\d+,"crc":')
 _MAX_LAST_BYTES = 4096  # of the last event, which is a short line
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 """Errors of pipes and file systems that cannot be synchronised, and need not be."""
@@ -342,10 +343,21 @@ def has_ended(path: Path) -> bool:
     Raises:
         OSError: It cannot be read.
     """
+    return _last_line(path).startswith(b'{"event":"%s"' % RunFinished.kind.encode())
+
+
+def last_moment(path: Path) -> float:
+    """Return when a journal's last event was written, in seconds since 1970; 0 if it cannot be read."""
+    found: list[bytes] = []
+    with contextlib.suppress(OSError):
+        found = _MOMENT.findall(_last_line(path))
+    return float(found[-1]) if found else 0.0
+
+
+def _last_line(path: Path) -> bytes:
     with open_regular(path) as file:
         file.seek(max(0, path.stat().st_size - _MAX_LAST_BYTES))
-        last = file.read().rstrip().rpartition(b"\n")[2]
-    return last.startswith(b'{"event":"%s"' % RunFinished.kind.encode())
+        return file.read().rstrip().rpartition(b"\n")[2]
 
 
 def journal_path(store: Path, run_id: str) -> Path:

@@ -10,6 +10,7 @@ import pytest
 from pytest_anubis.cli.main import main
 from pytest_anubis.cli.shared import collected_judging
 from pytest_anubis.report.pages.rendering import block
+from pytest_anubis.store import node_standing
 from tests.session.conftest import Learn
 
 SUITE = """
@@ -171,3 +172,24 @@ def test_a_check_of_an_old_run_that_failed_names_it(
     assert code == 0  # the later run passed it
     assert "three elements are wrong" in said
     assert "in run before of" in said
+
+
+def test_a_run_that_was_resumed_after_a_backup(
+    runs: Runs, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.makeconftest(
+        "import os, pytest\n"
+        "def pytest_runtest_setup(item):\n"
+        "    if 'stop' in os.environ['FAULT'] and 'right' in item.nodeid:\n"
+        "        pytest.exit('enough', returncode=2)\n"
+    )
+    monkeypatch.setenv("FAULT", "stop")
+    assert project.runpytest_subprocess("--anubis", "--anubis-run-id=only").ret == 2
+    (kept,) = (runs.path / ".anubis/nodes").glob("*.json")
+    before = kept.read_text()
+    monkeypatch.setenv("FAULT", "wrong")
+
+    assert project.runpytest("--anubis", "--anubis-resume=only").ret == 1
+    kept.write_text(before)
+    monkeypatch.setattr(node_standing, "_MAX_CLOSING", 0.0)  # it was resumed within a second
+    assert runs.health(kept.stem) == 1
