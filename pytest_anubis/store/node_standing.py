@@ -13,7 +13,6 @@ from typing import Annotated, Any
 from pytest_anubis.codec import from_plain, read_json, to_plain
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.field_types import Rare
-from pytest_anubis.core.history import CLOCK_TOLERANCE
 from pytest_anubis.core.machine_marks import marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, unjudged_in
@@ -26,6 +25,7 @@ from pytest_anubis.core.standing.standing_of import (
 )
 from pytest_anubis.core.verdict import RETEST, Decision
 from pytest_anubis.store.atomic import alone, write_atomically
+from pytest_anubis.store.journal import journal_heads
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import (
     has_ended,
@@ -33,7 +33,6 @@ from pytest_anubis.store.journal.journal_file import (
     journal_path,
     last_moment,
 )
-from pytest_anubis.store.journal.journal_heads import began_of, newest_first, of_node
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import Machine, full_names, machine_of
 
@@ -366,7 +365,7 @@ def _with_newer(store: Path, known: NodeStanding) -> NodeStanding:
     path, began = newer[0]
     ended = False
     with contextlib.suppress(OSError):
-        ended = has_ended(path)
+        ended = has_ended(path) and bool(journal_heads.head_of(path))
     running, since = ("", 0.0) if ended else (path.parent.name, began)
     return replace(known, runs=runs, running=running, since=since, boot="")
 
@@ -382,12 +381,23 @@ def _as_now(store: Path, kept: KeptRun) -> KeptRun:
 
 
 def _newest_first(store: Path, node: str, **more: Any) -> list[tuple[Path, float]]:
-    """Return a node's latest journals, and when they began; not those of runs that only measured."""
-    return [
-        (path, began_of(head))
-        for path, head in of_node(newest_first(store, {}, **more), node, _names(store))
+    """Return a node's latest journals, and when they began; not those of runs that only measured.
+
+    A journal whose beginning is damaged belongs to the node that its run's id ends with, else to all nodes.
+    """
+    names = _names(store)
+    found = [
+        (path, journal_heads.began_of(head))
+        for path, head in journal_heads.of_node(
+            journal_heads.newest_first(store, {}, **more), node, names
+        )
         if not (isinstance(own := head.get("settings"), dict) and own.get("mode") == "measure")
-    ][:_MAX_JOURNALS]
+    ]
+    for path, written in journal_heads.headless(store, **more):
+        named = {one for one in (*names, node) if path.parent.name.endswith(f"-{one}")}
+        if node in named or not named:
+            found.append((path, written))
+    return sorted(found, key=lambda one: one[1], reverse=True)[:_MAX_JOURNALS]
 
 
 def _read(journals: Iterable[tuple[Path, float]]) -> Iterator[KeptRun]:
@@ -395,13 +405,6 @@ def _read(journals: Iterable[tuple[Path, float]]) -> Iterator[KeptRun]:
         with contextlib.suppress(JournalError):
             record = read_journal(path)
             yield _kept(record, began, moment(record.ended) or began, "")
-
-
-def dated_run(record: RunRecord, now: float) -> JudgedRun:
-    """Return a run's result, dated by its own clock; one from the future counts, and clears nothing."""
-    began = moment(record.started) or 0.0
-    judged = judged_of(record, began=began, ended=moment(record.ended))
-    return replace(judged, passed=()) if began - now > CLOCK_TOLERANCE else judged
 
 
 def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.history import CLOCK_TOLERANCE
 from pytest_anubis.core.machine_marks import another_machine, marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population
+from pytest_anubis.core.standing.recorded_run import judged_of
+from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.store.namesakes import full_names, renamed
 
 
@@ -112,3 +116,10 @@ def under_one_name(found: RunSet) -> RunSet:
         unlearnable={unit(*pair): why for pair, why in found.unlearnable.items()},
         warnings=(*found.warnings, *notes),
     )
+
+
+def dated_run(record: RunRecord, now: float) -> JudgedRun:
+    """Return a run's result, dated by its own clock; one from the future counts, and clears nothing."""
+    began = moment(record.started) or 0.0
+    judged = judged_of(record, began=began, ended=moment(record.ended))
+    return replace(judged, passed=()) if began - now > CLOCK_TOLERANCE else judged

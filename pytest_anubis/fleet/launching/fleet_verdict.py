@@ -20,7 +20,7 @@ from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.store.namesakes import full_names
-from pytest_anubis.store.node_standing import dated_run
+from pytest_anubis.store.run_set import dated_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,8 @@ from pytest_anubis.store.history.contents.run_clocks import AT_LEAST
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.fleet_history import run_counts
 from pytest_anubis.store.history.node_rows import node_names
-from pytest_anubis.store.node_standing import dated_run, killed_here
+from pytest_anubis.store.node_standing import killed_here
+from pytest_anubis.store.run_set import dated_run
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _SOUND = frozenset({Outcome.PASS, Outcome.MARGINAL})

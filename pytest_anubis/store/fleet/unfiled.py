@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from pytest_anubis.codec import without_surrogates
+from pytest_anubis.codec import CodecError, read_json, without_surrogates
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.codec.regular_files import file_sha256
 from pytest_anubis.core.standing.standing_of import Holds
@@ -23,7 +24,12 @@ from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written, journal_path
 from pytest_anubis.store.journal.journal_heads import head_of
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
-from pytest_anubis.store.node_standing import StandingError, newer_standing, read_standing
+from pytest_anubis.store.node_standing import (
+    FOLDER,
+    StandingError,
+    newer_standing,
+    read_standing,
+)
 from pytest_anubis.store.samples.columnar_files import SUFFIX, runs_in
 
 
@@ -73,7 +79,8 @@ def _host(name: str) -> str:
 def _not_accepted(place: Path, connection: sa.Connection | None) -> Iterator[tuple[str, Path]]:
     """Yield node and journal of runs that a history lacks, of nodes that are not accepted here.
 
-    A run that is still going on does not count; one that was killed, or could not write its end, does.
+    A run that is still going on does not count; one that was killed, or could not write its end, does. One
+    whose journal is damaged at its beginning counts for all nodes that it keeps from being accepted.
     """
     if connection is None:
         return
@@ -85,6 +92,9 @@ def _not_accepted(place: Path, connection: sa.Connection | None) -> Iterator[tup
         if is_written(journal):
             continue
         head = head_of(journal)
+        if not head:
+            yield from ((node, journal) for node in _waiting_for(place, journal.parent.name))
+            continue
         node, run = head.get("node"), head.get("run")
         if not (isinstance(node, str) and isinstance(run, str)) or without_surrogates(run) in known:
             continue
@@ -103,6 +113,16 @@ def _is_accepted(place: Path, node: str, holds: Holds) -> bool:
     if known is None or known.standing(holds).decision is not Decision.ACCEPTED:
         return False
     return not known.running or is_written(journal_path(place, known.running))
+
+
+def _waiting_for(place: Path, run: str) -> Iterator[str]:
+    """Yield the nodes that are undecided in a store until a run has ended, or a later one."""
+    for path in sorted((place / FOLDER).glob("*.json")):
+        with contextlib.suppress(StandingError, CodecError, OSError):
+            node = read_json(path).get("node", "")
+            known = newer_standing(place, node, read_standing(place, node))
+            if known is not None and known.running == run:
+                yield node
 
 
 def _waiting(place: Path) -> Iterator[tuple[str, Path]]:

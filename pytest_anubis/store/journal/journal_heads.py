@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.codec import CodecError, parse_json
 from pytest_anubis.codec.input_limits import LARGEST_JSON
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
+from pytest_anubis.store.journal.journal_lines import parse_line
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
 from pytest_anubis.store.namesakes import full_names
 
@@ -31,17 +31,37 @@ def newest_first(
         after: When they began at the earliest, seconds since 1970; what was last written before is not read.
     """
     found = []
-    for path in (store / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}"):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime <= after:
-                continue
+    for path in _written_after(store, after):
         head = head_of(path)
-        own = all(head.get(key) == value for key, value in wanted.items())
-        if own and head.get("run") != (without or None) and began_of(head) > after:
+        own = head and all(head.get(key) == value for key, value in wanted.items())
+        if own and head.get("run") != without and began_of(head) > after:
             found.append((path, head))
     return sorted(
         found, key=lambda one: (str(one[1].get("started", "")), str(one[0])), reverse=True
     )
+
+
+def headless(store: Path, *, without: str = "", after: float = -1.0) -> list[tuple[Path, float]]:
+    """Return the journals whose first event cannot be read, and when they were last written, newest first.
+
+    Args:
+        store: Folder of the store.
+        without: Id of a run that is left out.
+        after: When they were last written at the earliest, seconds since 1970.
+    """
+    found = [
+        (path, path.stat().st_mtime)
+        for path in _written_after(store, after)
+        if path.parent.name != without and not head_of(path)
+    ]
+    return sorted(found, key=lambda one: one[1], reverse=True)
+
+
+def _written_after(store: Path, after: float) -> Iterator[Path]:
+    for path in (store / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime > after:
+                yield path
 
 
 def of_node(heads: Sequence[Head], node: str, names: Iterable[str]) -> list[Head]:
@@ -61,10 +81,9 @@ def began_of(head: Mapping[str, Any]) -> float:
 
 
 def head_of(path: Path) -> dict[str, Any]:
-    """Return the first event of a journal, empty if it cannot be read."""
+    """Return the first event of a journal, empty if it cannot be read or is damaged."""
     try:
         with open_regular(path) as lines:
-            event = parse_json(lines.readline(LARGEST_JSON), strict=False)
-    except (OSError, CodecError):
+            return parse_line(lines.readline(LARGEST_JSON))
+    except (OSError, ValueError):
         return {}
-    return event if isinstance(event, dict) else {}

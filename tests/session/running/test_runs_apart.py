@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -193,3 +194,38 @@ def test_a_run_that_was_resumed_after_a_backup(
     kept.write_text(before)
     monkeypatch.setattr(node_standing, "_MAX_CLOSING", 0.0)  # it was resumed within a second
     assert runs.health(kept.stem) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"",
+        lambda text: text[:60],
+        lambda text: bytes(len(text)),
+        lambda t: t[:40] + b"X" + t[41:],
+    ],
+    ids=["empty", "cut", "nulls", "flipped"],
+)
+@pytest.mark.parametrize(
+    ("lost", "code"), [((), 20), (("nodes/*",), 1), (("nodes/*", "history*"), 20)]
+)
+def test_a_run_whose_journal_has_no_beginning(
+    runs: Runs,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: Callable[[bytes], bytes],
+    lost: tuple[str, ...],
+    code: int,
+) -> None:
+    """It may have rejected the node, so the node is undecided until a later run."""
+    assert runs.make(monkeypatch, "good", "none") == 0
+    (kept,) = (runs.path / ".anubis/nodes").glob("*.json")
+    before = kept.read_text()
+    assert runs.make(monkeypatch, "bad", "slow") == 1
+    kept.write_text(before)
+    for path in [one for pattern in lost for one in kept.parents[1].glob(pattern)]:
+        path.unlink()
+    journal = runs.runs / "bad" / "journal.jsonl"
+    journal.write_bytes(damage(journal.read_bytes()))
+    assert runs.health(kept.stem) == code
+    assert runs.make(monkeypatch, "later", "none") == 0
+    assert runs.health(kept.stem) == 0
