@@ -25,18 +25,20 @@ _MAX_BYTES = 1 << 16  # a file has a few hundred
 
 
 class KeptRejection(NamedTuple):
-    """A node's rejection: the reason as it was shown, and the run's id."""
+    """A node's rejection: the reason as it was shown, the run's id, and when that run began."""
 
     reason: str
     run: str
+    began: float = 0.0
 
 
 def kept_rejection(store: Path, node: str) -> KeptRejection | None:
     """Return the rejection that the history had when it was last asked; None if it had none."""
     found = read_document(_file(store, node), _FORMAT, largest=_MAX_BYTES)
-    reason = found.get("reason")
-    run = found.get("run")
-    return KeptRejection(reason, run) if isinstance(reason, str) and isinstance(run, str) else None
+    reason, run, began = (found.get(name) for name in ("reason", "run", "began"))
+    if not (isinstance(reason, str) and isinstance(run, str)):
+        return None
+    return KeptRejection(reason, run, began if isinstance(began, float) else 0.0)
 
 
 def keep_rejection(store: Path, node: str, rejection: KeptRejection | None) -> None:
@@ -50,8 +52,8 @@ def keep_rejection(store: Path, node: str, rejection: KeptRejection | None) -> N
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(exist_ok=True)
-        words = {key: without_surrogates(value) for key, value in rejection._asdict().items()}
-        write_atomically(path, (json.dumps({"format": _FORMAT, **words}) + "\n").encode())
+        plain = {"format": _FORMAT, **rejection._asdict()}
+        write_atomically(path, without_surrogates(json.dumps(plain) + "\n").encode())
 
 
 def _file(store: Path, node: str) -> Path:

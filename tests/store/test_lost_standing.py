@@ -193,3 +193,25 @@ def test_health_asks_the_history_for_runs_of_other_stores(tmp_path: Path) -> Non
     assert health(store) == 1
     filed(store, plays(other, "r3", 0.5))
     assert health(store) == 0
+
+
+def test_a_rejection_outlives_an_older_history(tmp_path: Path) -> None:
+    """The history is restored from a backup of before the rejecting run of another store."""
+    store, other = tmp_path / "a", tmp_path / "b"
+    filed(store, plays(other, "r1", 3))
+    backup = (store / "history.sqlite").read_bytes()
+    filed(store, plays(other, "r2", 2, Decision.REJECTED))
+    assert health(store) == 1
+    (store / "history.sqlite").write_bytes(backup)
+    assert [health(store), health(store)] == [1, 1]
+    filed(store, plays(other, "r3", 1))
+    assert health(store) == 0
+
+
+def test_an_import_that_cannot_be_read_may_be_of_any_node(tmp_path: Path) -> None:
+    filed(tmp_path, plays(tmp_path, "r1", 3))
+    assert health(tmp_path) == 0
+    (tmp_path / "imports").mkdir()
+    (tmp_path / "imports/new.csv.npz").write_bytes(b"PK\x03\x04")
+    assert health(tmp_path) == 20
+    assert status(tmp_path).status is Status.UNDECIDED

@@ -206,6 +206,7 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
     short = node.partition(".")[0]  # a node may be filed under its short or its full name
     mine = [one for one in judged if one.node.name == node]
     mine = mine or [one for one in judged if one.node.name.partition(".")[0] == short]
+    began = {one.node.name: one.last.started for one in mine if one.last is not None}
     for status in statuses_of(mine, now=now, risks={}, accepted_risk=1.0, max_age=max_age):
         said = f"{node}: {status.why}; {status.act}" if status.act else f"{node}: {status.why}"
         due = "OLD-VERDICT" if status.decision == Decision.ACCEPTED else "ANSWERED"
@@ -215,11 +216,13 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
         if status.group:
             return Health(Decision.UNDECIDED, status.reason)
         if status.reason and status.status is Status.QUARANTINED:
-            keep_rejection(store, node, KeptRejection(status.reason, status.run))
+            rejection = KeptRejection(status.reason, status.run, began.get(status.node, 0.0))
+            keep_rejection(store, node, rejection)
             return Health(Decision.REJECTED, status.reason, retest=status.retest)
         kept = kept_rejection(store, node)
         lost = kept is not None and not _is_filed(store, status.node, kept.run)
-        if lost and status.status is not Status.FIT:  # not answered
+        later = kept is not None and began.get(status.node, 0.0) > kept.began
+        if lost and not (later and status.status is Status.FIT):  # not answered
             return _lost_rejection(store, node)
         keep_rejection(store, node, None)
         if status.status is Status.FIT:

@@ -37,20 +37,29 @@ def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Pa
     """Return node -> imports and runs in a folder that its history, if there is one, lacks.
 
     Of runs that do not wait for it, a history lacks only those of nodes that their journals do not accept:
-    others may have been filed in another history, or removed from this one for their age.
+    others may have been filed in another history, or removed from this one for their age. An import that
+    cannot be read may be of any node.
     """
     files = sorted((place / IMPORTS_FOLDER).glob(f"*{SUFFIX}"))
     there = _there(connection) if files and connection is not None else set()
     found: dict[str, list[Path]] = {}
     noted = noted_imports(place)
+    unreadable = []
     for file in files:
-        same = noted.get(file.name) in (None, file_sha256(file))  # its content was not replaced
-        for record in runs_in(file):
+        same = False
+        with contextlib.suppress(OSError):
+            same = noted.get(file.name) == file_sha256(file)  # it was filed, and not replaced since
+        records = runs_in(file)
+        unreadable += [] if records or same else [file]
+        for record in records:
             known = (_host(record.node), without_surrogates(record.run)) in there
             if not (same and known) and file not in found.setdefault(record.node, []):
                 found[record.node].append(file)
     for node, journal in dict.fromkeys((*_waiting(place), *_not_accepted(place, connection))):
         found.setdefault(node, []).append(journal)
+    if unreadable:
+        for node in {*found, *_nodes(place), *_filed_nodes(connection)}:
+            found.setdefault(node, []).extend(unreadable)
     return {node: tuple(paths) for node, paths in found.items() if paths}
 
 
@@ -117,12 +126,27 @@ def _is_accepted(place: Path, node: str, holds: Holds) -> bool:
 
 def _waiting_for(place: Path, run: str) -> Iterator[str]:
     """Yield the nodes that are undecided in a store until a run has ended, or a later one."""
-    for path in sorted((place / FOLDER).glob("*.json")):
-        with contextlib.suppress(StandingError, CodecError, OSError):
-            node = read_json(path).get("node", "")
+    for node in _nodes(place):
+        with contextlib.suppress(StandingError):
             known = newer_standing(place, node, read_standing(place, node))
             if known is not None and known.running == run:
                 yield node
+
+
+def _nodes(place: Path) -> Iterator[str]:
+    """Yield the nodes whose standing a store keeps."""
+    for path in sorted((place / FOLDER).glob("*.json")):
+        with contextlib.suppress(CodecError, OSError):
+            found = read_json(path)
+            if isinstance(found, dict) and isinstance(found.get("node"), str):
+                yield found["node"]
+
+
+def _filed_nodes(connection: sa.Connection | None) -> set[str]:
+    """Return the nodes that a history knows."""
+    if connection is None:
+        return set()
+    return set(connection.execute(sa.select(schema.nodes.c.name)).scalars())
 
 
 def _waiting(place: Path) -> Iterator[tuple[str, Path]]:

@@ -105,6 +105,22 @@ def test_a_stores_imports_go_into_its_own_history(
     assert "8 ACCEPTED" in said(capsys, "judge", "--history", ".anubis")
 
 
+def test_an_import_of_another_file_of_the_same_name_is_not_filed_yet(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for day in ("day1", "day2"):
+        (here / day).mkdir()
+        write(here / day / "results.csv", fleet(8, 4))
+    with (here / "day2" / "results.csv").open("a") as file:
+        file.write("\n")
+    said(capsys, "import", "table", "day1/results.csv")
+    said(capsys, "learn", ".anubis/imports", "--error-rate", "none")
+    said(capsys, "push", ".anubis/imports")
+    assert said(capsys, "health", "--node", "n01").startswith("ANB:ACCEPTED")
+    said(capsys, "import", "table", "day2/results.csv")
+    assert not said(capsys, "health", "--node", "n01", code=20).startswith("ANB:ACCEPTED")
+
+
 def test_a_missing_import_prevents_acceptance(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
