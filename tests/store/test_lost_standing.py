@@ -215,3 +215,14 @@ def test_an_import_that_cannot_be_read_may_be_of_any_node(tmp_path: Path) -> Non
     (tmp_path / "imports/new.csv.npz").write_bytes(b"PK\x03\x04")
     assert health(tmp_path) == 20
     assert status(tmp_path).status is Status.UNDECIDED
+
+
+def test_runs_of_two_nodes_may_share_an_id(tmp_path: Path) -> None:
+    store, other = tmp_path / "a", tmp_path / "b"
+    filed(store, plays(other, "nightly", 1, node="n2"))
+    plays(store, "nightly", 1, Decision.REJECTED)
+    with History(store) as history:
+        found = {one.node.name: one.unfiled for one in last_of_history(history, store)}
+    assert {node: bool(files) for node, files in found.items()} == {"n1": True, "n2": False}
+    assert main(["push", str(store), "--history", str(store)]) == 0
+    assert main(["fleet", "status", "--history", str(store)]) == 1

@@ -21,6 +21,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reason, Triage
 from pytest_anubis.store.collected_runs import RunSet, read_runs
+from pytest_anubis.store.fleet.unfiled import filed_runs, is_filed, store_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import HISTORY_TIMEOUT, use_history
 from pytest_anubis.store.history.contents.content_rows import (
@@ -358,19 +359,19 @@ def _lies_in(folder: Path, name: str, place: Path | str) -> bool:
 
 def _filed_own(place: Path | str, journals: Iterable[Path]) -> set[Path]:
     """Return the journals of a history's own store that it has and that do not wait for it."""
-    names = {path.parent.name: path for path in journals}
-    if not names:
+    own = list(journals)
+    if not own:
         return set()
 
-    def ask(history: History) -> set[str]:
+    def ask(history: History) -> set[tuple[str, str]]:
         with history.reading() as connection:
-            return set(connection.execute(sa.select(schema.runs.c.run)).scalars())
+            return filed_runs(connection)
 
-    there = use_history(place, ask) & names.keys()
+    there = use_history(place, ask)
     return {
         path
-        for name, path in names.items()
-        if name in there and not waits_for(path.parent.parent.parent, name, place)
+        for path in own
+        if is_filed(path, there) and not waits_for(store_of(path), path.parent.name, place)
     }
 
 

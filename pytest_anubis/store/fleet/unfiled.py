@@ -41,7 +41,7 @@ def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Pa
     cannot be read may be of any node.
     """
     files = sorted((place / IMPORTS_FOLDER).glob(f"*{SUFFIX}"))
-    there = _there(connection) if files and connection is not None else set()
+    there = filed_runs(connection) if files and connection is not None else set()
     found: dict[str, list[Path]] = {}
     noted = noted_imports(place)
     unreadable = []
@@ -74,11 +74,18 @@ def push_command(store: Path) -> str:
     return f"anubis push {named} --history {named}"
 
 
-def _there(connection: sa.Connection) -> set[tuple[str, str]]:
+def filed_runs(connection: sa.Connection) -> set[tuple[str, str]]:
     """Return short node name and id of all filed runs."""
     runs, nodes = schema.runs, schema.nodes
     query = sa.select(nodes.c.name, runs.c.run).join(nodes, nodes.c.id == runs.c.node_id)
     return {(_host(name), run) for name, run in connection.execute(query)}
+
+
+def is_filed(journal: Path, filed: set[tuple[str, str]]) -> bool:
+    """Return whether a journal's run is among the filed ones; runs of several nodes may share an id."""
+    head = head_of(journal)
+    node, run = str(head.get("node", "")), str(head.get("run", ""))
+    return (_host(node), without_surrogates(run)) in filed
 
 
 def _host(name: str) -> str:
@@ -93,19 +100,17 @@ def _not_accepted(place: Path, connection: sa.Connection | None) -> Iterator[tup
     """
     if connection is None:
         return
-    known = set(connection.execute(sa.select(schema.runs.c.run)).scalars())
+    known = filed_runs(connection)
     holds, accepted = holds_on(day_of(time.time())), dict[str, bool]()
     for journal in sorted((place / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}")):
-        if without_surrogates(journal.parent.name) in known:
-            continue
-        if is_written(journal):
+        if is_filed(journal, known) or is_written(journal):
             continue
         head = head_of(journal)
         if not head:
             yield from ((node, journal) for node in _waiting_for(place, journal.parent.name))
             continue
         node, run = head.get("node"), head.get("run")
-        if not (isinstance(node, str) and isinstance(run, str)) or without_surrogates(run) in known:
+        if not (isinstance(node, str) and isinstance(run, str)):
             continue
         if node not in accepted:
             accepted[node] = _is_accepted(place, node, holds)
