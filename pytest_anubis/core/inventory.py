@@ -184,7 +184,7 @@ class Inventory:
     architecture: str | None = None  # ``x86_64``, ``aarch64``, ...
     drivers: Mapping[str, str] = field(default_factory=dict)  # `nvidia`, `cuda`, ... -> version
     software: Mapping[str, str] = field(default_factory=dict)  # name -> version
-    unreadable: tuple[str, ...] = ()  # sources that failed as a whole, ``source: reason``
+    unreadable: tuple[str, ...] = ()  # sources and cards without an answer, ``source: reason``
 
 
 class FindingKind(Enum):

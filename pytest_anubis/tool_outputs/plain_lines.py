@@ -29,7 +29,7 @@ _MARGIN = re.compile(
 _MAX_MARGINS = 6
 """Stamps, labels and streams before one line."""
 _MAX_LABELS = 8
-"""Different labels that are removed."""
+"""Maximum number of different labels that are removed from one output."""
 _LABEL = re.compile(r"[^\"{}#]{0,80}\w[^\"{}#]{0,80}")
 _LABELLED = re.compile(r" {0,8}[\w.@-]{1,80}(?:: | \| )")
 _WORD = re.compile(r"\w")
@@ -72,13 +72,15 @@ def tool_lines(text: str, tool: str, mark: re.Pattern[str]) -> list[str]:
 def json_objects(
     text: str, tool: str, names: AbstractSet[str], *, unique: bool = False
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the JSON objects of a tool, each with its first line; other lines and objects are skipped.
+    """Yield the JSON objects of a tool, each with the number of the line where it begins.
+
+    Other lines and objects are skipped.
 
     Args:
         text: The output.
         tool: Name of the tool, for errors.
         names: Fields of which each of the tool's objects has at least one.
-        unique: No object of the tool has a field twice.
+        unique: Refuse an object that has a field twice.
 
     Raises:
         UnreadableOutput: An object is damaged, cut off, or has a field twice; or several processes are mixed.
@@ -113,7 +115,7 @@ def _objects(
 
 
 def lines_around(text: str) -> Iterator[tuple[int, str]]:
-    """Yield number and text of the lines that belong to no JSON, without the blanks before them."""
+    """Yield number and stripped text of each line outside JSON, without the label that most lines share."""
     lines = [line.text for line in _plain_lines(text, _BEGINS)]
     label = _common_label(lines)
     whole = "\n".join(line.removeprefix(label) for line in lines)
@@ -148,7 +150,7 @@ def _plain_lines(text: str, mark: re.Pattern[str]) -> list[Line]:
 
 
 def _shapes(lines: list[Line], mark: re.Pattern[str]) -> list[re.Pattern[str]]:
-    """Return patterns of the labels before marks, in which digits and blanks at the end may differ."""
+    """Return a pattern for each label before a mark; it also matches other numbers and fewer blanks."""
     found: dict[str, int] = {}
     for line in lines:
         hit = mark.search(line.text)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from suites.compute.units import Cores
 
 SECONDS = 0.03
-"""Of one load of all cores: long against the milliseconds in which the threads begin, and short enough that
-the two readings around it tell the host's state."""
+"""Seconds of one load on all cores: much longer than the start of threads (milliseconds), and short enough
+that the readings before and after it describe the host's state."""
 
 BURN = {"smoke": 0.0, "standard": 30.0, "soak": 1800.0}
 """Seconds under load before the rates count: most of a heat sink's way up; a soak sees the rest."""

@@ -10,10 +10,10 @@ SIZE = 512
 """Rows and columns: all units of a device take part, and a core is done in a tenth of a second."""
 
 FINGERPRINT = 16802499651000770529
-"""Of the product, computed in whole numbers by `tests/suites/test_suites_exact.py`."""
+"""Fingerprint of the product, computed in whole numbers by `tests/suites/test_suites_exact.py`."""
 
 KEPT_BITS = 32
-"""Of the fingerprint, that are recorded: numbers in a record are exact to 53."""
+"""Recorded bits of the fingerprint: a record stores floats, which are exact to 53 bits."""
 
 REPEATS = {"smoke": 10, "standard": 1000, "soak": 100_000}
 """Products, each compared with the first."""
