@@ -44,7 +44,7 @@ from pytest_anubis.validator.judging.column_judging import (
 )
 from pytest_anubis.validator.judging.device_split import split_by_device
 from pytest_anubis.validator.judging.history_judging import judge_latest
-from pytest_anubis.validator.judging.later_runs import LaterRuns
+from pytest_anubis.validator.judging.later_runs import LaterRuns, with_answered_means
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
 from pytest_anubis.validator.judging.population_shift import (
     MAX_METRICS_NAMED,
@@ -170,29 +170,31 @@ def judge_fleet(
         gathered = _Nodes(known, waivers, fail_on, later)
         shifts: list[Finding] = []
         searched: dict[tuple[str, str], bool] = {}
-        before = len(columns)
+        mine = list[JudgedColumns]()
         for one in _judge_class(by_class[key], baseline, started or {}):
-            judged = gathered.waived(later.columns(confirm(one)), baseline)
-            columns.append(judged)
+            mine.append(gathered.waived(later.columns(confirm(one)), baseline))
+            done += 1
+            if progress is not None:
+                progress(min(done, len(populations)), len(populations))
+        mine = with_answered_means(mine)
+        for judged in mine:
             gathered.add(judged, baseline)
             if judged.shift is not None:
                 shifts.append(judged.shift)
             _note_length(judged, searched)
             if judged.unsearched:
                 findings.append(_unsearched(judged))
-            done += 1
-            if progress is not None:
-                progress(min(done, len(populations)), len(populations))
         options: dict[str, Any] = {"other_machine": True} if other_machine else {}
         options |= {"required": tuple(required)} if required else {}
         nodes += gathered.decide(key, baseline, require_all, options, allow_missing, unread or {})
-        columns[before:] = map(gathered.seen.answered, columns[before:])
+        mine = [gathered.seen.answered(judged) for judged in mine]
+        columns += mine
         findings += class_findings(key, shifts)
         if doubt := doubt_of(baseline):
             notes.append(f"hardware class {key}: the baseline's {doubt}")
         if open_ones := groups_of(baseline):
             notes.append(f"hardware class {key}: {open_ones}: anubis baseline populations FILE")
-        if offset := offset_note(key, columns[before:]):
+        if offset := offset_note(key, mine):
             findings.append(Finding(kind="class-offset", text=offset))
         asides += _too_short(key, searched)
     nodes.sort(key=lambda pair: pair[0].node)
@@ -236,9 +238,8 @@ def _judge_class(
 def _note_length(judged: JudgedColumns, searched: dict[tuple[str, str], bool]) -> None:
     """Record whether any sample of a compared metric has enough values to be searched for changes."""
     population = judged.population
-    pooled = judged.criterion is not None and judged.criterion.scope == "node"
     compared = ~np.isnan(judged.similarity)
-    if pooled or population.metric.better == "equal" or not compared.any():
+    if judged.of_all_devices or population.metric.better == "equal" or not compared.any():
         return
     name = (population.benchmark, population.metric.name)
     enough = bool((np.diff(population.offsets)[compared] >= MIN_SEARCHED).any())

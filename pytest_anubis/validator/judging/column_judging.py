@@ -148,6 +148,11 @@ class JudgedColumns:
         outcome, reason, threshold = (one[row] for one in self.calls)
         return Call(OUTCOMES[outcome], REASONS[reason], float(threshold))
 
+    @property
+    def of_all_devices(self) -> bool:
+        """Whether each unit is a node, judged by the values of all its devices."""
+        return self.criterion is not None and self.criterion.scope == "node"
+
     def marked(
         self, rows: Sequence[int] | BoolArray, outcome: int, reason: Reason, **more: Any
     ) -> JudgedColumns:

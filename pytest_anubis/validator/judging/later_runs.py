@@ -252,6 +252,36 @@ class LaterRuns:
         return f"in run {run}" + (f" of {_moment(began)}" if began else "")
 
 
+def with_answered_means(columns: Sequence[JudgedColumns]) -> list[JudgedColumns]:
+    """Return a class's columns in which the means of all devices are answered with their bad devices.
+
+    A mean that fails beside a device that fails in the same run says no more than the device, and a retest
+    of that device alone measures no mean again (`core.standing.device_means`).
+    """
+    answered: dict[
+        tuple[str, ...], bool
+    ] = {}  # run's metric on a node -> all bad devices are answered
+    for judged in columns:
+        if not judged.of_all_devices:
+            for row in [row for row, (_, failed) in judged.answered.items() if failed]:
+                answered.setdefault(_place_of(judged.population, row), True)
+            for row in np.flatnonzero(judged.outcome == FAIL).tolist():
+                answered[_place_of(judged.population, row)] = False
+    found = []
+    for judged in columns:
+        bad = np.flatnonzero(judged.outcome == FAIL).tolist() if judged.of_all_devices else []
+        rows = [row for row in bad if answered.get(_place_of(judged.population, row))]
+        more = dict.fromkeys(rows, ("the device that was bad itself passed later", True))
+        means = {**judged.answered, **more}
+        found.append(judged.marked(rows, PASS, Reason.ANSWERED, answered=means) if rows else judged)
+    return found
+
+
+def _place_of(population: Population, row: int) -> tuple[str, ...]:
+    metric = (population.benchmark, population.metric.name, population.group)
+    return (*metric, population.nodes[row], population.runs[row])
+
+
 def _unanswered(verdict: MetricVerdict) -> bool:
     """Return whether a test came to nothing: it was skipped, crashed, or never reported."""
     left = (Reason.WAIVED, Reason.PRUNED)  # by somebody's decision

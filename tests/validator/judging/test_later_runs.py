@@ -234,3 +234,42 @@ def test_a_test_that_came_to_nothing_is_answered_by_a_later_run(
         )
         (verdict,) = [one for one in judged.nodes if one.node == node]
         assert verdict.decision is decision
+
+
+def cards(last: list[list[float]]) -> Population:
+    """Return values of four cards a node in two runs; those of the last node are multiplied."""
+    draw = np.random.default_rng(0)
+    units = [(node, run, card) for node in range(NODES) for run in range(2) for card in range(4)]
+    factors = [last[run][card] if node == NODES - 1 else 1.0 for node, run, card in units]
+    invalid = SampleProblem(kind="invalid", text="not a number")
+    return population_of(
+        [[100 * factor * np.exp(draw.normal(0, 0.003))] for factor in factors],
+        metric=Metric(name="copy", unit="GB/s", better="higher"),
+        benchmark="b",
+        nodes=[f"n{node}" for node, _, _ in units],
+        devices=[f"cuda:{card}" for _, _, card in units],
+        runs=[f"r{run}" for _, run, _ in units],
+        problems={row: invalid for row, factor in enumerate(factors) if factor != factor},
+    )
+
+
+@pytest.mark.parametrize(
+    ("later", "decision"),
+    [
+        ([1.0, 1.0, 1.0, 1.0], Decision.ACCEPTED),
+        ([1.0, 1.0, NAN, 1.0], Decision.UNDECIDED),
+        ([NAN, 1.0, 1.0, 1.0], Decision.REJECTED),
+        ([1.0, 0.6, 1.0, 1.0], Decision.REJECTED),
+    ],
+)
+def test_the_mean_of_all_cards_is_answered_with_the_card_that_was_bad(
+    later: list[float], decision: Decision
+) -> None:
+    learned = learn_baseline([cards([[1.0] * 4] * 2)], hardware_class="", created="2026-01-01")
+    population = cards([[0.6, 1.0, 1.0, 1.0], later])
+    units = zip(population.runs, population.nodes, strict=True)
+    judged = judge_fleet(
+        [population], {"": learned}, started={unit: STARTED[unit[0]] for unit in units}
+    )
+    (node,) = [one for one in judged.nodes if one.node == f"n{NODES - 1}"]
+    assert node.decision is decision
