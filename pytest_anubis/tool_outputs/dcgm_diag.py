@@ -142,13 +142,17 @@ def read_dcgm_diag(text: str) -> DiagRun:
             from_plain(_Output, data, unknown="ignore")
             for _, data in json_objects(text, TOOL, _FIELDS, unique=True)
         ]
-        outputs = [
+        repeated = [
             from_plain(_Output, one, unknown="ignore")
             for output in printed
             for one in output.iterations
-        ] + printed
+        ]
     except CodecError as error:
         raise UnreadableOutput(TOOL, str(error)[:200]) from None
+    for place, one in enumerate(repeated, start=1):
+        if not (one.new or one.old or one.runtime_error):
+            raise UnreadableOutput(TOOL, f"iteration {place} of {len(repeated)} has no result")
+    outputs = repeated + printed
     bodies = [(output, output.new or output.old or _Body()) for output in outputs]
     results = tuple(
         result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_anubis.cli.commands.learn_command import holds_runs
+from pytest_anubis.cli.learning.option_values import rate_of
 from pytest_anubis.cli.main import main
 from pytest_anubis.store.samples.columnar_files import Columns, save_columns
 
@@ -87,3 +89,14 @@ def test_learning_a_second_time_measures_again(
     monkeypatch.setattr(subprocess, "Popen", start)
     with pytest.raises(MeasuredError):
         main(["learn", "."])
+
+
+@pytest.mark.parametrize("text", ["5%", ".05"])
+def test_a_chance_may_be_a_percentage(text: str) -> None:
+    assert rate_of(text) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("text", ["5", "0%", "x", "100%"])
+def test_what_is_no_chance_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        rate_of(text)

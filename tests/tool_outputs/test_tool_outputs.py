@@ -135,6 +135,10 @@ def test_dcgm_diag() -> None:
         ("pcie", "GPU 1", "warn"),
     ]  # fmt: skip
     assert read_dcgm_diag('{"DCGM Diagnostic": {"runtime_error": "no card"}}').error == "no card"
+    one = golden("dcgm_diag_4.json")
+    assert read_dcgm_diag(f'{{"iterations": [{one}, {one}]}}').results
+    with pytest.raises(UnreadableOutput, match="iteration 2 of 2 has no result"):
+        read_dcgm_diag(f'{{"iterations": [{one}, {{}}]}}')
 
 
 def test_stress_ng() -> None:

@@ -61,24 +61,26 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def rate_of(text: str) -> float | None:
-    """Return a chance, or None for ``none``."""
+    """Return a chance, written ``5%`` or ``.05``, or None for ``none``."""
     if text.lower() == "none":
         return None
-    rate = float(text)
-    if not 0 < rate < 1:
-        raise argparse.ArgumentTypeError("must lie between 0 and 1, or be none")
+    if not 0 < (rate := _share(text)) < 1:
+        raise argparse.ArgumentTypeError("must be a chance such as 5% or .05, or none")
     return rate
 
 
 def loss_of(text: str) -> float:
     """Return a relative loss, written ``10%`` or ``.1``."""
-    try:
-        loss = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        loss = 0.0
-    if not 0 < loss < 1:
+    if not 0 < (loss := _share(text)) < 1:
         raise argparse.ArgumentTypeError("must be a loss between 0 and 100 %, such as 10%")
     return loss
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        return 0.0
 
 
 def promise_of(text: str) -> tuple[str, float]:

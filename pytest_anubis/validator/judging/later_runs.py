@@ -255,12 +255,12 @@ class LaterRuns:
 def with_answered_means(columns: Sequence[JudgedColumns]) -> list[JudgedColumns]:
     """Return a class's columns in which the means of all devices are answered with their bad devices.
 
-    A mean that fails beside a device that fails in the same run says no more than the device, and a retest
+    A mean that fails in a run in which a device fails, too, says no more than the device, and a retest
     of that device alone measures no mean again (`core.standing.device_means`).
     """
     answered: dict[
         tuple[str, ...], bool
-    ] = {}  # run's metric on a node -> all bad devices are answered
+    ] = {}  # metric of a run -> all its bad devices are answered
     for judged in columns:
         if not judged.of_all_devices:
             for row in [row for row, (_, failed) in judged.answered.items() if failed]:
