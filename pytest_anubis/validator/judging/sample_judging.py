@@ -219,7 +219,9 @@ def _concluded(
     sure = certainty_of(values, alike, criterion, looks)
     retest = sure.retest if outcome is Outcome.FAIL else ""
     crossed = min(thresholds_of(criterion)) if reason is Reason.TOO_GOOD else threshold
-    part = part_text(values, alike, criterion.centre, better, criterion.metric.unit)
+    part = ""
+    if not (spoiled and outcome is Outcome.PASS):  # else the load explains the part
+        part = part_text(values, alike, criterion.centre, better, criterion.metric.unit)
     found = _Found(outcome, reason, threshold, basis, part)
     text = _sentence(unjudged, found, criterion, alike)
     return replace(

@@ -158,6 +158,15 @@ def test_a_disturbed_sample_can_pass_but_never_reject() -> None:
         assert "steal 30 %" in verdict.text
 
 
+@pytest.mark.parametrize("disturbance", [(), ("steal 30 %",)])
+def test_load_explains_slow_values_of_a_sample_that_passes(disturbance: tuple[str, ...]) -> None:
+    values = [100.0] * 9 + [30.0] * 3
+    coarse = replace(criterion(0.5), centre=tuple([100.0] * 12))
+    verdict = judge(values, coarse, disturbance=disturbance)
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.worth_a_look is not bool(disturbance)
+
+
 def test_load_excuses_no_wrong_value_and_never_contradicts_the_threshold() -> None:
     exact = replace(
         criterion(None), metric=Metric(name="m", unit="s", better="equal"), centre=(0.0,)
