@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_anubis.cli.commands.learn_command import holds_runs
+from pytest_anubis.cli.commands.learn_command import takes_runs
 from pytest_anubis.cli.learning.option_values import rate_of
 from pytest_anubis.cli.main import main
 from pytest_anubis.store.samples.columnar_files import Columns, save_columns
@@ -29,8 +29,8 @@ def project(folder: Path, *, test: bool = True, run: str = "") -> Path:
     ("test", "run", "runs", "words"),
     [
         (True, "", False, ""),
-        (True, ".anubis/runs/r1", False, "1 run of before: it is measured anew"),
-        (True, "nodes/n1/.anubis/runs/r1", True, "it is learned from the runs"),
+        (True, ".anubis/runs/r1", False, "1 run of this machine: tests are measured again"),
+        (True, "nodes/n1/.anubis/runs/r1", True, "anubis learns from the runs"),
         (False, "nodes/n1", True, ""),
         (False, "", False, ""),
     ],
@@ -39,7 +39,7 @@ def test_a_folder_of_both_says_what_is_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], test: bool, run: str, runs: bool, words: str
 ) -> None:
     folder = project(tmp_path / "p", test=test, run=run)
-    assert holds_runs(folder, Path(".anubis")) is runs
+    assert takes_runs(folder, Path(".anubis")) is runs
     said = capsys.readouterr().out
     assert said.count("\n") == bool(words)
     assert words in said
@@ -54,25 +54,25 @@ def test_arrays_of_libraries_and_of_tests_are_no_runs(
         np.savez(folder / place / "fixture.npz", values=np.arange(3))
     (folder / "venv" / "pyvenv.cfg").touch()
     (folder / "venv" / "lib" / "journal.jsonl").touch()
-    assert not holds_runs(folder, Path(".anubis"))
+    assert not takes_runs(folder, Path(".anubis"))
     assert capsys.readouterr().out == ""
     save_columns(Columns(populations=(), runs=()), folder / "data" / "fleet.npz")
-    assert holds_runs(folder, Path(".anubis"))
-    assert "holds 1 run and tests" in capsys.readouterr().out
+    assert takes_runs(folder, Path(".anubis"))
+    assert "has 1 run and tests" in capsys.readouterr().out
 
 
 def test_runs_of_another_store_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = project(tmp_path / "p", run="build/my store/runs/r1")
-    assert not holds_runs(folder, folder / "build" / "my store")
+    assert not takes_runs(folder, folder / "build" / "my store")
     assert f"anubis learn '{folder}/build/my store/runs'\n" in capsys.readouterr().out
 
 
 def test_the_store_itself_holds_runs(tmp_path: Path) -> None:
     store = project(tmp_path / ".anubis", run="runs/r1")
-    assert holds_runs(store, store)
-    assert holds_runs(store / "runs", store)
+    assert takes_runs(store, store)
+    assert takes_runs(store / "runs", store)
 
 
 def test_learning_a_second_time_measures_again(

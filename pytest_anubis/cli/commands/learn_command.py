@@ -24,7 +24,12 @@ from pytest_anubis.cli.learning.learned_json import learned_document
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
 from pytest_anubis.cli.learning.next_commands import kept_line, longer_command, see_commands
 from pytest_anubis.cli.learning.option_values import add_limits, check_names, is_named, loss_of
-from pytest_anubis.cli.learning.rounds import MIN_ROUNDS, Rounds
+from pytest_anubis.cli.learning.rounds import (
+    MIN_ROUNDS,
+    MIN_ROUNDS_ON_CARDS,
+    MIN_TIMED_ROUNDS,
+    Rounds,
+)
 from pytest_anubis.cli.shared.arguments import (
     add_json,
     add_output,
@@ -52,8 +57,7 @@ if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
 SMOKE_TIME = 180.0
-"""Seconds that learning the smoke set takes by default, unless the fewest rounds take longer: with the
-installation before it and the run after it that is within six minutes."""
+"""Default of ``--for`` for smoke, in seconds: installation, learning and a run take six minutes."""
 
 DEFAULT_ROUNDS = 5
 """Rounds of the longer profiles: they show the noise, and each takes minutes or hours."""
@@ -66,20 +70,24 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     explain(
         parser,
-        "Learn what is normal, and write a baseline for each hardware class: from rounds of the tests that "
-        "are run here, or from runs that were collected from many nodes.",
-        "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed as a whole, "
-        "or a class for which no criterion could be learned; 20 a test failed (the others have their "
-        "criteria), others disturbed all that was measured, or a baseline was written, but it does not hold "
-        "its stated error rate, values of some nodes are too good or wrong (a unit, work that was not done, "
-        "a count of faults), a file could not be read or two runs of one id differ, others disturbed the "
-        "machine so that a metric has no criterion, no metric of a component shows a loss of a half, no run "
-        "recorded a metric that a mark declares, or somebody must decide about a slower group of nodes "
-        "(anubis baseline populations FILE). "
-        "What was measured while others disturbed the machine teaches nothing. Stop them, or allow what is "
-        "always there: --pytest-args='--anubis-allow-process=NAME'. Of values that are not chosen by clear "
-        "moments, as those of disks, --pytest-args='--anubis-quiet-limit=steal=9%' raises limits (see pytest "
-        "--help).",
+        "Learn what is normal, and write a baseline for each hardware class: from rounds of\n"
+        "the tests that are run here, or from runs that were collected from many nodes.",
+        """\
+Exit codes: 0 every class has its baseline
+  2 wrong usage or input, a round failed as a whole, or no criterion of a class could be learned
+  20 other programs disturbed all measurements of speed, or a baseline was written, but
+    - a test failed (the others have their criteria)
+    - the baseline exceeds its stated error rate
+    - values of some nodes are too good or wrong (a unit, work not done, a count of faults)
+    - a file could not be read, or two runs of one id differ
+    - other programs disturbed the machine so that a metric has no criterion
+    - no metric of a component shows a loss of a half
+    - no run recorded a metric that a mark declares
+    - the operator must decide about a slower group of nodes (anubis baseline populations FILE)
+
+Measurements that other programs disturb teach nothing. Stop these programs, or allow those that
+always run: --pytest-args='--anubis-allow-process=NAME'. For disks and other values that are not
+chosen by clear moments, raise limits: --pytest-args='--anubis-quiet-limit=steal=9%' (see pytest --help).""",
     )
     parser.add_argument(
         "sources",
@@ -94,16 +102,19 @@ def add(parser: argparse.ArgumentParser) -> None:
         dest="time",
         type=duration,
         metavar="TIME",
-        help="measure here for so long, e.g. 5m or 1h: rounds of all tests, then of those that lack "
-        f"power (default for smoke: {duration_text(SMOKE_TIME)})",
+        help=f"measure here for about this time, e.g. 5m or 1h, at least {MIN_TIMED_ROUNDS} rounds "
+        f"({MIN_ROUNDS_ON_CARDS} with accelerators); stops early once every metric finds --detect (default "
+        f"for smoke: {duration_text(SMOKE_TIME)})",
     )
     parser.add_argument(
         "--detect",
         type=loss_of,
         default=DETECT,
         metavar="LOSS",
-        help="loss that every metric is to find: the tests of one that cannot find it run again while --for "
-        f"lasts, and the output ends with its name (default: {DETECT:.0%})".replace("%", "%%"),
+        help="loss that every metric should find: tests of metrics that cannot find it run again while --for "
+        f"lasts; those that still cannot are named at the end (default: {DETECT:.0%})".replace(
+            "%", "%%"
+        ),
     )
     parser.add_argument(
         "--rounds",
@@ -123,7 +134,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Learn, write one baseline per hardware class, and return the exit code."""
+    """Learn, write one baseline per hardware class, and return the exit code.
+
+    Raises:
+        CommandError: Wrong usage or input, a round failed as a whole, or a class has no criterion.
+    """
     result = _result(options)
     if options.json is not None and (result.classes or not result.error):
         document = learned_document(
@@ -144,12 +159,12 @@ def _result(options: argparse.Namespace) -> LearnResult:
     for path in paths:
         if not path.exists():
             raise CommandError(f"{path}: no such file or folder")
-    runs = [holds_runs(path, options.store) for path in paths]
+    runs = [takes_runs(path, options.store) for path in paths]
     if all(runs):
         if options.time is not None or options.rounds is not None:
             place = shown_place(options.history) or options.sources[0]
             raise CommandError(
-                f"{place}: holds runs, and --for and --rounds measure here: name the files of "
+                f"{place}: has runs, and --for and --rounds measure here: name the files of "
                 "the tests to measure, or leave the option out to learn from the runs"
             )
         check_engine(options, measuring=False)
@@ -286,11 +301,11 @@ def _wanted_populations(options: argparse.Namespace, runs: RunSet) -> dict[str, 
 
 
 DEFAULT_STORE = ".anubis"
-"""Name of the store on other machines, whose runs were copied here with it."""
+"""Default name of a store: copied from another machine it has this name, so its hidden folder is searched."""
 
 
-def holds_runs(path: Path, store: Path) -> bool:
-    """Return whether a path holds runs to learn from, not tests; print which if it holds both.
+def takes_runs(path: Path, store: Path) -> bool:
+    """Decide whether to learn from a path's runs, not to measure its tests; print the choice if it has both.
 
     Runs in this machine's store, below the tests, are earlier measurements and no reason not to measure
     again. Runs elsewhere were brought here to be learned from.
@@ -320,14 +335,14 @@ def holds_runs(path: Path, store: Path) -> bool:
     brought = [one for one in runs if not any(one.resolve().is_relative_to(place) for place in own)]
     if brought:
         say(
-            f"{path}: holds {count_text(len(brought), 'run')} and tests: it is learned from the runs; to "
-            "measure here, name the tests"
+            f"{path}: has {count_text(len(brought), 'run')} and tests: anubis learns from the runs; to "
+            "measure here, name the files of the tests"
         )
         return True
     places = {one.parent.parent if one.name == JOURNAL_NAME else one.parent for one in runs}
     say(
-        f"{path}: holds tests, and {count_text(len(runs), 'run')} of before: it is measured anew; to learn "
-        f"from the runs: anubis learn {shlex.join(map(str, sorted(places)))}"
+        f"{path}: has tests, and {count_text(len(runs), 'run')} of this machine: tests are measured again; "
+        f"to learn from the runs: anubis learn {shlex.join(map(str, sorted(places)))}"
     )
     return False
 

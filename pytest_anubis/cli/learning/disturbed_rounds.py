@@ -1,4 +1,4 @@
-"""Lines on rounds in which others disturbed every measurement: what disturbed them, and what helps."""
+"""Detect rounds in which other programs disturbed every measurement of speed, and say what helps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wholly_disturbed(record: RunRecord) -> bool:
 
 
 def disturbed_line(record: RunRecord) -> str:
-    """Return one line about a round of which nothing can be learned; empty where something can."""
+    """Return one line about a round that was disturbed wholly, so only its exact values teach; else empty."""
     if not wholly_disturbed(record):
         return ""
     every = count_text(len(_speed_measurements(record)), "measurement")
@@ -40,11 +40,11 @@ def disturbed_line(record: RunRecord) -> str:
 
 
 def disturbed_end(records: Sequence[RunRecord]) -> str:
-    """Return why rounds taught nothing and how to go on; empty where one was not disturbed wholly."""
+    """Return why rounds taught no speed and how to go on; empty if one was not disturbed wholly."""
     if not records or not all(map(wholly_disturbed, records)):
         return ""
     rounds = count_text(len(records), "round")
-    return f"others disturbed every measurement of all {rounds}: {what_helps(records)}"
+    return f"others disturbed every measurement of speed in all {rounds}: {what_helps(records)}"
 
 
 def what_helps(

@@ -36,7 +36,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("local", "dask"),
         help="local: this process, one metric after the other; dask: the workers of a Dask cluster, several "
-        "at a time; the baseline is the same (default: local)",
+        "at a time; the baseline is the same (default: dask with --scheduler, else local)",
     )
     chosen.add_argument(
         "--scheduler",
@@ -223,13 +223,13 @@ class DaskEngine(Executor):
                 alone = 0.0 if self._threads() else alone + POLL_SECONDS
                 if alone >= MAX_SECONDS_ALONE:
                     raise CommandError(
-                        f"--scheduler {self._address}: its workers are gone, for a minute; start some and "
+                        f"--scheduler {self._address}: it has had no workers for a minute; start some and "
                         "learn again (a worker that is killed again and again needs more memory)"
                     ) from None
             except KilledWorker:
                 raise CommandError(
-                    f"--scheduler {self._address}: workers died of one metric again and again; give them "
-                    "more memory (dask worker --memory-limit)"
+                    f"--scheduler {self._address}: workers died while they learned the same metric; give "
+                    "them more memory (dask worker --memory-limit)"
                 ) from None
             except (CancelledError, OSError) as error:
                 raise self._broken(error) from None

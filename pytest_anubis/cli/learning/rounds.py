@@ -1,4 +1,7 @@
-"""The rounds in which ``anubis learn`` measures this machine: a number of them, or as many as time allows."""
+"""Run the rounds in which ``anubis learn`` measures this machine: a number of them, or for about a time.
+
+Tests that others disturbed get more rounds. With a time, so do those that lack power.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +35,19 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
 
 MIN_ROUNDS = 3
-"""Fewest rounds that show any noise."""
+"""Fewest quiet rounds that show any noise."""
 
 MIN_TIMED_ROUNDS = 6
-"""Fewest rounds however short the time: fewer show nearly nothing on a noisy machine."""
+"""Fewest rounds with a time, however short: fewer show nearly nothing on a noisy machine."""
 
 MIN_ROUNDS_ON_CARDS = 3
-"""The same with accelerators: their rates repeat within a percent, and a round takes minutes."""
+"""The same with accelerators, whose rates repeat within a percent and whose rounds take minutes."""
 
 SHARE_FOR_ALL = 0.7
-"""Share of the time in which all tests run; the rest is for tests that cannot show enough yet."""
+"""Share of the time in which all tests run; the rest is for tests that lack quiet samples or power."""
 
 OVERTIME = 0.1
-"""Share of the time by which rounds may exceed it for a component that no metric covers yet."""
+"""Share of the user's time by which rounds may exceed it for a component that no metric covers yet."""
 
 END_SECONDS = 6.0
 """Seconds that the command needs at its end to read the runs, learn and write, until it has been measured."""
@@ -76,16 +79,16 @@ class Rounds:
     _took: list[float] = field(default_factory=list)
 
     def of_number(self, wanted: int, undersampled: FindUndersampled) -> list[Path]:
-        """Run so many rounds, and at most as many again of tests that others disturbed.
+        """Run `wanted` rounds, then at most as many again of tests without `wanted` quiet samples.
 
-        A disturbed sample teaches nothing, so rounds are added until every metric has `wanted` quiet samples.
+        Two rounds in a row that were disturbed throughout end it early.
 
         Args:
             wanted: How many rounds.
             undersampled: Returns which metrics have fewer quiet samples than wanted.
 
         Raises:
-            CommandError: Too few rounds, or a round failed.
+            CommandError: `wanted` is less than `MIN_ROUNDS`, or a round failed as a whole.
         """
         if wanted < MIN_ROUNDS:
             raise CommandError(
@@ -119,21 +122,22 @@ class Rounds:
         *,
         asked: bool = True,
     ) -> list[Path]:
-        """Run rounds for so long: of all tests first, then of the tests that lack something.
+        """Run rounds for about a time: of all tests first, then of the tests that lack something.
 
-        Tests with fewer than `MIN_ROUNDS` quiet samples come first. Tests that lack power follow, or have a
-        turn after two disturbed rounds. The time for the end of the command is kept free.
+        Of these, tests with fewer than `MIN_ROUNDS` quiet samples come first, unless two rounds in a row were
+        disturbed throughout; then tests that lack power. Rounds end early if no test lacks anything.
 
         Args:
-            seconds: How long. `MIN_TIMED_ROUNDS` rounds, with accelerators `MIN_ROUNDS_ON_CARDS`, are run
-                however long they take; the first round already reports that.
+            seconds: How long, the end of the command included. `MIN_TIMED_ROUNDS` rounds, with accelerators
+                `MIN_ROUNDS_ON_CARDS`, are run however long they take; a line after the first says so.
             detect: Loss that every metric is to find, relative.
             learn: Learns from the rounds so far.
             undersampled: Returns which metrics have fewer quiet samples than wanted.
-            asked: The user gave the time, so it is kept even if no metric covers a component yet.
+            asked: The user gave the time: rounds for an uncovered component may exceed it by `OVERTIME`, else
+                by any time.
 
         Raises:
-            CommandError: A round failed.
+            CommandError: A round failed as a whole.
         """
         begin = time.monotonic()
         end_seconds = END_SECONDS
@@ -150,8 +154,8 @@ class Rounds:
                 if number == 2 and more > left():
                     whole = duration_text(seconds - left() + more)
                     line.say(
-                        f"{self._min_rounds} rounds, the fewest that show anything, take about {whole} here, "
-                        f"more than the {duration_text(seconds)} of --for"
+                        f"{self._min_rounds} rounds, the fewest that a time allows, take about {whole} here, "
+                        f"more than {duration_text(seconds)}"
                     )
                 self._run(line, f"round {number}", max(left(), more), rounds=None)
                 if self._stops(line):
@@ -186,8 +190,8 @@ class Rounds:
     ) -> None:
         """Add rounds of the components that no metric covers: no machine is accepted without them.
 
-        At most as many rounds are added as had to be run, since twice as many show what a third more noise
-        hid, and no round that is expected to take longer than the time that is left.
+        At most `_min_rounds` are added, since doubling the rounds narrows the noise to 0.71, and none
+        that is expected to take longer than the time left.
         """
         for added in range(self._min_rounds):
             baseline = learn(self._paths)
@@ -217,9 +221,8 @@ class Rounds:
         Args:
             line: Shows its progress.
             name: What it is called.
-            left: Seconds until the last round ends; for the first round the time that was given, or 0 if a
-                number of rounds was.
-            rounds: How many like this one follow at least, itself included; None: as its devices decide.
+            left: Seconds until the last round is expected to end; in the first round the time given, or 0.
+            rounds: For the first estimate, rounds to come with this one; None: the fewest with a time.
             without: Tests that are left out.
         """
         number = len(self._paths) + 1
@@ -265,17 +268,19 @@ class Rounds:
         for one in failed_tests(record):
             self.failed[one.test] = one.environment or one.text or one.outcome
             line.say(
-                f"round {number}: {one.test} failed: {self.failed[one.test]}; what the others measured is "
-                "kept, and they go on without it"
+                f"round {number}: {one.test} failed: {self.failed[one.test]}; what the other tests "
+                "measured is kept, and the rounds go on without this one"
             )
 
     def _stops(self, line: LiveLine) -> bool:
-        """Say why another round would be in vain, if so; the end of the command says what helps."""
+        """Return whether another round would teach nothing, and print why; `what_helps` has the remedy."""
         if not self._measured():
-            line.say("stopped: nothing was measured, and another round would be the same")
+            line.say(
+                "stopped: no test that passes measured anything, and another round would be the same"
+            )
             return True
         if self._disturbed_twice():
-            line.say("stopped: others disturbed every measurement of two rounds in a row")
+            line.say("stopped: others disturbed every measurement of speed in two rounds in a row")
             return True
         return False
 
@@ -301,7 +306,7 @@ class Rounds:
         return median(self._took) if self._took else 0.0
 
     def _measured(self) -> set[str]:
-        """Return the tests that measured something in any round."""
+        """Return the tests that never failed and measured something in any round."""
         return {one.test for one in self._useful()}
 
     def _useful(self) -> Iterator[Measurement]:
@@ -314,11 +319,11 @@ class Rounds:
         return self._measured() | {one.test for record in self._records for one in record.results}
 
     def _tests_of(self, keys: Collection[MetricKey]) -> set[str]:
-        """Return the tests that measured some metrics in any round."""
+        """Return the tests that never failed and measured any of some metrics in any round."""
         return {one.test for one in self._useful() if (one.benchmark, one.metric.name) in keys}
 
     def _lacking_power(self, baseline: Baseline | None, detect: float) -> set[str]:
-        """Return the tests with a metric that cannot show a loss of `detect` yet."""
+        """Return the tests that never failed and have a metric that cannot show a loss of `detect` yet."""
         if baseline is None:
             return self._measured()
         shows = {

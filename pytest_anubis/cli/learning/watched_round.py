@@ -41,7 +41,7 @@ CHATTER = (
 """Beginnings of lines that pytest and its plugins print in every round, also without a failure."""
 
 TESTS_FAILED = (1, 20)
-"""Exit codes of a run in which tests failed or did not report; what the others measured is kept."""
+"""Exit codes of a run in which tests failed or did not report; `_partial_round` decides what is kept."""
 
 FAILED = ("failed", "error", "crashed", "not reported")
 """Outcomes of tests from which nothing is learned."""
@@ -82,7 +82,9 @@ def run_round(
         The round; some of its tests may have failed (`failed_tests`).
 
     Raises:
-        CommandError: The round failed and measured nothing; its output is on stdout.
+        CommandError: The round broke off, left a file uncollected, measured nothing in tests that passed, or
+            ended with a code other than 0, 1 and 20; its output is on stdout.
+        JournalError: It ended with 0, and its journal cannot be read.
     """
     command = [
         *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure"),
@@ -128,7 +130,7 @@ def failed_tests(record: RunRecord) -> list[TestResult]:
 
 
 def _partial_round(path: Path) -> RunRecord | None:
-    """Return a round in which some tests failed if others measured something and every file was collected."""
+    """Return a round with failed tests if it did not break off, collected all files and others measured."""
     try:
         record = read_journal(path)
     except JournalError:

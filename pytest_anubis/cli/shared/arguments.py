@@ -7,6 +7,7 @@ always written.
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ FINE_OR_WRONG = "Exit codes: 0 done, 2 wrong usage or input."
 
 def explain(parser: argparse.ArgumentParser, text: str, codes: str = FINE_OR_WRONG) -> None:
     """Set a command's help: what it does, and what its exit codes mean."""
+    if "\n" in codes:  # a list, whose lines are kept
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = text
     parser.epilog = codes
 
@@ -220,11 +223,21 @@ def add_pytest_args(parser: argparse.ArgumentParser) -> None:
     """Declare ``--pytest-args``."""
     parser.add_argument(
         "--pytest-args",
+        type=_shell_words,
         default="",
         action=_Joined,
         metavar="ARGS",
         help="further arguments of pytest, e.g. --pytest-args='-k gemm'; may be given several times",
     )
+
+
+def _shell_words(text: str) -> str:
+    """Return words for a shell unchanged, or raise if a quotation has no end."""
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    return text
 
 
 class _Joined(argparse.Action):

@@ -151,7 +151,7 @@ def test_an_error_rate_that_is_missed_ends_with_20(
     assert "0 of its 40 nodes are rejected" in capsys.readouterr().out
     assert main(["learn", runs, "--without", benchmark]) == 2  # the only one there is
     assert main(["learn", runs, "--for", "3m"]) == 2
-    assert "holds runs, and --for and --rounds measure here" in capsys.readouterr().err
+    assert "has runs, and --for and --rounds measure here" in capsys.readouterr().err
     assert main(["learn", runs, "--without", "nothing"]) == 2
     assert main(["learn", runs, "--without", "rate", "--without", "other"]) == 2
     assert "--without: it names all 2 metrics of these runs; name fewer" in capsys.readouterr().err

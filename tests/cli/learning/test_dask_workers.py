@@ -151,7 +151,7 @@ def test_all_workers_killed_is_one_line(
     capsys.readouterr()
     assert main(["learn", "--history", "fleet", "--scheduler", address, "-o", "out.json"]) == 2
     found = capsys.readouterr().err
-    assert f"--scheduler {address}: its workers are gone" in found
+    assert f"--scheduler {address}: it has had no workers" in found
     assert found.count("\n") == 1
     assert not (here / "out.json").exists()
 

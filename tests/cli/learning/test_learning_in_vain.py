@@ -75,7 +75,7 @@ def test_a_disturbed_learning_says_what_helps(
     suite.touch()
     result = anubis("learn", str(suite), "--store", str(tmp_path), "--rounds", "3")
     assert result.returncode == 20
-    assert "others disturbed every measurement of all 2 rounds" in result.stderr
+    assert "others disturbed every measurement of speed in all 2 rounds" in result.stderr
     helps = (
         "12 % steal; other processes used 0.8 of 2 cores: ptxas (pid 9) 0.8; stop ptxas, or allow what "
         "belongs to a quiet machine with --pytest-args=--anubis-allow-process=ptxas"

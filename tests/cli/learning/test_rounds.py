@@ -207,8 +207,12 @@ def test_a_failed_test_has_no_more_rounds(
 @pytest.mark.parametrize(
     ("change", "count", "stopped"),
     [
-        ({"skipped": tuple(SECONDS)}, 1, "nothing was measured"),
-        ({"disturbance": ("12 % steal",)}, 2, "others disturbed every measurement of two rounds"),
+        ({"skipped": tuple(SECONDS)}, 1, "no test that passes measured anything"),
+        (
+            {"disturbance": ("12 % steal",)},
+            2,
+            "others disturbed every measurement of speed in two rounds",
+        ),
     ],
 )
 def test_rounds_in_vain_are_not_repeated(
@@ -227,14 +231,14 @@ def test_rounds_in_vain_are_not_repeated(
     said = capsys.readouterr().out
     assert f"stopped: {stopped}" in said
     assert "every metric can show" not in said
-    assert ("others disturbed every measurement of all 2 rounds" in some.disturbed) == (count == 2)
+    assert ("measurement of speed in all 2 rounds" in some.disturbed) == (count == 2)
 
 
 @pytest.mark.parametrize(
     ("seconds", "cards", "said"),
     [
         (200.0, False, "every metric can show a loss of 10 %: no more rounds are needed"),
-        (30.0, False, "6 rounds, the fewest that show anything, take about 2 min 06 s here"),
+        (30.0, False, "6 rounds, the fewest that a time allows, take about 2 min 06 s here"),
         (30.0, True, "round 1, about 1 min 58 s left (declared costs)"),
         (30.0, False, "round 1, about 4 min 01 s left (declared costs)"),  # 41 s each
         (300.0, False, "round 1, about 4 min 49 s left (time asked for)"),
