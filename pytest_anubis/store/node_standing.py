@@ -46,7 +46,6 @@ _MIN_GAP = 1e-3  # seconds between the end of one run and the beginning of the n
 _MAX_JOURNALS = 200  # latest runs from which a lost file is rebuilt
 _LOCK_TIMEOUT = 10.0  # seconds; rebuilding a lost file reads two hundred journals
 _MAX_CLOSING = 1.0  # seconds from the end that is kept to a run's last event
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class StandingError(ValueError):
@@ -262,7 +261,7 @@ def keep_answered(
 
     def noted(known: NodeStanding) -> NodeStanding:
         all_runs = in_service is not None or not answered
-        earlier = _read(_newest_first(Path(place), node)) if all_runs else ()
+        earlier = dict(_read(_newest_first(Path(place), node)) if all_runs else ()).values()
         every = {one.judged.run: one for one in (*earlier, *known.runs)}
         found = {*known.answered, *runs} if answered else {*known.answered}.difference(runs)
         found |= {run for run, one in every.items() if one.judged.ended < (in_service or 0.0)}
@@ -360,12 +359,15 @@ def _with_newer(store: Path, known: NodeStanding) -> NodeStanding:
     if not newer:
         return known
     killed = _killed(store, known) if known.running else ()
-    judged = [one for one in _read(newer) if one.judged.decision]
+    read = dict(_read(newer))
+    judged = [one for one in read.values() if one.judged.decision]
     runs = _relevant([*known.runs, *killed, *judged])
     path, began = newer[0]
     ended = False
     with contextlib.suppress(OSError):
-        ended = has_ended(path) and bool(journal_heads.head_of(path))
+        ended = path in read and has_ended(
+            path
+        )  # one that cannot be read may have rejected the node
     running, since = ("", 0.0) if ended else (path.parent.name, began)
     return replace(known, runs=runs, running=running, since=since, boot="")
 
@@ -375,7 +377,7 @@ def _as_now(store: Path, kept: KeptRun) -> KeptRun:
     path = journal_path(store, kept.judged.run)
     if last_moment(path) <= kept.judged.ended + _MAX_CLOSING:
         return kept
-    grown = next(_read([(path, kept.judged.began)]), kept)
+    grown = dict(_read([(path, kept.judged.began)])).get(path, kept)
     judged = replace(grown.judged, answered=kept.judged.answered)
     return replace(grown, judged=judged) if judged.decision else kept
 
@@ -386,11 +388,10 @@ def _newest_first(store: Path, node: str, **more: Any) -> list[tuple[Path, float
     A journal whose beginning is damaged belongs to the node that its run's id ends with, else to all nodes.
     """
     names = _names(store)
+    heads = journal_heads.newest_first(store, {}, **more)
     found = [
         (path, journal_heads.began_of(head))
-        for path, head in journal_heads.of_node(
-            journal_heads.newest_first(store, {}, **more), node, names
-        )
+        for path, head in journal_heads.of_node(heads, node, names)
         if not (isinstance(own := head.get("settings"), dict) and own.get("mode") == "measure")
     ]
     for path, written in journal_heads.headless(store, **more):
@@ -400,11 +401,11 @@ def _newest_first(store: Path, node: str, **more: Any) -> list[tuple[Path, float
     return sorted(found, key=lambda one: one[1], reverse=True)[:_MAX_JOURNALS]
 
 
-def _read(journals: Iterable[tuple[Path, float]]) -> Iterator[KeptRun]:
+def _read(journals: Iterable[tuple[Path, float]]) -> Iterator[tuple[Path, KeptRun]]:
     for path, began in journals:
         with contextlib.suppress(JournalError):
             record = read_journal(path)
-            yield _kept(record, began, moment(record.ended) or began, "")
+            yield path, _kept(record, began, moment(record.ended) or began, "")
 
 
 def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun:
@@ -454,6 +455,6 @@ def _machines(runs: Iterable[KeptRun]) -> list[list[KeptRun]]:
 def boot_id() -> str:
     """Return the id of the machine's current boot; empty if the kernel has none."""
     try:
-        return _BOOT.read_text(encoding="ascii").strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return ""

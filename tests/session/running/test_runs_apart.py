@@ -12,6 +12,7 @@ from pytest_anubis.cli.main import main
 from pytest_anubis.cli.shared import collected_judging
 from pytest_anubis.report.pages.rendering import block
 from pytest_anubis.store import node_standing
+from pytest_anubis.store.journal.journal_lines import line_of, parse_line, text_of
 from tests.session.conftest import Learn
 
 SUITE = """
@@ -196,6 +197,14 @@ def test_a_run_that_was_resumed_after_a_backup(
     assert runs.health(kept.stem) == 1
 
 
+def of_another_version(journal: bytes) -> bytes:
+    """Return a journal as a later version may write it."""
+    first, _, rest = journal.partition(b"\n")
+    event = parse_line(first)
+    number = event.pop("seq")
+    return line_of(text_of(event | {"schema": 999}), number) + rest
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -203,13 +212,14 @@ def test_a_run_that_was_resumed_after_a_backup(
         lambda text: text[:60],
         lambda text: bytes(len(text)),
         lambda t: t[:40] + b"X" + t[41:],
+        of_another_version,
     ],
-    ids=["empty", "cut", "nulls", "flipped"],
+    ids=["empty", "cut", "nulls", "flipped", "another version"],
 )
 @pytest.mark.parametrize(
     ("lost", "code"), [((), 20), (("nodes/*",), 1), (("nodes/*", "history*"), 20)]
 )
-def test_a_run_whose_journal_has_no_beginning(
+def test_a_run_whose_journal_cannot_be_read(
     runs: Runs,
     monkeypatch: pytest.MonkeyPatch,
     damage: Callable[[bytes], bytes],
