@@ -1,4 +1,4 @@
-"""Decide which programs may be run: those that only this user or root can have installed."""
+"""Decide which programs may be run and which files they may read: those that no other user can change."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _MAX_LINKS = 40
 def refusal_of(path: Path) -> str:
     """Return why a program may not be run; empty if it may.
 
-    It has to be a regular file given by its absolute path. The file, every link on the path and every folder
-    above them must belong to this user or to root, and other users must not be able to write them. Files of
-    other users in a folder with the sticky bit are refused because of their owner.
+    It has to be a regular file given by its absolute path, which this user may execute. The file, every link
+    on the path and every folder above them must belong to this user or to root. Of others, only root's group
+    and the user's own may write them, except folders with the sticky bit, which protect their files.
     """
     return _refusal(path, os.X_OK, "program")
 
 
 def refusal_of_file(path: Path) -> str:
-    """Return why a program may not be given a file to read, by the rules of `refusal_of`; empty if it may."""
+    """Return why a program may not be given a file: as `refusal_of`, but readable; empty if it may."""
     return _refusal(path, os.R_OK, "readable file")
 
 

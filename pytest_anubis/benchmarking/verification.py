@@ -1,7 +1,7 @@
 """Verify data on the device: fingerprints, counts of wrong elements, patterns that need no second buffer.
 
 Everything is computed in pieces on the device that has the data, so nearly all of its memory can be checked.
-A device that checks itself has to detect a deliberate error (`believed`).
+A device that checks itself has to detect a deliberate error (`count_errors`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class Pattern:
 
     Attributes:
         kind: ``address``: every word is its own number; ``moving``: one bit of 64 is set, the next one in the
-            next word; ``random``: every word is a random number.
-        seed: Offset of the numbers, and so of the moving bit; another seed gives other words.
+            next word; ``random``: every word is a hash of its number.
+        seed: Number of the first word. Seeds closer than the number of words give overlapping patterns;
+            ``moving`` repeats after 64.
         inverted: Every bit is inverted.
     """
 
@@ -50,7 +51,7 @@ class Pattern:
             one = torch.ones((), dtype=torch.int64, device=device)
             numbers = torch.bitwise_left_shift(one, numbers)
         elif self.kind == "random":
-            # A shorter hash than `hashed`: even so an H200 makes words at a tenth of its memory's rate.
+            # A shorter hash than `hashed`: with it an H200 makes words at a tenth of its memory's rate.
             numbers *= _signed(_STEP)
             numbers ^= _shifted(numbers, 32)
             numbers *= _signed(_SECOND)
@@ -70,12 +71,12 @@ def wrong_elements(tensor: torch.Tensor, expected: torch.Tensor | Pattern) -> in
     """Return how many elements differ in any bit; NaN equals the same NaN, and 0 is not -0.
 
     Args:
-        tensor: The computed, moved or stored data; contiguous.
-        expected: A tensor of the same element type and shape on the same device, or the pattern with which
-            the tensor was filled, in which case wrong 64-bit words are counted.
+        tensor: The computed, moved or stored data; contiguous. Of elements of 16 bytes, halves are counted.
+        expected: A contiguous tensor of the same element type and shape on the same device, or the pattern
+            with which the tensor was filled, in which case wrong 64-bit words are counted.
 
     Raises:
-        ValueError: The two cannot be compared.
+        ValueError: Type or shape differ, or a tensor is not contiguous.
     """
     if isinstance(expected, Pattern):
         words = _words(tensor)
@@ -97,10 +98,10 @@ def wrong_elements(tensor: torch.Tensor, expected: torch.Tensor | Pattern) -> in
 
 
 def fingerprint(tensor: torch.Tensor) -> int:
-    """Return a number from 0 to 2^64 - 1 that changes with every bit of a tensor and every swap of elements.
+    """Return the 64-bit fingerprint of a contiguous tensor, the same on every device and for any `PIECE`.
 
-    Integer arithmetic modulo 2^64 gives the same result on every device, in any order and for any size of the
-    pieces. Tensors of one element type and shape that are equal bit by bit have equal fingerprints.
+    Any change of one element of up to 8 bytes changes it. Other changes, such as a swap of elements, are
+    missed with a chance of about 2^-64.
     """
     import torch
 
@@ -113,8 +114,8 @@ def fingerprint(tensor: torch.Tensor) -> int:
     return total % (1 << 64)
 
 
-def believed(check: Callable[[], int], corrupt: Callable[[], object]) -> int:
-    """Return the number of errors that a check finds, after making sure that it can detect one.
+def count_errors(check: Callable[[], int], corrupt: Callable[[], object]) -> int:
+    """Return the number of errors that a check finds; if it finds none, make sure that it can detect one.
 
     Args:
         check: Counts the errors, on the device.
@@ -133,7 +134,7 @@ def believed(check: Callable[[], int], corrupt: Callable[[], object]) -> int:
 
 
 def flip_bit(tensor: torch.Tensor, element: int = 0, bit: int = 0) -> None:
-    """Invert one bit of one element in place, the smallest possible error, for `believed` and tests."""
+    """Invert one bit of one element in place, the smallest possible error, for `count_errors` and tests."""
     bits = _bits(tensor)
     is_sign = bit == 8 * bits.element_size() - 1 and bits.element_size() > 1
     bits[element] ^= -(1 << bit) if is_sign else 1 << bit

@@ -191,6 +191,7 @@ class FindingKind(Enum):
     """Findings on which more depends than their severity."""
 
     VISIBILITY = auto()  # an environment variable that chooses accelerators is wrong
+    LOAD_DEPENDENT = auto()  # a recent load causes it too, so it means nothing at the end of a run
     NO_ANSWER = auto()  # a card or its library did not answer in time
     OTHER = auto()
 

@@ -20,7 +20,7 @@ _VERSION = re.compile(r"STREAM version \$Revision: ([0-9.]{1,20}) \$")
 _MARK = re.compile(r"STREAM version \$|Function\s.{0,200}Rate")
 _COLUMN = re.compile(r"Function|(?:Best )?Rate \(?MB/s\)?|(?:Avg|Min|Max) time")
 _ROUNDING = 0.01
-"""Relative, of the rate; half of the time's last decimal comes in addition."""
+"""Relative tolerance of rate times time; one unit of the time's last decimal comes in addition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

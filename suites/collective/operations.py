@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from pytest_anubis.benchmarking.verification import believed, flip_bit
+from pytest_anubis.benchmarking.verification import count_errors, flip_bit
 
 Perform = Callable[[str, torch.Tensor, torch.Tensor], None]
 """Does an operation, named first, from the rank's first tensor into its second."""
@@ -169,7 +169,7 @@ class Exchange:
         for part, known in pieces(self._leaves, self._sends, self._ramp):
             part.copy_(known)
         self.run(1)
-        wrong = believed(self._differing, lambda: flip_bit(self._arrives)) if self._due else 0
+        wrong = count_errors(self._differing, lambda: flip_bit(self._arrives)) if self._due else 0
         self._arrives.zero_()
         self._leaves.zero_()
         return wrong

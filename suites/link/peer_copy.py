@@ -15,7 +15,7 @@ import torch
 
 from pytest_anubis.benchmarking.verification import (
     Pattern,
-    believed,
+    count_errors,
     fill,
     flip_bit,
     wrong_elements,
@@ -172,12 +172,12 @@ class PeerCopies:
         expected = torch.empty_like(flow.arrived)
         fill(expected, Pattern("random", flow.seed))
         if not self._gap:
-            return believed(
+            return count_errors(
                 lambda: wrong_elements(flow.arrived, expected), lambda: flip_bit(flow.arrived)
             )
         rows = expected[:, :ROW].contiguous()
         arrived = flow.arrived[:, :ROW].contiguous()
-        return believed(lambda: wrong_elements(arrived, rows), lambda: flip_bit(arrived))
+        return count_errors(lambda: wrong_elements(arrived, rows), lambda: flip_bit(arrived))
 
     def _copy(self, flow: _Flow) -> None:
         source, target = flow.sent, flow.arrived

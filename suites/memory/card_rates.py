@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from pytest_anubis.benchmarking.verification import believed
+from pytest_anubis.benchmarking.verification import count_errors
 
 PIECE = 1 << 24
 """Elements that are checked at a time."""
@@ -43,7 +43,7 @@ class Write:
 
     def wrong_elements(self) -> int:
         """Return how many elements do not hold the number of the last pass; the device is shown an error."""
-        return believed(self._wrong, lambda: self._array[-1:].add_(1))
+        return count_errors(self._wrong, lambda: self._array[-1:].add_(1))
 
     def _wrong(self) -> int:
         parts = torch.split(self._array, PIECE)
@@ -92,7 +92,7 @@ class CacheRead:
         def wrong() -> int:
             return int(torch.count_nonzero(self._out != expected))
 
-        return believed(wrong, lambda: self._out[-1:].add_(1))
+        return count_errors(wrong, lambda: self._out[-1:].add_(1))
 
 
 class CardChase:
@@ -151,7 +151,7 @@ class CardChase:
                 for places in (torch.arange(begin, begin + len(part), device=part.device),)
             )
 
-        return believed(wrong, lambda: self._table[-1:].add_(1))
+        return count_errors(wrong, lambda: self._table[-1:].add_(1))
 
 
 def load_times(

@@ -9,7 +9,7 @@ from pytest_anubis.benchmarking import verification
 from pytest_anubis.benchmarking.verification import (
     Kind,
     Pattern,
-    believed,
+    count_errors,
     fill,
     fingerprint,
     flip_bit,
@@ -81,7 +81,7 @@ def test_device_that_notices_nothing_is_not_believed() -> None:
     memory = torch.zeros(8)
     right = memory.clone()
     corrupt = lambda: flip_bit(memory)  # noqa: E731
-    assert believed(lambda: wrong_elements(memory, right), corrupt) == 0
-    assert believed(lambda: wrong_elements(memory, right), lambda: None) == 1
+    assert count_errors(lambda: wrong_elements(memory, right), corrupt) == 0
+    assert count_errors(lambda: wrong_elements(memory, right), lambda: None) == 1
     with pytest.raises(AssertionError, match="not notice an error"):
-        believed(lambda: 0, corrupt)
+        count_errors(lambda: 0, corrupt)

@@ -35,7 +35,7 @@ def test_example_of_a_device(pytester: pytest.Pytester) -> None:
 
 
 def test_example_of_a_device_notices_a_wrong_bit(pytester: pytest.Pytester) -> None:
-    before = "    wrong = believed"
+    before = "    wrong = count_errors"
     spoiled = example("a device").replace(before, f"    flip_bit(target, 5)\n{before}")
     pytester.makepyfile(test_move=spoiled)
     run = pytester.runpytest()

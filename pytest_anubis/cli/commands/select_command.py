@@ -25,17 +25,16 @@ if TYPE_CHECKING:
     from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, Offer
 
 PLAN_DIFFERS = (
-    "note: chosen as pytest --anubis-select does: risks count nothing that ran before, as an acceptance "
-    "rests on this run alone; 'anubis fleet plan' counts what a node passed last, and chooses what spares "
-    "most cost in a window"
+    "note: as with pytest --anubis-select, risks come from the history and no benchmark that passed earlier "
+    "lowers them; unlike there, none is added by chance. 'anubis fleet plan' counts what a node passed last, "
+    "and chooses what spares most cost in a window"
 )
-"""How this choice for a node differs by design from the plan of a fleet with the same history."""
-
+"""How this choice differs by design from pytest's, and from a fleet's plan, with the same history."""
 
 ELSEWHERE = "only other classes have run"
 """Why a known benchmark is not offered: it may not apply to this class."""
 MAX_NAMES_LISTED = 3
-"""Benchmarks that are not offered and named without --explain."""
+"""Maximum number of benchmarks not offered that are named without --explain."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +62,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--risk",
         type=histories.probability,
         metavar="P0",
-        help="accepted probability of an incident (default with risk: 0.01)",
+        help="accepted probability of an incident, with several nodes on at least one (default with --by "
+        "risk: 0.01)",
     )
     parser.add_argument(
         "--budget",
@@ -76,7 +76,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=histories.duration,
         default=86400.0,
         metavar="TIME",
-        help="node time that one incident costs, for cost (default: 24h)",
+        help="node time that one incident costs, for --by cost (default: 24h)",
     )
     parser.add_argument("--profile", default="", help="durations of this profile (default: all)")
     parser.add_argument("--explain", action="store_true", help="a reason for every benchmark")
@@ -183,13 +183,13 @@ def _nodes(names: Sequence[str], known: tuple[NodeRecord, ...]) -> list[NodeReco
     return nodes
 
 
-def _offers(known: KnownBenchmarks, store: str) -> list[Offer]:
-    """Return the benchmarks that the history knows of the class."""
+def _offers(known: KnownBenchmarks, place: str) -> list[Offer]:
+    """Return the benchmarks that ran on nodes of the class, or raise `CommandError` if none did."""
     from pytest_anubis.selector.choice.choice_inputs import Offer
 
     if not known.components:
         raise CommandError(
-            f"{store}: the history knows no benchmark of this hardware class; run "
+            f"{place}: the history knows no benchmark of this hardware class; run "
             "'pytest --anubis suites/' on such a node first"
         )
     return [Offer(benchmark=name, component=part) for name, part in known.components.items()]

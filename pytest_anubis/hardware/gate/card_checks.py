@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pytest_anubis.core.inventory import REDACTED, Accelerator, GateFinding
+from pytest_anubis.core.inventory import REDACTED, Accelerator, FindingKind, GateFinding
 from pytest_anubis.hardware.gate.single_checks import (
     Severity,
     at_least,
@@ -170,6 +170,7 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         action: str,
         part: str = "",
         how: Severity = "INCONCLUSIVE",
+        kind: FindingKind = FindingKind.OTHER,
     ) -> GateFinding:
         return GateFinding(
             what=what,
@@ -179,6 +180,7 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
             severity=how,
             component=f"accelerator.{part}" if part else "accelerator",
             action=action,
+            kind=kind,
         )
 
     gpu = f"nvidia-smi -i {card.index}"
@@ -208,7 +210,7 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         found = "held down by a setting (locked or application clocks)"
         action = f"give it free ({gpu} -rgc and {gpu} -rac)"
         limited: Severity = "NOTE" if usual is None else "INCONCLUSIVE"
-        yield finding("clock", "free", found, action, how=limited)
+        yield finding("clock", "free", found, action, how=limited, kind=FindingKind.LOAD_DEPENDENT)
     if card.fabric not in (None, "completed"):
         action = (
             "start the fabric manager of the driver's own version (systemctl start "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from pytest_anubis.core.inventory import REDACTED, Accelerator, GateFinding, Inventory
+from pytest_anubis.core.inventory import REDACTED, Accelerator, FindingKind, GateFinding, Inventory
 from pytest_anubis.hardware.amd_errors import XGMI
 from pytest_anubis.hardware.gate.card_checks import (
     REPLACE,
@@ -26,9 +26,6 @@ from pytest_anubis.hardware.gate.single_checks import Severity, Value, words
 
 REPLAYS_PER_MINUTE = 8
 """Maximum PCIe packets sent again per minute on a healthy link: NVIDIA's DCGM warns above it."""
-
-LOAD_DEPENDENT = ("clock",)
-"""Findings that a recent load causes, so they are not reported at the end of a run."""
 
 # Counters that only grow while the driver is loaded: field, its name, severity, component, next step.
 _GROWN: tuple[tuple[str, str, Severity, str, str], ...] = (
@@ -91,7 +88,7 @@ def check_again(
         for finding in check_inventory(after, golden)
         if finding not in known
         and (finding.slot, finding.what) not in reported
-        and finding.what not in LOAD_DEPENDENT
+        and finding.kind is not FindingKind.LOAD_DEPENDENT
     ]
     return sorted([*changes, *new], key=lambda finding: finding.severity != "FAIL")
 

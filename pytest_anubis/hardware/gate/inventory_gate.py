@@ -1,6 +1,7 @@
-"""Check a node's inventory before anything is measured: the inventory gate.
+"""Check a node's inventory: the gate before a run and at its end, and ``anubis doctor``.
 
-Some checks compare with the golden inventory of the class; error counters and failed sensors need none.
+Some checks compare with the golden inventory of the class. Error counters, lost cards, settings of cards and
+failed sensors need none.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def check_inventory(
         limits: Limits of the counters; default those of `GateLimits`.
 
     Returns:
-        The findings, failures first, in the order of the hardware; empty if nothing is wrong.
+        The findings, failures first, else in the order accelerators, host, disks, network ports, and what
+            could not be read; empty if nothing is wrong.
     """
     limits = limits or GateLimits()
     found = [
@@ -93,7 +95,7 @@ def check_inventory(
 
 
 def unavailable_vendors(inventory: Inventory) -> set[str]:
-    """Return the vendors whose library failed as a whole: the state of their missing cards is unknown."""
+    """Return the vendors whose library did not count all cards: the state of missing cards is unknown."""
     return {
         vendor
         for vendor, begins in _LIBRARIES.items()
@@ -108,7 +110,6 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
     if golden is not None and found < len(golden.accelerators):
         missing = [card.pci or f"number {card.index}" for card in golden.accelerators]
         missing = [slot for slot in missing if slot not in known]
-        on_bus = [slot for slot in missing if slot in silent]
         # A failed library proves nothing about cards that the bus still shows, or without a visible bus.
         gone = inventory.on_bus is not None and len(silent) < len(golden.accelerators) - found
         unknown = bool(unavailable_vendors(inventory)) and not gone
@@ -117,7 +118,8 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
             what="number of accelerators",
             slot=", ".join(missing) if len(missing) == len(golden.accelerators) - found else "",
             expected=str(len(golden.accelerators)),
-            found=f"{found}" + (" (the bus shows it, its driver does not)" if on_bus else ""),
+            found=f"{found}"
+            + (" (the bus shows it, its driver does not)" if {*missing} & {*silent} else ""),
             severity="INCONCLUSIVE" if unknown or withheld else "FAIL",
             component="accelerator",
             action=_ASK_FOR_ALL.format(count=len(golden.accelerators))
@@ -329,7 +331,7 @@ def _withheld(inventory: Inventory) -> list[str]:
 
 
 def _lost_cards(inventory: Inventory, lost: Sequence[str]) -> Iterator[GateFinding]:
-    """Yield findings about cards that the driver counts and cannot reach, with their slots if known."""
+    """Yield findings about cards that the driver counts and that are lost or need a reset."""
     known = {card.pci for card in inventory.accelerators}
     silent = sorted(address for address in inventory.on_bus or () if address not in known)
     places = silent if len(silent) == len(lost) else [""] * len(lost)

@@ -61,7 +61,8 @@ class LastRun:
         started: When it began, seconds since 1970.
         ended: When it ended; None if unknown.
         verdict: The decision.
-        verdicts: Metric verdicts, all but a plain PASS at least.
+        verdicts: Metric verdicts: from a history all but a plain PASS, from journals all. Of an accepted node
+            also those worth a look of other runs (in a history since 7 days before it) not judged again.
         passed: Benchmarks in which nothing failed or was unclear.
         doubtful: Its clock was ahead by an unknown time, so other runs may have been later.
         cards: Device -> slot and serial number of its card in words.
@@ -113,7 +114,7 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
 
     Args:
         history: The history.
-        place: Its folder or URL; a folder is searched for journals, killed runs, and what is not filed.
+        place: Its folder as a `Path`, which is searched for killed and unfiled runs; or its URL as a `str`.
     """
     counts = run_counts(history)
     known = {one.name: NodeLast(node=one, has_run=one.name in counts) for one in history.nodes()}
@@ -199,7 +200,7 @@ def _judgements(connection: sa.Connection, numbers: Sequence[int]) -> dict[int, 
 
 
 def _looks(connection: sa.Connection, nodes: Iterable[NodeLast]) -> dict[str, list[MetricVerdict]]:
-    """Return accepted node -> MARGINAL verdicts of runs before its last one that no later run replaced."""
+    """Return accepted node -> verdicts of other runs in 7 days, worth a look and not judged again."""
     runs, verdicts, last = schema.runs, schema.verdicts, schema.runs.alias("last")
     accepted = {
         one.standing.by.number: one.node.name

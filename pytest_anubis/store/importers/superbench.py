@@ -76,7 +76,7 @@ class _Key:
     """One key of the file, parsed once.
 
     Attributes:
-        columns: Benchmark, metric, device, unit, direction, component, number of the run in the benchmark.
+        columns: Benchmark, metric, device, unit, direction, component, and the run's number as time.
         problem: Why its values are not used; empty if they are.
         guessed: No map has the metric, so unit and direction are guessed from words in its name.
     """
@@ -108,7 +108,7 @@ def import_superbench(
         run: The run's id; default: the file's name.
         node: The node of an object that names none; empty: objects must name one.
         known: The metric map; default: the one of the package.
-        progress: Called with one short line now and then.
+        progress: Called after every object with the number of nodes so far, in one line.
 
     Raises:
         ImportFileError: The file cannot be read, or has no node.
@@ -181,10 +181,9 @@ class _Reader:
         self.counted: set[UnitName] = set()  # units with a cell that counts as a wrong line
         self._again: list[str] = []
         self._rules = [(re.compile(p, re.IGNORECASE), u, d) for p, u, d in DIRECTIONS]
-        # (line, node, run) -> (benchmark, device) -> return code
-        self._of_no_node: list[
-            tuple[int, str, str, str]
-        ] = []  # line, its text, what is wrong, cause
+        # Line, its text, what is wrong, cause.
+        self._of_no_node: list[tuple[int, str, str, str]] = []
+        # (line, node, run) -> (benchmark, device) -> return code.
         self._failed: dict[tuple[int, str, str], dict[tuple[str, str], int]] = {}
         self._keys: dict[str, _Key] = {}
 

@@ -27,7 +27,7 @@ def add_defects(nouns: Any) -> None:
         actions, "list", list_defects, "list defects with the benchmarks that exposed them"
     )
     show.add_argument("--node", default="", help="only this node's")
-    found = add_action(actions, "add", _found, "record a defect by hand, e.g. from an older system")
+    found = add_action(actions, "add", _add, "record a defect by hand, e.g. from an older system")
     found.add_argument("--node", required=True, help="where it was found")
     found.add_argument(
         "--benchmark",
@@ -55,7 +55,9 @@ def add_defects(nouns: Any) -> None:
         dest="state",
         choices=tuple(STATES),
         required=True,
-        help="false alarms teach nothing; open: undecided again",
+        help="confirmed: the fault was real and dealt with, the Selector learns from it; false-alarm: the "
+        "hardware was sound, and nothing is learned; open: not decided yet. The first two end the rejection "
+        "until the node is measured again",
     )
     close.add_argument("--note", default="", help="words for people")
     for action in (show, found, close):
@@ -80,7 +82,7 @@ def list_defects(options: argparse.Namespace) -> None:
     answer(options.json, {"defects": plain}, *lines)
 
 
-def _found(options: argparse.Namespace) -> None:
+def _add(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.database import moment_of
     from pytest_anubis.store.history.defect_records import add_defect
 
@@ -98,8 +100,8 @@ def _found(options: argparse.Namespace) -> None:
         ),
     )
     line = (
-        f"defect {number} recorded as confirmed and closed: it teaches what its benchmarks expose; they are "
-        f"always run on {options.node} again after: anubis history defect close {number} --as open"
+        f"defect {number} recorded as confirmed and closed: the Selector learns what exposes it; to "
+        f"run them on {options.node} every time: anubis history defect close {number} --as open"
     )
     answer(options.json, {"number": number, "state": "confirmed"}, line)
 
@@ -114,9 +116,9 @@ def _close(options: argparse.Namespace) -> None:
     )
     same = "" if defect.number == options.number else f" ({options.number} is a sighting of it)"
     line = f"defect {defect.number}{same}: {state}"
-    line += f" of all in {', '.join(defect.components)}" if len(defect.components) > 1 else ""
+    line += f" in all of {', '.join(defect.components)}" if len(defect.components) > 1 else ""
     if state != "open":
-        line += f"; {defect.node} leaves the drain list and is due to be measured again"
+        line += f"; {defect.node} is due to be measured again; it leaves the drain list if no failure is open"
     answered = state != "open"
     if problem := keep_answered(options.history, defect.node, defect.runs, answered=answered):
         line += f"; {problem}"
