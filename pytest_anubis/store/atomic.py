@@ -99,8 +99,12 @@ def alone(path: Path, timeout: float) -> Iterator[None]:
         timeout: Seconds to wait; it should be what a change takes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    held = os.open(path.with_suffix(".lock"), flags, 0o644)
+    flags = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    lock = path.with_suffix(".lock")
+    try:
+        held = os.open(lock, flags | os.O_WRONLY, 0o644)
+    except PermissionError:  # another user's; a network file system may lock nothing then
+        held = os.open(lock, os.O_RDONLY | flags & ~os.O_CREAT)
     try:
         until = time.monotonic() + timeout
         with contextlib.suppress(OSError):
