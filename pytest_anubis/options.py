@@ -187,8 +187,8 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-in-process",
         switch=True,
         ini=False,
-        help="Run the tests in pytest's own process, to debug: no deadline holds, a hang or crash ends the "
-        "run",
+        help="Run the tests in pytest's own process, to debug: deadlines are not enforced, and a hang or "
+        "crash ends the run",
     ),
     Option(
         flag="--anubis-resume",

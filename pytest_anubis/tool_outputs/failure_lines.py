@@ -9,8 +9,8 @@ _SIGNALS = (
     "Killed|Aborted|Illegal instruction|Bus error|Segmentation fault|Floating point exception|"
     "Trace/breakpoint trap|Bad system call"
 )
-"""A shell's words for signals that end a program; not SIGTERM, by which scripts end their monitors: of that a
-shell names the command."""
+"""A shell's words for signals that end a program, but SIGTERM: with it scripts end their monitors, whose
+commands the shell prints after 'Terminated'."""
 
 FAILURES = (
     (r"^(?:\S+: )?(?:srun|slurmstepd): error: (?!couldn't chdir)", "Slurm reports an error"),

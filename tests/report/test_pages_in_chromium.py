@@ -12,7 +12,7 @@ from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.fleet.fleet_index import fleet_index
 from pytest_anubis.report.fleet.metric_page import metric_page
 from pytest_anubis.report.pages.dossier import run_page
-from pytest_anubis.report.pages.fleet_page import fleet_page
+from pytest_anubis.report.pages.judged_nodes import judged_nodes_page
 from pytest_anubis.report.pages.learned_page import learn_page
 from tests.report import chromium as browsing
 from tests.report import sample_run
@@ -74,7 +74,7 @@ def test_our_own_pages_can_be_used_by_everybody(browser: Any, tmp_path: Path) ->
     pages = {
         "dossier": run_page(sample_run.record(learned), learned),
         "learned": learn_page(learned, sample_run.populations(5)),
-        "judged": fleet_page([row("bad", Decision.REJECTED, SLOW)], ["a note"]),
+        "judged": judged_nodes_page([row("bad", Decision.REJECTED, SLOW)], ["a note"]),
         "fleet": fleet_index(some),
         "metric": metric_page(some, 0),
     }

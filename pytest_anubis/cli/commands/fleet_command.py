@@ -19,7 +19,7 @@ from pytest_anubis.durations import seconds
 from pytest_anubis.fleet import launching
 from pytest_anubis.fleet.launching.host_list import Host, HostListError, read_hosts
 from pytest_anubis.fleet.launching.ssh_hosts import SSH, Launch
-from pytest_anubis.report.pages.fleet_page import fleet_page
+from pytest_anubis.report.pages.judged_nodes import judged_nodes_page
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.node_standing import answered_runs
@@ -198,7 +198,7 @@ def _answer(
         say(*(f"note: {note}" for note in found.notes))
         say(*fleet_lines(found.rows, width=terminal_width(), verbosity=options.verbose))
     if options.html is not None:
-        write_file(options.html, fleet_page(found.rows, found.notes))
+        write_file(options.html, judged_nodes_page(found.rows, found.notes))
     if options.json:
         write_json(options.json, _document(found))
     return found.exit_code

@@ -87,8 +87,8 @@ def run(options: argparse.Namespace) -> int:
     """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
     from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of, strictness_of
     from pytest_anubis.cli.shared.judged_json import judged_inputs, judged_json, write_judged
+    from pytest_anubis.cli.site.fleet_printing import say_fleet
     from pytest_anubis.cli.site.fleet_source import judged_source
-    from pytest_anubis.cli.site.terminal_lines import say_fleet
 
     printed = str(options.json) == "-"
     baselines = _baselines(options)

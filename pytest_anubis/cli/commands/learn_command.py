@@ -83,7 +83,7 @@ Exit codes: 0 every class has its baseline
     - other programs disturbed the machine so that a metric has no criterion
     - no metric of a component shows a loss of a half
     - no run recorded a metric that a mark declares
-    - the operator must decide about a slower group of nodes (anubis baseline populations FILE)
+    - an operator must decide about a slower group of nodes (anubis baseline populations FILE)
 
 Measurements that other programs disturb teach nothing. Stop these programs, or allow those that
 always run: --pytest-args='--anubis-allow-process=NAME'. For disks and other values that are not

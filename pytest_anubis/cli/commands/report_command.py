@@ -287,7 +287,7 @@ def _collected(
     if options.json is not None:
         pieces = judged_json(source.judged, lambda done, total: None, source.shifts, inputs)
         write_file(options.json, "".join(pieces))
-    from pytest_anubis.cli.site.terminal_lines import say_fleet
+    from pytest_anubis.cli.site.fleet_printing import say_fleet
 
     say_fleet(options, source)
     if options.html is not None:

@@ -331,7 +331,7 @@ class ClassLearner:
             metrics = count_text(len(baseline.undecided), "metric")
             names = clip(", ".join(baseline.undecided), MAX_NAMES_LENGTH)
             lines.append(
-                f"somebody must decide about slower groups of nodes in {metrics} ({names}): "
+                f"an operator must decide about slower groups of nodes in {metrics} ({names}): "
                 f"anubis baseline populations {path}"
             )
         return lines

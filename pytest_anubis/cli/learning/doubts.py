@@ -89,8 +89,8 @@ def rejected_lines(store: Path, nodes: Sequence[str]) -> list[str]:
     if not rejected:
         return []
     return [
-        f"rejected, so this baseline calls its fault normal: {', '.join(rejected)}; mend it and learn "
-        "again, or take the baseline before (baselines/expired) back"
+        f"this baseline takes the faults of rejected nodes as normal: {', '.join(rejected)}; repair them and "
+        "learn again, or put the earlier baseline (baselines/expired) back"
     ]
 
 

@@ -131,13 +131,13 @@ class JudgedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a node stands.
+    """The decision on a node that follows from all its runs.
 
     Attributes:
-        decision: REJECTED while a failure stands, else that of its latest judged run, of a soak the worst of
-            its cycles; None without one.
-        by: That run; of several that reject the latest. It may have accepted the node: see `lapsed`.
-        answered: `by` rejected the node, and somebody has answered for it since: it is to be judged anew.
+        decision: REJECTED while a failure is open, else the decision of the latest judged run (of a soak, of
+            its worst cycle), or UNDECIDED if `answered`; None without a judged run.
+        by: The run that decides; of several that reject the latest. It may have accepted: see `lapsed`.
+        answered: `by` rejected the node, but none of its failures is open: the node must be measured again.
         failures: Failures that still hold -> the runs that found them, none as strict as one before it.
         since: When the first run that found any of it began, seconds since 1970; None where nothing fails.
         confirmed: What of it more than one run found, so that it has been measured again already.
@@ -154,7 +154,7 @@ class Standing:
 
     @property
     def lapsed(self) -> tuple[tuple[Key, Waiver], ...]:
-        """What `by` found and a waiver covered then that does not hold any more."""
+        """Failures of `by` that a waiver covered then and no waiver covers now."""
         own = self.by.waived if self.by else ()
         return tuple(one for one in own if self.by in self.failures.get(one[0], ()))
 
@@ -309,10 +309,11 @@ def _findings(
 
 
 def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:
-    """Return whether a finding may take the place of an earlier one: of no stronger one.
+    """Return whether a run's finding may replace that of an earlier run, `by`.
 
-    A waived one takes that of waived ones only, and one that rejected nothing that of its like only. A FAIL
-    does not take that of a MARGINAL, which falls by a PASS only.
+    A failure of a run that rejected nothing replaces only such failures. A FAIL does not replace a MARGINAL,
+    which only a PASS ends. A waived failure replaces only waived ones; if its run did not accept the node,
+    none of a run that did; and if an xfail mark waives it, none whose waiver has an owner.
     """
     if key in run.failed:
         milder = key in by.marginal and key not in run.marginal
@@ -324,10 +325,10 @@ def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:
 
 
 def _uncovered(key: Key, several: Sequence[JudgedRun], holds: Holds) -> tuple[JudgedRun, ...]:
-    """Return the runs whose finding counts: no waiver holds that covered it in this run, or in a later one.
+    """Return the runs whose finding counts: no waiver that is valid today covers it.
 
-    What rejected the node is covered by a waiver only where a run as strict accepted the node with it. An
-    xfail mark covers what its own run found only: it is no decision about what was found before.
+    A waiver covers the finding of its own run. With an owner (unlike an xfail mark) it also covers earlier
+    findings that were waived, and others if its run was as strict and accepted the node.
     """
     waivers = {run.run: run.waiver(key) for run in several}
     holding = [run for run in several if (one := waivers[run.run]) is not None and holds(one)]

@@ -75,7 +75,7 @@ _HELP = {
     "metric_value": "Median of the measured values, in the unit of the label.",
     "metric_expected": "Median of what healthy units deliver.",
     "metric_similarity": "One-sided similarity to the criterion, 1 is as expected or better.",
-    "metric_loss": "Loss of the distribution beside what is expected: 0.12 is 12 % slower, longer or lower.",
+    "metric_loss": "Relative loss against the expected distribution: 0.12 means 12 % worse.",
     "metric_certainty": "Probability that the loss is beyond the limit that rejects.",
     "metric_triage": "1 for what to do about it: reject (sure), retest or investigate.",
     "metric_threshold": "Similarity below which the verdict changes.",

@@ -22,7 +22,7 @@ from pytest_anubis.report.fleet.fleet_tables import (
 from pytest_anubis.report.fleet.fleet_view import FleetView
 from pytest_anubis.report.fleet.glance import NO_DATES, glance
 from pytest_anubis.report.fleet.heat_map import heat_section, script_data
-from pytest_anubis.report.pages.fleet_page import MAX_DETAILS, found_on, has_findings
+from pytest_anubis.report.pages.judged_nodes import MAX_DETAILS, found_on, has_findings
 from pytest_anubis.report.pages.rendering import render
 from pytest_anubis.report.text.node_row import counted_words
 from pytest_anubis.report.text.numbers import count_text, duration_text, moment_text

@@ -270,7 +270,7 @@ def _all_in_one(node: NodeVerdict, tests: str, profile: str, required: Sequence[
     more = "".join(f" {shlex.quote(f'--anubis-require={name}')}" for name in required)
     mended = any(one.kind is not Hindrance.ABSENT for one in others)
     return f"next: pytest --anubis {tests}{_profiled(profile)}{more}" + (
-        " (once what else stands above is mended)" if mended else ""
+        " (after you fix the other points above)" if mended else ""
     )
 
 

@@ -127,8 +127,8 @@ class HardwareWatch:
             return ""
         why = "; ".join(dict.fromkeys(without_events.values()))
         return (
-            f"XIDs of {', '.join(parts)} were not heard, only error counters watched: NVML registers for no "
-            f"events ({why}), and {self._log.unreadable} (in a container, pass /dev/kmsg and CAP_SYSLOG)"
+            f"XIDs of {', '.join(parts)} were not received, only error counters were read: NVML registers "
+            f"no events ({why}), and {self._log.unreadable} (in a container, pass /dev/kmsg and CAP_SYSLOG)"
         )
 
     def record(self, facts: Sequence[Fact], complete: bool) -> None:

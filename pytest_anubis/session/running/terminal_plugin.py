@@ -117,11 +117,13 @@ class Terminal:
         if costly and not self._config.option.collectonly:
             verb = "declares a cost" if costly == 1 else "declare costs"
             lines.append(
-                f"anubis: {costly} of {len(planned)} tests {verb}, but in this process no deadline "
-                f"holds; {step}"
+                f"anubis: {costly} of {len(planned)} tests {verb}, but deadlines are not enforced in "
+                f"this process; {step}"
             )
         elif self._run.context.settings.timeout is not None:
-            lines.append(f"anubis: --anubis-timeout: no deadline holds in this process; {step}")
+            lines.append(
+                f"anubis: --anubis-timeout: deadlines are not enforced in this process; {step}"
+            )
         selection = self._run.selection
         if selection is not None:
             lines += selection.lines(explain=self._run.context.settings.explain)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from pytest_anubis.passwords import shown_place
+from pytest_anubis.store.history.connections import as_history_error
 from pytest_anubis.store.history.database import History, HistoryError
-from pytest_anubis.store.history.engines import as_history_error
 
 T = TypeVar("T")
 

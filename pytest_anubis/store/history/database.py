@@ -19,8 +19,8 @@ from pytest_anubis.core.history import NODE_STATES, NodeRecord, RunSummary
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.store.history import HISTORY_NAME as HISTORY_NAME
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.engines import HistoryError as HistoryError
-from pytest_anubis.store.history.engines import as_history_error, engine_of, retried
+from pytest_anubis.store.history.connections import HistoryError as HistoryError
+from pytest_anubis.store.history.connections import as_history_error, engine_of, retried
 from pytest_anubis.store.history.node_rows import known_node, node_number
 
 _MAX_TABLES_NAMED = 3

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pytest_anubis.codec import without_surrogates
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.engines import HistoryError
+from pytest_anubis.store.history.connections import HistoryError
 
 
 def node_number(

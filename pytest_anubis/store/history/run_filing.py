@@ -18,6 +18,7 @@ from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.verdict import Decision, Outcome, Triage
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import HISTORY_TIMEOUT, use_history
+from pytest_anubis.store.history.connections import retried
 from pytest_anubis.store.history.contents.content_rows import (
     Content,
     begins_with,
@@ -39,7 +40,6 @@ from pytest_anubis.store.history.database import (
     HistoryError,
     shown_time,
 )
-from pytest_anubis.store.history.engines import retried
 from pytest_anubis.store.history.filed_before import lost_runs_line, note_filed
 from pytest_anubis.store.history.machine_owners import filed_name, host_name, keep_marks
 from pytest_anubis.store.history.node_rows import held_node, put_class

@@ -35,7 +35,7 @@ class LostCells:
 
     Attributes:
         kind: ``unit``, ``invalid``, ``failed`` or ``missing``, as `SampleProblem.kind`.
-        count: Number of rows; of units under test that are missing, or that failed in a summary.
+        count: Number of rows; for `missing`, and `failed` in a summary, number of units under test.
         example: Place and content of the first one, or of the first few that are empty.
     """
 

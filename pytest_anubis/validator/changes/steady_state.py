@@ -18,12 +18,11 @@ CUT_NOISE = 3.0
 """Standard errors by which the values that are cut must be worse than the rest."""
 MIN_VALUES = 32
 """Fewest values of a run that is searched for a shorter window; shorter runs save little."""
-UNITS = 128
+MAX_UNITS = 128
 """Most units on which windows are compared, spread evenly over the fleet; all pairs of units are compared for
 each of about forty windows."""
-MOST_UNITS = 0.9
-"""Share of the units that must have enough values, and quantile of their warm-ups that sets the longest
-one."""
+MIN_UNIT_SHARE = 0.9
+"""Share of the units that must have `MIN_VALUES`, and quantile of their warm-ups that is cut from all."""
 SLACK = 0.001
 """Repeatability that a shorter window may lose: a fiftieth of the loss at the practical threshold."""
 ALIKE = 0.99
@@ -82,14 +81,14 @@ def shortest_window(
     """
     sizes = np.diff(population.offsets)
     rows = np.flatnonzero(members & (sizes >= MIN_VALUES)).tolist()
-    if len(rows) < MIN_UNITS or len(rows) < MOST_UNITS * int(members.sum()):
+    if len(rows) < MIN_UNITS or len(rows) < MIN_UNIT_SHARE * int(members.sum()):
         return None
     rows.sort(key=lambda r: (population.nodes[r], population.devices[r], population.runs[r]))
-    rows = [rows[i] for i in np.linspace(0, len(rows) - 1, min(UNITS, len(rows))).astype(int)]
+    rows = [rows[i] for i in np.linspace(0, len(rows) - 1, min(MAX_UNITS, len(rows))).astype(int)]
     length = int(sizes[rows].min())
     series = np.stack([population.sample(row)[:length] for row in rows]).astype(np.float64)
     cuts = np.array([steady_from(one, population.metric.better) for one in series])
-    start = int(np.quantile(cuts, MOST_UNITS, method="higher"))
+    start = int(np.quantile(cuts, MIN_UNIT_SHARE, method="higher"))
     everyone = np.ones(len(rows), dtype=np.bool_)
     columns = np.sort(series[:, start:], axis=1).T
     target = repeatability(columns, everyone)

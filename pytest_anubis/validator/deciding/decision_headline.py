@@ -260,7 +260,7 @@ def groups_of(baseline: Baseline | None) -> str:
     found = baseline.undecided if baseline is not None else ()
     if not found:
         return ""
-    return f"nobody has decided about slower groups in {first_of(found, MAX_GROUPS_NAMED)}"
+    return f"no operator has decided about slower groups in {first_of(found, MAX_GROUPS_NAMED)}"
 
 
 def _reservations(

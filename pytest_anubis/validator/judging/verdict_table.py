@@ -70,7 +70,7 @@ class Limits(NamedTuple):
         0.0  # 0: none; below it a unit that passes as undetectable is as likely sick as healthy
     )
     apart: float = (
-        0.0  # 0: none; below it a unit belongs to a slower group that nobody has decided about
+        0.0  # 0: none; below it a unit belongs to a slower group on which no operator has decided
     )
 
 
@@ -170,4 +170,4 @@ def of_group(criterion: Criterion, similarity: float) -> str:
     if second is None or second.decided or not criterion.alpha <= similarity < second.alpha:
         return ""
     typical = value_text(second.typical, criterion.metric.unit)
-    return f"what a slower group reaches (typical {typical}), about which nobody has decided"
+    return f"what a slower group reaches (typical {typical}), about which no operator has decided"

@@ -89,8 +89,8 @@ def explained(
     members, whole, what = group_size(population.nodes, slower, learned.rows.usable).counted
     text = (
         f"{members} of {whole} {what} have {value_text(criterion.second.typical)} where "
-        f"the faster ones have {value_text(criterion.typical, metric.unit)}; nobody knows which is "
-        "right, so the slower ones are MARGINAL until somebody decides (anubis baseline populations)"
+        f"the faster ones have {value_text(criterion.typical, metric.unit)}; the slower "
+        "ones are MARGINAL until an operator decides whether they are normal (anubis baseline populations)"
         + (f"; {separates}" if separates else "")
     )
     finding = finding_on(population, UNDECIDED, text)

@@ -156,7 +156,7 @@ def test_an_older_state_says_which_one_applies(here: Path) -> None:
     assert first == "node n1: drained since 2025-10-01T00:00:00+00:00\n"
     done = anubis(*asked, "--as=repair", "--on=2025-09-01").stdout
     assert done == (
-        "node n1: repair since 2025-09-01T00:00:00+00:00; a later entry holds now: "
+        "node n1: repair since 2025-09-01T00:00:00+00:00; a later entry applies now: "
         "drained since 2025-10-01T00:00:00+00:00\n"
     )
     earlier = json.loads(anubis(*asked, "--as=drained", "--on=2025-08-01", "--json=-").stdout)

@@ -45,12 +45,12 @@ def test_a_tie_is_marginal_until_somebody_decides(
     fleet: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = str(fleet(40, lambda node, _: 0.8 if node % 5 < 3 else 1.0))
-    assert main(["learn", runs]) == 20  # written, and somebody must decide
+    assert main(["learn", runs]) == 20  # written, and an operator must decide
     printed = capsys.readouterr().out
     path = str(baseline())
     assert "24 of 40 nodes have 80" in printed
     assert (
-        "somebody must decide about slower groups of nodes in 1 metric (rate): "
+        "an operator must decide about slower groups of nodes in 1 metric (rate): "
         f"anubis baseline populations {path}"
     ) in printed
     assert main(["judge", runs, "--baseline", path]) == 0
@@ -81,7 +81,7 @@ def test_a_tie_is_marginal_until_somebody_decides(
     assert (
         "kept from the baseline before, since rate splits at the same place: both groups" in printed
     )
-    assert "somebody must decide" not in printed
+    assert "an operator must decide" not in printed
     assert main(["judge", runs, "--baseline", path]) == 0
     moved = str(fleet(40, lambda node, _: 0.7 if node % 5 < 3 else 1.0))
     assert main(["learn", moved]) == 20  # they are others

@@ -142,7 +142,7 @@ def test_a_card_whose_xids_nobody_hears_is_named(tmp_path: Path) -> None:
     watched.idle.without_events["GPU 1"] = "Not Supported (NVML error 3)"
     watched.watch.pytest_terminal_summary(terminal)
     (line,) = lines
-    assert line.startswith("anubis: XIDs of GPU 1 (0000:5d:00.0) were not heard")
+    assert line.startswith("anubis: XIDs of GPU 1 (0000:5d:00.0) were not received")
     assert "Not Supported (NVML error 3)" in line
 
 

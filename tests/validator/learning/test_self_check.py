@@ -446,7 +446,7 @@ def test_a_group_that_nobody_has_decided_about_is_told_wherever_it_is_judged_by(
     population = metric("m", values)
     baseline = learn(population)
     judged = judge_fleet([replace(population, hardware_class="c")], {"c": baseline})
-    result = "nobody has decided about slower groups in m"
+    result = "no operator has decided about slower groups in m"
     assert f"hardware class c: {result}: anubis baseline populations FILE" in judged.notes
     assert all(result in node.headline for node in judged.nodes)
     assert "slower groups undecided in 1 metric" in baseline_line(baseline)
@@ -454,7 +454,7 @@ def test_a_group_that_nobody_has_decided_about_is_told_wherever_it_is_judged_by(
     assert criterion is not None
     text = judge_sample(values[0, 0], criterion).text
     assert "within what a slower group reaches (typical 80" in text
-    assert "about which nobody has decided" in text
+    assert "about which no operator has decided" in text
 
 
 def test_the_cost_of_a_promise_is_a_chance_and_says_for_which_form() -> None:

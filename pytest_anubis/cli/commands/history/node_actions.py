@@ -252,7 +252,7 @@ def _entered(
         line += ": already recorded, nothing is added"
         line += f" and --note {options.note!r} is not kept" if options.note else ""
     if (node.state, node.changed) != (state, node.changed if at is None else at):
-        line += f"; a later entry holds now: {node.state} since {now}"
+        line += f"; a later entry applies now: {node.state} since {now}"
     if node.state == "in service" and (
         problem := keep_answered(options.history, node.name, in_service=node.changed)
     ):

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.report.pages.fleet_page import MAX_OPEN, fleet_page
+from pytest_anubis.report.pages.judged_nodes import MAX_OPEN, judged_nodes_page
 from tests.report.sample_run import EVIL
 from tests.report.text.test_node_text import SLOW, row
 
 
 def test_the_worst_nodes_come_first_and_each_has_its_card() -> None:
     second = replace(SLOW, metric="other", text="other is 80 GB/s", similarity=0.8)
-    page = fleet_page(
+    page = judged_nodes_page(
         [
             row("fine", Decision.ACCEPTED),
             row("open", Decision.UNDECIDED, blocking=1),
@@ -40,21 +40,23 @@ def test_the_worst_nodes_come_first_and_each_has_its_card() -> None:
 def test_the_page_counts_what_it_leaves_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.MAX_ROWS", 1)
-    monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.MAX_DETAILS", 1)
-    page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(3)], [])
+    monkeypatch.setattr("pytest_anubis.report.pages.judged_nodes.MAX_ROWS", 1)
+    monkeypatch.setattr("pytest_anubis.report.pages.judged_nodes.MAX_DETAILS", 1)
+    page = judged_nodes_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(3)], [])
     assert "and 2 more, none of them worse; --json FILE writes all" in page
     assert "and 2 nodes more; --json FILE writes all" in page
 
 
 def test_of_many_rejected_nodes_the_first_are_unfolded() -> None:
-    page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(MAX_OPEN + 5)], [])
+    page = judged_nodes_page(
+        [row(f"n{i}", Decision.REJECTED, SLOW) for i in range(MAX_OPEN + 5)], []
+    )
     assert page.count("class='case'") == MAX_OPEN + 5
     assert len(re.findall(r"<details class='case' id='n\d+' open>", page)) == MAX_OPEN
 
 
 def test_an_empty_column_is_left_out() -> None:
-    bare = fleet_page([row("bad", Decision.REJECTED, SLOW)], [])
+    bare = judged_nodes_page([row("bad", Decision.REJECTED, SLOW)], [])
     assert "besides" not in bare
     second = replace(SLOW, metric="other", text="other is 80 GB/s", similarity=0.8)
-    assert "besides" in fleet_page([row("bad", Decision.REJECTED, SLOW, second)], [])
+    assert "besides" in judged_nodes_page([row("bad", Decision.REJECTED, SLOW, second)], [])

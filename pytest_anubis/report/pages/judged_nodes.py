@@ -28,7 +28,7 @@ MAX_OPEN = 10
 """Rejected nodes whose findings start unfolded: a page of fifty of them is thirty screens long."""
 
 
-def fleet_page(rows: Iterable[NodeRow], notes: Sequence[str]) -> str:
+def judged_nodes_page(rows: Iterable[NodeRow], notes: Sequence[str]) -> str:
     """Return the page of judged nodes; `notes` are sentences about all of them."""
     ordered = sorted(rows, key=lambda row: row.verdict.severity)
     found = [row for row in ordered if has_findings(row)]
