@@ -96,7 +96,7 @@ SHELVES = {
         ".",
         "fleet",
     ),
-    "store/history": (*("tables", "engines", "node_rows", "database", "contents", "."),),
+    "store/history": (*("tables", "connections", "node_rows", "database", "contents", "."),),
     "report": ("text", "plots", "pages", "fleet", "export", "."),
     "session": (".", "collecting", "measuring", "selecting", "running"),
     "distributed": ("dispatch", "containment", "workers"),

@@ -134,8 +134,8 @@ class Standing:
     """The decision on a node that follows from all its runs.
 
     Attributes:
-        decision: REJECTED while a failure is open, else the decision of the latest judged run (of a soak, of
-            its worst cycle), or UNDECIDED if `answered`; None without a judged run.
+        decision: REJECTED while a failure is open; UNDECIDED if `answered`; else that of the latest judged run,
+            of a soak of its worst cycle; None without a judged run.
         by: The run that decides; of several that reject the latest. It may have accepted: see `lapsed`.
         answered: `by` rejected the node, but none of its failures is open: the node must be measured again.
         failures: Failures that still hold -> the runs that found them, none as strict as one before it.
@@ -311,9 +311,8 @@ def _findings(
 def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:
     """Return whether a run's finding may replace that of an earlier run, `by`.
 
-    A failure of a run that rejected nothing replaces only such failures. A FAIL does not replace a MARGINAL,
-    which only a PASS ends. A waived failure replaces only waived ones; if its run did not accept the node,
-    none of a run that did; and if an xfail mark waives it, none whose waiver has an owner.
+    A failure of a run that rejected nothing replaces only such failures; a FAIL no MARGINAL, which only a PASS
+    ends. A waived one replaces waived ones only: if its run did not accept the node, none of a run that did.
     """
     if key in run.failed:
         milder = key in by.marginal and key not in run.marginal

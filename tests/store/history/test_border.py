@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.core.history import Incident
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.history import bounded_use, database, engines, run_filing
+from pytest_anubis.store.history import bounded_use, connections, database, run_filing
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import use_history
 from pytest_anubis.store.history.database import History, HistoryError
@@ -50,7 +50,7 @@ def test_a_mute_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_driver_gives_up_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "MAX_WAIT", 2)  # the least that the driver knows
+    monkeypatch.setattr(connections, "MAX_WAIT", 2)  # the least that the driver knows
     with socket.create_server(("127.0.0.1", 0)) as mute:
         line = refused(f"postgresql+psycopg://me@127.0.0.1:{mute.getsockname()[1]}/x")
     assert "timeout expired" in line
@@ -76,7 +76,7 @@ def test_server_that_falls_silent_is_given_up(
 
 
 def test_a_lock_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch, postgres_url: str) -> None:
-    monkeypatch.setattr(engines, "MAX_WAIT", 1)
+    monkeypatch.setattr(connections, "MAX_WAIT", 1)
     record = RunRecord(run="r1", node="n1", started="2026-01-01")
     with History(postgres_url) as history:
         record_run(history, record)
@@ -89,7 +89,7 @@ def test_a_lock_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch, postgres
 def test_a_sqlite_lock_is_not_waited_for_long(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(engines, "MAX_WAIT", 1)
+    monkeypatch.setattr(connections, "MAX_WAIT", 1)
     with History(tmp_path) as history, history.writing():
         line = refused(tmp_path, lambda history: history.add_node("n1"))
         assert use_history(tmp_path, read_fleet).nodes == ()  # readers need no lock
@@ -133,7 +133,7 @@ def test_any_error_anywhere_is_one_line(
             line = file_finished(tmp_path, tmp_path, record, journal=tmp_path / "runs/r1/j")
         assert line.startswith("this run is "), (name, line)
         assert line.isprintable(), (name, line)
-        said = engines.as_history_error(error, SECRET)
+        said = connections.as_history_error(error, SECRET)
         assert "s3cret" not in str(said)
         assert "word" not in str(said)
 
@@ -254,7 +254,7 @@ def test_crossing_switch_to_wal_is_tried_again() -> None:
             """Return that there is nothing in the file yet."""
 
     connection = Crossed()
-    engines._prepare_sqlite(connection, None)
+    connections._prepare_sqlite(connection, None)
     assert connection.said.count("PRAGMA journal_mode=WAL") == 2
 
 
@@ -303,7 +303,7 @@ def test_first_filings_that_cross_lose_nothing(
 
 
 def test_locked_file_names_possible_causes() -> None:
-    error = engines.as_history_error(
+    error = connections.as_history_error(
         sqlite3.OperationalError("database is locked"), "/home/x/.anubis"
     )
     assert "has no locks (NFS)" in str(error)
