@@ -134,11 +134,11 @@ class Standing:
     """The decision on a node that follows from all its runs.
 
     Attributes:
-        decision: REJECTED while a failure is open; UNDECIDED if `answered`; else that of the latest judged run,
-            of a soak of its worst cycle; None without a judged run.
+        decision: REJECTED while a failure is open; UNDECIDED if `answered`; else that of the latest judged
+            run, of a soak the worst cycle; None without one.
         by: The run that decides; of several that reject the latest. It may have accepted: see `lapsed`.
         answered: `by` rejected the node, but none of its failures is open: the node must be measured again.
-        failures: Failures that still hold -> the runs that found them, none as strict as one before it.
+        failures: Open failures -> the runs that found them, none as strict as one before it.
         since: When the first run that found any of it began, seconds since 1970; None where nothing fails.
         confirmed: What of it more than one run found, so that it has been measured again already.
         needed: Ids of the runs from which the same follows.
@@ -311,8 +311,8 @@ def _findings(
 def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:
     """Return whether a run's finding may replace that of an earlier run, `by`.
 
-    A failure of a run that rejected nothing replaces only such failures; a FAIL no MARGINAL, which only a PASS
-    ends. A waived one replaces waived ones only: if its run did not accept the node, none of a run that did.
+    A failure of a run that rejected nothing replaces only such; a FAIL no MARGINAL, which only a PASS ends. A
+    waived one replaces waived ones only: if its run did not accept the node, none of a run that did.
     """
     if key in run.failed:
         milder = key in by.marginal and key not in run.marginal
@@ -326,7 +326,7 @@ def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:
 def _uncovered(key: Key, several: Sequence[JudgedRun], holds: Holds) -> tuple[JudgedRun, ...]:
     """Return the runs whose finding counts: no waiver that is valid today covers it.
 
-    A waiver covers the finding of its own run. With an owner (unlike an xfail mark) it also covers earlier
+    A waiver covers the finding of its own run. One with an owner (not an xfail mark) also covers earlier
     findings that were waived, and others if its run was as strict and accepted the node.
     """
     waivers = {run.run: run.waiver(key) for run in several}
