@@ -182,11 +182,9 @@ def _measure_and_learn(options: argparse.Namespace) -> LearnResult:
     if options.rounds is not None and options.time is not None:
         raise CommandError("--rounds and --for exclude each other: give a number or a time")
     seconds: float | None = options.time
-    count: int | None = options.rounds
-    if seconds is None and count is None:
-        seconds, count = (
-            (SMOKE_TIME, None) if options.profile == "smoke" else (None, DEFAULT_ROUNDS)
-        )
+    if seconds is None and options.rounds is None and options.profile == "smoke":
+        seconds = SMOKE_TIME
+    count = DEFAULT_ROUNDS if options.rounds is None else options.rounds
     rounds = Rounds(
         tests=options.sources,
         store=Path(options.store).resolve(),
@@ -197,14 +195,10 @@ def _measure_and_learn(options: argparse.Namespace) -> LearnResult:
     forget_best(rounds.store)
     try:
         if seconds is None:
-            number = DEFAULT_ROUNDS if count is None else count
-            paths = rounds.of_number(number, undersampled_metrics)
+            paths = rounds.of_number(count, undersampled_metrics)
         else:
-            preview = partial(_preview, options)
-            asked = options.time is not None
-            paths = rounds.within(
-                seconds, options.detect, preview, undersampled_metrics, asked=asked
-            )
+            learn, asked = partial(_preview, options), options.time is not None
+            paths = rounds.within(seconds, options.detect, learn, undersampled_metrics, asked=asked)
     except KeyboardInterrupt:
         say(kept_line(options, rounds.finished, MIN_ROUNDS), file=sys.stderr)
         raise
@@ -307,12 +301,8 @@ DEFAULT_STORE = ".anubis"
 def takes_runs(path: Path, store: Path) -> bool:
     """Decide whether to learn from a path's runs, not to measure its tests; print the choice if it has both.
 
-    Runs in this machine's store, below the tests, are earlier measurements and no reason not to measure
+    Runs below the tests in `store`, this machine's own, are earlier measurements and no reason not to measure
     again. Runs elsewhere were brought here to be learned from.
-
-    Args:
-        path: File or folder that was named.
-        store: Folder of this machine's own runs.
     """
     if not path.is_dir():
         return path.suffix != ".py"

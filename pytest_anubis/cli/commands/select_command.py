@@ -108,24 +108,18 @@ def run(options: argparse.Namespace) -> int:
         return 0
     nodes = ", ".join(risk.node for risk in choice.inputs.risks)
     say(f"{nodes}: {choice.inputs.basis or 'no incidents in the history'}")
-    for line in choice_lines(record):
-        say(line)
+    say(*choice_lines(record))
     if elsewhere:
         some = ", ".join(elsewhere if options.explain else elsewhere[:MAX_NAMES_LISTED])
         more = ", ..." if len(elsewhere) > MAX_NAMES_LISTED and not options.explain else ""
         say(f"without {count_text(len(elsewhere), 'benchmark')} that {ELSEWHERE} ({some}{more})")
     say(PLAN_DIFFERS)
-    lines = explain_lines(record) if options.explain else list(choice.plan.chosen)
-    say(*lines)
+    say(*(explain_lines(record) if options.explain else choice.plan.chosen))
     return 0
 
 
 def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[str, ...]]:
-    from pytest_anubis.selector.choice.choice_inputs import (
-        ChoiceRequest,
-        choose,
-        gather_inputs,
-    )
+    from pytest_anubis.selector.choice.choice_inputs import ChoiceRequest, choose, gather_inputs
     from pytest_anubis.store.history.fleet_history import read_fleet
 
     request = ChoiceRequest(

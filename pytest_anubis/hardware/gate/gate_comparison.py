@@ -11,17 +11,8 @@ from datetime import datetime
 
 from pytest_anubis.core.inventory import REDACTED, Accelerator, FindingKind, GateFinding, Inventory
 from pytest_anubis.hardware.amd_errors import XGMI
-from pytest_anubis.hardware.gate.card_checks import (
-    REPLACE,
-    RESEAT,
-    RESET,
-    card_place,
-    with_serial,
-)
-from pytest_anubis.hardware.gate.inventory_gate import (
-    check_inventory,
-    unavailable_vendors,
-)
+from pytest_anubis.hardware.gate.card_checks import REPLACE, RESEAT, RESET, card_place, with_serial
+from pytest_anubis.hardware.gate.inventory_gate import check_inventory, unavailable_vendors
 from pytest_anubis.hardware.gate.single_checks import Severity, Value, words
 
 REPLAYS_PER_MINUTE = 8

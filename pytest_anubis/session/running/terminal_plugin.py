@@ -15,12 +15,7 @@ from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.machine_marks import identity_marks, machine_mismatch
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.failure_text import fitted_failure
-from pytest_anubis.report.text.headlines import (
-    baseline_line,
-    inventory_line,
-    next_of,
-    way_on,
-)
+from pytest_anubis.report.text.headlines import baseline_line, inventory_line, next_of, way_on
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.run_progress import death_line
 from pytest_anubis.report.text.safe_text import printable

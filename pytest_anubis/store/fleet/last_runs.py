@@ -16,12 +16,7 @@ from pytest_anubis.core.history import COMPLETING_SECONDS, NodeRecord
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.standing_of import Standing, in_order, standing_of
 from pytest_anubis.core.standing.standing_verdict import with_standing
-from pytest_anubis.core.verdict import (
-    Decision,
-    MetricVerdict,
-    NodeVerdict,
-    Outcome,
-)
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.store.fleet.unfiled import unfiled
 from pytest_anubis.store.history import tables as schema
@@ -174,9 +169,7 @@ def _runs(
     for row in connection.execute(query):
         judgement = judged.get(row.id, Judgement())
         headline = NodeVerdict(
-            node=nodes[row.id].node.name,
-            decision=Decision(row.decision),
-            headline=row.headline,
+            node=nodes[row.id].node.name, decision=Decision(row.decision), headline=row.headline
         )
         found[row.id] = LastRun(
             run=row.run,

@@ -162,12 +162,7 @@ class _Reader:
     """A reader that takes the nodes one by one and adds their values to the long form as rows."""
 
     def __init__(
-        self,
-        form: LongForm,
-        wrong: WrongLines,
-        run: str,
-        known: MetricMap,
-        node: str,
+        self, form: LongForm, wrong: WrongLines, run: str, known: MetricMap, node: str
     ) -> None:
         self.wrong = wrong
         self.unnamed = 0  # objects that name no node

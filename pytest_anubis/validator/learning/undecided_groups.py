@@ -14,10 +14,7 @@ from pytest_anubis.validator.learning.healthy_tails import MAX_SICK_NODES
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import group_size, separating_attribute
 from pytest_anubis.validator.limits.healthy_null import FLOOR, healthy_null, step_of
-from pytest_anubis.validator.similarity.usable_rows import (
-    BoolArray,
-    name_codes,
-)
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
 
 UNDECIDED = "undecided-population"
 """Kind of the finding on an undecided group."""
