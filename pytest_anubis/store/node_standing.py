@@ -365,9 +365,7 @@ def _with_newer(store: Path, known: NodeStanding) -> NodeStanding:
     path, began = newer[0]
     ended = False
     with contextlib.suppress(OSError):
-        ended = path in read and has_ended(
-            path
-        )  # one that cannot be read may have rejected the node
+        ended = path in read and has_ended(path)  # an unreadable one may have rejected it
     running, since = ("", 0.0) if ended else (path.parent.name, began)
     return replace(known, runs=runs, running=running, since=since, boot="")
 

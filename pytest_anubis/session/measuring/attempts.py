@@ -189,11 +189,7 @@ def take_all(
     if visit.hurry:
         plan = replace(plan, budget_seconds=plan.budget_seconds / HURRY_DIVISOR)
     looks = [look(plan, take, watch, **how, earlier=len(before.values), name=name)]
-    if (
-        criterion is not None
-        and looks[0].clear is not None
-        and (looks[0].shared or not before.slow)
-    ):
+    if criterion is not None and (looks[0].shared or not before.slow):
         looks = [_with_good_values(looks[0], criterion)]
     past = Look(list(before.values), Conditions(), slowdown=before.slowdown)
     earlier = [past] if before.values else []
@@ -249,7 +245,7 @@ def _with_good_values(latest: Look, criterion: Criterion) -> Look:
     """
     from pytest_anubis.validator.judging.sample_judging import judge_sample
 
-    few = len(latest.clear or ()) < MIN_CLEAR <= len(latest.taken)
+    few = latest.clear is not None and len(latest.clear) < MIN_CLEAR <= len(latest.taken)
     timed = criterion.metric.is_rate or criterion.metric.is_duration
     values = [value for value, _ in latest.taken]
     if not (few and timed) or judge_sample(values, criterion).reason is not Reason.WITHIN:
