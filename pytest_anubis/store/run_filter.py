@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class RunFilter:
     """A selection of runs and samples; without arguments, all of them.
 
-    Patterns of nodes are those of a shell: ``n1*``, ``rack[12]-??``. Patterns of metrics take brackets
-    literally (`core.metric.named_by`).
+    Patterns of nodes are those of a shell: ``n1*``, ``rack[12]-??``. Runs of one node may have its short or
+    its full name, so either stands for both. Patterns of metrics take brackets literally
+    (`core.metric.named_by`).
 
     Attributes:
         nodes: Patterns of the names of nodes; none takes all.
@@ -38,8 +39,9 @@ class RunFilter:
     since: float | None = None
 
     def wants_node(self, name: str) -> bool:
-        """Return whether a node is selected."""
-        return (not self.nodes or _one_of(name, self.nodes)) and not _one_of(name, self.exclude)
+        """Return whether a node is selected, by its own name or by the host's other one."""
+        wanted = not self.nodes or any(_same_host(name, one) for one in self.nodes)
+        return wanted and not any(_same_host(name, one) for one in self.exclude)
 
     def wants_metric(self, metric: str, benchmark: str) -> bool:
         """Return whether a metric of a benchmark is selected."""
@@ -83,5 +85,13 @@ class RunFilter:
         return began is None or began >= self.since
 
 
-def _one_of(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
+def _same_host(name: str, pattern: str) -> bool:
+    """Return whether a pattern matches a name, or only one of them has a domain and the hosts match."""
+    host, _, domain = name.partition(".")
+    wanted, _, of_domain = pattern.partition(".")
+    short = bool(domain) != bool(of_domain) and not host.isdecimal()  # an address has no short name
+    return _matches(name, pattern) or (short and _matches(host, wanted))
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatchcase(name, pattern)

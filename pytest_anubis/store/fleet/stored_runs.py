@@ -82,7 +82,7 @@ def stored_runs(
         query = query.where(schema.began >= wanted.since)
     plain = not any(_PATTERN & set(name) for name in wanted.nodes)
     if wanted.nodes and plain:
-        query = query.where(nodes.c.name.in_(wanted.nodes))
+        query = query.where(sa.or_(*map(_of_host, wanted.nodes)))
     if run == LATEST:
         query = query.order_by(None).order_by(schema.began.desc(), runs.c.id.desc())
         query = query.limit(1) if plain and not wanted.exclude else query
@@ -104,6 +104,16 @@ def stored_runs(
         if wanted.wants_node(row.name)
     )
     return found[:1] if run == LATEST else found
+
+
+def _of_host(name: str) -> sa.ColumnElement[bool]:
+    """Return the condition by which `RunFilter.wants_node` selects nodes by a name that is no pattern."""
+    host, _, domain = name.partition(".")
+    same = schema.nodes.c.name == name
+    if host.isdecimal():
+        return same
+    other = schema.nodes.c.name
+    return same | (other == host if domain else other.startswith(f"{name}.", autoescape=True))
 
 
 def read_stored(
