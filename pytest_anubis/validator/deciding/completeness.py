@@ -225,7 +225,7 @@ def _step(why: str, tests: Sequence[str]) -> str:
     again = f"run {what} alone again: pytest --anubis {shlex.quote(tests[0])}"
     if why.startswith(HUNG):
         return (
-            f"look at the stack that was saved with the test, then {again}; if it "
+            f"look where it hung, in the stack that was saved with the test, then {again}; if it "
             "hangs on one device only, that device's driver, card or link does not answer"
         )
     return f"look where it ended, then {again}, and look for the driver's words in the kernel log"
