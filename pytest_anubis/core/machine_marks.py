@@ -21,6 +21,7 @@ _MIN_LENGTH = 4
 """Characters of the shortest serial number that identifies a machine; ``0`` and ``n/a`` do not."""
 _PLACEHOLDERS = {"0123456789", "123456789", "1234567890", "chassis serial number 1"}
 _SYSTEM = "system:"
+_NAME = "name:"
 
 
 def machine_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
@@ -90,7 +91,7 @@ def what_differs(one: AbstractSet[str], other: AbstractSet[str]) -> str:
     if all(chassis):
         return "" if chassis[0] & chassis[1] else "chassis"
     systems = [{mark for mark in marks if mark.startswith(_SYSTEM)} for marks in (one, other)]
-    parts = one - systems[0] - chassis[0], other - systems[1] - chassis[1]
+    parts = lasting_marks(one) - chassis[0], lasting_marks(other) - chassis[1]
     if all(parts):
         return "" if parts[0] & parts[1] else "set of cards and ports"
     return "machine id" if all(systems) and not systems[0] & systems[1] else ""
@@ -103,7 +104,18 @@ def chassis_of(marks: AbstractSet[str]) -> set[str]:
 
 def lasting_marks(marks: AbstractSet[str]) -> set[str]:
     """Return the marks of a machine's parts; one in common proves that two machines are the same."""
-    return {mark for mark in marks if not mark.startswith(_SYSTEM)}
+    return {mark for mark in marks if not mark.startswith((_SYSTEM, _NAME))}
+
+
+def name_mark(full_name: str) -> str:
+    """Return the mark of a host's full name, under which no two machines are known by the same short one."""
+    return f"{_NAME}{full_name}"
+
+
+def is_of_another_name(marks: AbstractSet[str], full_name: str) -> bool:
+    """Return whether a machine is known by another full name than this one."""
+    names = {mark for mark in marks if mark.startswith(_NAME)}
+    return bool(names) and name_mark(full_name) not in names
 
 
 def _parts(inventory: Mapping[str, Any], name: str) -> Iterable[Mapping[str, Any]]:

@@ -62,6 +62,15 @@ def full_names(names: Collection[str]) -> dict[str, str]:
     return {full[0]: short for short, full in of_short.items() if len(full) == 1}
 
 
+def are_of_one_host(name: str, other: str) -> bool:
+    """Return whether two names are equal, or may be one host's short and full name."""
+    (host, _, domain), (host_too, _, domain_too) = name.partition("."), other.partition(".")
+    short = (
+        bool(domain) != bool(domain_too) and not host.isdecimal()
+    )  # an address has no short name
+    return name == other or (short and host == host_too)
+
+
 def machine_of(machines: Sequence[Machine], marks: frozenset[str]) -> int | None:
     """Return the place of the machine with these marks among those of one name; None if it is another one.
 

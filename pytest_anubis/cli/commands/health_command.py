@@ -34,6 +34,7 @@ from pytest_anubis.store.kept_rejections import (
     keep_rejection,
     kept_rejection,
 )
+from pytest_anubis.store.namesakes import are_of_one_host
 from pytest_anubis.store.node_standing import (
     StandingError,
     boot_id,
@@ -189,23 +190,30 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
     from pytest_anubis.fleet.fleet_status import Status, statuses_of
     from pytest_anubis.store.fleet.last_runs import NodeLast, last_of_history
     from pytest_anubis.store.fleet.unfiled import unfiled
-    from pytest_anubis.store.history.database import HistoryError
+    from pytest_anubis.store.history.database import History, HistoryError
+    from pytest_anubis.store.history.machine_owners import name_here
+
+    def named(history: History) -> str:
+        return name_here(history, node, frozenset())
 
     try:
-        known = (
-            use(str(store), lambda history: last_of_history(history, store))
+        known, own = (
+            use(str(store), lambda history: (last_of_history(history, store), named(history)))
             if there
-            else tuple(
-                NodeLast(node=NodeRecord(name=name), unfiled=files)
-                for name, files in unfiled(store, None).items()
+            else (
+                tuple(
+                    NodeLast(node=NodeRecord(name=name), unfiled=files)
+                    for name, files in unfiled(store, None).items()
+                ),
+                node,
             )
         )
     except HistoryError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
     judged = [one for one in known if one.last is not None or one.unfiled]
-    short = node.partition(".")[0]  # a node may be filed under its short or its full name
-    mine = [one for one in judged if one.node.name == node]
-    mine = mine or [one for one in judged if one.node.name.partition(".")[0] == short]
+    mine = [one for one in judged if one.node.name == own]
+    if not mine and not there:  # nothing is filed yet, under the short or the full name
+        mine = [one for one in judged if are_of_one_host(one.node.name, node)]
     began = {one.node.name: one.last.started for one in mine if one.last is not None}
     for status in statuses_of(mine, now=now, risks={}, accepted_risk=1.0, max_age=max_age):
         said = f"{node}: {status.why}; {status.act}" if status.act else f"{node}: {status.why}"

@@ -10,7 +10,9 @@ import sqlalchemy as sa
 from pytest_anubis.codec import without_surrogates
 from pytest_anubis.core.machine_marks import (
     another_machine,
+    is_of_another_name,
     marks_of,
+    name_mark,
     what_differs,
 )
 from pytest_anubis.core.run import RunRecord
@@ -92,17 +94,23 @@ def host_name(connection: sa.Connection, node: str, marks: frozenset[str]) -> st
         return node
     like = (column == short) | column.startswith(f"{short}.", autoescape=True)
     there = {row.name: row.id for row in connection.execute(query.where(like))}
+    if short in there and name_mark(own) in _family(connection, there[short])[0].marks:
+        return short
     for full, name in full_names({*there, own}).items():
         if own in (full, name):
             other = name if own == full else full
             known = _family(connection, there[other])[0].marks
-            if not another_machine(known, marks):
+            named = own == full and is_of_another_name(known, own)
+            if not (named or another_machine(known, marks)):
                 return other
     return node
 
 
 def keep_marks(connection: sa.Connection, base: int, node: int, new_marks: frozenset[str]) -> None:
-    """Store the new marks of the machine of a run."""
+    """Store the marks of the machine of a run that are new."""
+    owned = schema.node_machines
+    known = sa.select(owned.c.mark).where(owned.c.node_id == node)
+    new_marks = new_marks.difference(connection.execute(known).scalars() if new_marks else ())
     if not new_marks:
         return
     if node != base:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
 from pytest_anubis.codec.moments import moment
-from pytest_anubis.core.machine_marks import marks_of
+from pytest_anubis.core.machine_marks import marks_of, name_mark
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.verdict import Decision, Outcome, Triage
@@ -212,6 +212,7 @@ def _record(
     since = started - clock.ahead
     name = host_name(connection, record.node, marks_of(record))
     alias = f"{record.node} is {name} in the history: one machine" if name != record.node else ""
+    full = frozenset({name_mark(record.node)} if alias and "." in record.node else ())
     record = renamed(record, name)
     row = held_node(connection, record.node, since=since)
     base = int(row.id)
@@ -222,7 +223,7 @@ def _record(
         row = held_node(connection, filed.name, since=since)
     put_class(connection, row, record.hardware_class)
     node = int(row.id)
-    keep_marks(connection, base, node, filed.new_marks)
+    keep_marks(connection, base, node, filed.new_marks | full)
     known = _known_run(connection, node, record, content)
     if known is not None and known[1]:
         return "known", []

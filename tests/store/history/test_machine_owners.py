@@ -272,3 +272,15 @@ def test_short_and_full_name_are_one_node(tmp_path: Path) -> None:
         "n1.x.example is n1 in the history: one machine",
         "n2 is n2.x.example in the history: one machine",
     ]
+
+
+def test_two_full_names_are_two_machines(tmp_path: Path) -> None:
+    """Imports know no serial numbers: the first full name that joins the short one keeps it."""
+    with History(tmp_path) as history:
+        for number, name in enumerate(("n1", "n1.a.example", "n1.b.example", "n1.a.example")):
+            record_run(history, read_journal(journal(tmp_path, f"r{number}", {}, node=name)))
+        names = {row.name for row in history.nodes()}
+        assert names == {"n1", "n1.b.example"}
+        asked = ("n1", "n1.a.example", "n1.b.example", "n1.c.example")
+        found = [name_here(history, name, frozenset()) for name in asked]
+    assert found == ["n1", "n1", "n1.b.example", "n1.c.example"]
