@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -20,6 +20,7 @@ from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 from pytest_anubis.store.fleet.unfiled import push_command, store_of
+from pytest_anubis.store.namesakes import are_of_one_host
 
 _IN_SERVICE = "in service"
 
@@ -168,14 +169,28 @@ def statuses_of(
         listed: Nodes of the fleet, measured or not.
     """
     known = {one.node.name: one for one in nodes}
-    for name in listed:
-        known.setdefault(name, NodeLast(node=NodeRecord(name=name), has_run=False))
+    for name in unknown_of(listed, known):
+        known[name] = NodeLast(node=NodeRecord(name=name), has_run=False)
     found = [
         _status(one, now, risks.get(name), accepted_risk, max_age)
         for name, one in known.items()
         if one.node.state != "removed"
     ]
     return tuple(sorted(found, key=lambda one: one.order))
+
+
+def unknown_of(listed: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return the listed nodes that are not known by that name, nor by the host's other one, short or full."""
+    of_host: dict[str, list[str]] = {}
+    for name in known:
+        of_host.setdefault(name.partition(".")[0], []).append(name)
+    found = []
+    for name in dict.fromkeys(listed):
+        several = of_host.get(name.partition(".")[0], ())
+        same = [one for one in several if are_of_one_host(name, one)]
+        if name not in same and len(same) != 1:
+            found.append(name)
+    return found
 
 
 def _status(

@@ -99,8 +99,8 @@ def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
 
 
 def _is_near(name: str) -> bool:
-    """Return whether a name is a journal's except for its case or ending."""
-    return name.casefold().startswith(JOURNAL_NAME)
+    """Return whether a name is a journal's but for its case or ending, or the dot of a copy under way."""
+    return name.casefold().removeprefix(".").startswith(JOURNAL_NAME)
 
 
 def _left_out(path: Path) -> LeftOut | None:

@@ -262,7 +262,7 @@ def test_linked_folders_are_read_and_circles_end(tmp_path: Path) -> None:
     assert not found.refused
 
 
-@pytest.mark.parametrize("name", ["journal.jsonl.gz", "JOURNAL.jsonl", ""])
+@pytest.mark.parametrize("name", ["journal.jsonl.gz", "JOURNAL.jsonl", ".journal.jsonl.Ab3dEf", ""])
 def test_run_folder_without_journal_is_reported(tmp_path: Path, name: str) -> None:
     write_run(tmp_path, "r1", samples=[sample([1.0])])
     lost = write_run(tmp_path, "r2", samples=[sample([0.5])])

@@ -332,6 +332,10 @@ def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
         found[key] = found[key].with_more(evidence) if key in found else evidence
         several.setdefault(key, []).append(run)
     for key, those in several.items():
+        if all(run.replayed for run in those):
+            why = "it used a recorded inventory, not known to be of the machine that measured"
+            blocker = Blocker(run=those[-1].run, cause=why)
+            found[key] = replace(found[key], blockers=(*found[key].blockers, blocker))
         if any(run.waivers for run in those):
             today_waivers = _waivers_today(those)
             last = max(those, key=lambda run: run.started)

@@ -496,7 +496,7 @@ def test_foreign_inventory_accepts_nothing(
 
     for name in ("other", "unknown"):
         assert replayed(name) == 0
-        assert (health(store, capsys)[0], verdict()) == (20, 20)
+        assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (20, 20, 20)
         assert statuses() == [Status.NEVER, Status.NEVER]
     set_speed(project, [value / 2 for value in HEALTHY])
     assert project.runpytest("--anubis", node).ret == 1

@@ -120,7 +120,7 @@ def add_plan(actions: Any) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from pytest_anubis.fleet.fleet_status import statuses_of
+    from pytest_anubis.fleet.fleet_status import statuses_of, unknown_of
     from pytest_anubis.selector.planning.window_plan import plan_window
 
     seconds = _hours(options.hours)
@@ -142,8 +142,7 @@ def _plan(options: argparse.Namespace) -> int:
         raise CommandError(f"{found.place}: no node is in service that could be validated{why}")
     window = _window(options, seconds, pools, len(partners), risk)
     plan = plan_window(cases, risk.coverage, window)
-    filed = {node_last.node.name for node_last in found.nodes}
-    never = [name for name in found.listed if name not in filed]
+    never = unknown_of(found.listed, {node_last.node.name for node_last in found.nodes})
     if never:
         named = ", ".join(never[:MAX_NAMES_LISTED]) + (
             ", ..." if len(never) > MAX_NAMES_LISTED else ""
