@@ -63,7 +63,8 @@ def said_of_node(record: RunRecord) -> str:
     """Return a run's decision as far as it speaks of the node; empty if it says nothing.
 
     With a recorded inventory that may be another machine's it accepts nothing. One that was killed after
-    something had failed is undecided, as if it had been broken off: later runs have to look at that again.
+    something had failed, or as a cycle of a soak, is undecided, as if it had been broken off: later runs have
+    to look at that again.
     """
     verdict = record.node_verdict
     if verdict is None:
@@ -71,7 +72,7 @@ def said_of_node(record: RunRecord) -> str:
             one.outcome is Outcome.FAIL or one.reason is Reason.WAIVED
             for one in record.effective_verdicts
         )
-        return Decision.UNDECIDED.value if bad else ""
+        return Decision.UNDECIDED.value if bad or record.campaign else ""
     if record.replayed and verdict.decision is Decision.ACCEPTED:
         return ""
     return verdict.decision.value

@@ -8,6 +8,7 @@ inventory would. A few missing cells do not block if their benchmark has other v
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -201,7 +202,7 @@ def lacking(
         cells=tuple(cells),
         absent=tuple(absent) if 2 * len(ran) > len({one.benchmark for one in expected}) else (),
         whole=whole,
-        allowed=len(cells) <= math.floor(allowed * whole),
+        allowed=len(cells) <= math.floor(allowed * whole) and not _silent(expected, known, gone),
         answers={
             key: devices | excused.get(key[:2], none) if devices else devices
             for key, devices in answers.items()
@@ -214,6 +215,15 @@ def lacking(
     )
 
 
+def _silent(
+    expected: Sequence[Expected], known: Sequence[frozenset[str]], gone: Collection[str]
+) -> frozenset[str]:
+    """Return the devices without any value that are not known to be gone: nothing shows that they work."""
+    every = frozenset[str]().union(*(one.devices for one in expected))
+    silent = every.difference(HOST, *known)
+    return frozenset(one for one in silent if ">" not in one and not _is_gone(gone, one))
+
+
 def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozenset[str], str]:
     """Return the devices that are gone, and the run that shows it.
 
@@ -222,10 +232,10 @@ def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozen
     nodes have a device that this node had earlier: it measured some cards of all nodes again.
     """
     kinds = _kinds(expected)
-    every, later = frozenset[str]().union(*kinds.values()), frozenset[str]()
+    every, later = frozenset[str]().union(*kinds), frozenset[str]()
     for place, one in reversed(list(enumerate(seen))):
         later |= one.devices
-        most = [kind - later for kind in kinds.values() if 2 * len(kind & one.devices) > len(kind)]
+        most = [kind - later for kind in kinds if 2 * len(kind & one.devices) > len(kind)]
         lost = frozenset[str]().union(*most)
         if one.usual is not None:
             lost -= frozenset[str]().union(*(run.devices for run in seen[:place])) - one.usual
@@ -250,13 +260,15 @@ def _back(
     )
 
 
-def _kinds(expected: Sequence[Expected]) -> dict[str, set[str]]:
-    """Return kind of device -> the devices of the class."""
-    kinds: dict[str, set[str]] = {}
+def _kinds(expected: Sequence[Expected]) -> list[set[str]]:
+    """Return the devices of the class by kind: those whose names differ in numbers, or with equal metrics."""
+    kinds: dict[str | frozenset[tuple[str, str]], set[str]] = {}
     for device in frozenset[str]().union(*(one.devices for one in expected)):
         if device not in HOST and ">" not in device:
-            kinds.setdefault(device.partition(":")[0].rstrip("0123456789"), set()).add(device)
-    return kinds
+            metrics = frozenset(one.name for one in expected if device in one.devices)
+            for kind in (re.sub("[0-9]+", "", device.partition(":")[0]), metrics):
+                kinds.setdefault(kind, set()).add(device)
+    return list(kinds.values())
 
 
 def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> Blocker | None:
@@ -266,7 +278,7 @@ def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> Blocker | 
     out, and so may devices that most nodes of the latest run lack. A run with few metrics is a repetition,
     and a run of other devices is a part of the same measurement.
     """
-    kinds = _kinds(expected).values()
+    kinds = _kinds(expected)
     later, after, latest = frozenset[str](), frozenset[str](), ""
     rare = frozenset[str]()
     for one in reversed(seen):

@@ -263,7 +263,9 @@ def with_answered_means(columns: Sequence[JudgedColumns]) -> list[JudgedColumns]
     ] = {}  # metric of a run -> all its bad devices are answered
     for judged in columns:
         if not judged.of_all_devices:
-            for row in [row for row, (_, failed) in judged.answered.items() if failed]:
+            settled = [row for row, (_, failed) in judged.answered.items() if failed]
+            settled += [row for row, one in judged.waived.items() if one.reason is Reason.WAIVED]
+            for row in settled:
                 answered.setdefault(_place_of(judged.population, row), True)
             for row in np.flatnonzero(judged.outcome == FAIL).tolist():
                 answered[_place_of(judged.population, row)] = False
@@ -271,7 +273,7 @@ def with_answered_means(columns: Sequence[JudgedColumns]) -> list[JudgedColumns]
     for judged in columns:
         bad = np.flatnonzero(judged.outcome == FAIL).tolist() if judged.of_all_devices else []
         rows = [row for row in bad if answered.get(_place_of(judged.population, row))]
-        more = dict.fromkeys(rows, ("the device that was bad itself passed later", True))
+        more = dict.fromkeys(rows, ("the device that was bad itself is answered for", True))
         means = {**judged.answered, **more}
         found.append(judged.marked(rows, PASS, Reason.ANSWERED, answered=means) if rows else judged)
     return found

@@ -80,6 +80,27 @@ def test_a_card_without_any_value_is_gone_and_its_node_comes_first() -> None:
     assert {verdict.decision for verdict in found.nodes} == {Decision.REJECTED, Decision.ACCEPTED}
 
 
+@pytest.mark.parametrize(
+    "name", ["nvme{}n1", "enp{}s0f0", "mlx5_{}", "sd{letter}", "DIMM_{letter}1", "gpu-{letter}"]
+)
+def test_a_device_of_any_name_is_gone(name: str) -> None:
+    names = {f"cuda:{card}": name.format(card, letter="abcdefgh"[card]) for card in range(CARDS)}
+
+    def called(populations: Sequence[Population]) -> list[Population]:
+        return [
+            replace(one, devices=tuple(names[device] for device in one.devices))
+            for one in populations
+        ]
+
+    learned = learn_baseline(called(fleet()), hardware_class="", created="2026-01-01")
+    found = judge_fleet(called(fleet(gone(6))), {"": learned}, allow_missing=0.2)
+    assert node(found).gone == (names["cuda:6"],)
+
+
+def test_no_share_of_missing_values_covers_cards_without_any() -> None:
+    assert node(judged(gone(*range(4)), allowed=1.0)).decision is Decision.UNDECIDED
+
+
 def test_a_node_of_which_a_few_cards_were_measured_has_lost_none() -> None:
     assert node(judged(gone(*range(5)))).decision is Decision.UNDECIDED
 

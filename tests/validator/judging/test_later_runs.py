@@ -11,7 +11,14 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population, SampleProblem, population_of
 from pytest_anubis.core.standing.standing_of import JudgedRun
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Waiver,
+)
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
@@ -273,3 +280,21 @@ def test_the_mean_of_all_cards_is_answered_with_the_card_that_was_bad(
     )
     (node,) = [one for one in judged.nodes if one.node == f"n{NODES - 1}"]
     assert node.decision is decision
+
+
+def test_the_mean_of_all_cards_follows_a_card_whose_failure_is_waived() -> None:
+    learned = learn_baseline([cards([[1.0] * 4] * 2)], hardware_class="", created="2026-01-01")
+    waiver = Waiver(
+        metric="copy",
+        node=f"n{NODES - 1}",
+        device="cuda:0",
+        owner="j",
+        reason="r",
+        expires="2999-01-01",
+    )
+    population = cards([[0.6, 1.0, 1.0, 1.0]] * 2)
+    found = judge_fleet([population], {"": learned}, waivers=[waiver])
+    assert {one.decision for one in found.nodes} == {Decision.ACCEPTED}
+    assert Decision.REJECTED in {
+        one.decision for one in judge_fleet([population], {"": learned}).nodes
+    }
