@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from pytest_anubis.core.events import COUNTERS, INVENTORY, KERNEL_LOG, MACHINE
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.device_means import without_means
 from pytest_anubis.core.standing.standing_of import (
     GATE,
     GONE,
     HARDWARE,
-    WITHOUT_NORM,
+    WHOLE,
+    XFAIL,
     JudgedRun,
     Key,
     Said,
-    judged_run,
 )
-from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import (
+    HOST,
+    RETEST,
+    Decision,
+    MetricVerdict,
+    Outcome,
+    Reason,
+    Reference,
+    Waiver,
+)
+
+_WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 
 
 def judged_of(record: RunRecord, *, began: float, ended: float | None = None) -> JudgedRun:
@@ -48,7 +61,67 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         campaign=record.campaign,
         noisy=bool(record.quiet_limits),
         model=model_of(record.hardware_class),
+        retest=record.node_verdict is not None and record.node_verdict.word == RETEST,
     )
+
+
+def judged_run(
+    outcomes: Iterable[Said],
+    *,
+    began: float,
+    ended: float | None,
+    decision: str,
+    benchmarks: Collection[str],
+    **more: Any,
+) -> JudgedRun:
+    """Return what a run says about its node, out of its verdicts; of one thing the worst verdict counts.
+
+    Of several references the strongest counts for what failed, the weakest for what passed. `more` is what
+    else `JudgedRun` has of the run.
+    """
+    found: dict[Outcome, dict[Key, set[Reference]]] = {outcome: {} for outcome in Outcome}
+    waived: dict[Key, Waiver] = {}
+    by_waived: dict[Key, set[Reference]] = {}
+    for key, outcome, reason, by, waiver in outcomes:
+        reference = Reference.SELF if reason is Reason.UNSET else by  # any value answers it
+        if reason is Reason.WAIVED:
+            both_of = (waived.get(key, waiver), waiver) if waiver else ()
+            first = min(both_of, key=lambda one: one.expires or "~", default=None)
+            waived[key] = first or waived.get(key, XFAIL)
+            by_waived.setdefault(key, set()).add(reference)
+        elif reason not in _WITHOUT_NORM:  # peers or earlier runs may have judged it all the same
+            found[outcome].setdefault(key, set()).add(reference)
+    fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
+    broken = fail if decision == Decision.UNDECIDED else {}
+    failed = (fail or marginal or {WHOLE: set()}) if decision == Decision.REJECTED else broken
+    counted = without_means({**by_waived, **failed})
+    bad = {*fail, *found[Outcome.INCONCLUSIVE], *found[Outcome.NOT_TESTED], *failed, *waived}
+    still = {key: waiver for key, waiver in waived.items() if key in counted - failed.keys()}
+    both = {
+        key: fine.get(key, set()) | marginal.get(key, set()) for key in {*fine, *marginal} - bad
+    }
+    past, near = {Reference.SELF}, {Reference.SELF, Reference.PEERS, Reference.MACHINE}
+    return JudgedRun(
+        began=began,
+        ended=began if ended is None else ended,
+        decision=decision,
+        failed=tuple(sorted(failed.keys() & counted)),
+        passed=tuple(sorted(both)),
+        benchmarks=tuple(sorted(benchmarks)),
+        by_peers=_weak({**by_waived, **failed}, both, near),
+        by_past=_weak({**by_waived, **failed}, both, past),
+        marginal=tuple(sorted(marginal.keys() & {*failed, *both} - fail.keys())),
+        waived=tuple(sorted(still.items(), key=lambda one: one[0])),
+        **more,
+    )
+
+
+def _weak(
+    failed: Mapping[Key, set[Reference]], passed: Mapping[Key, set[Reference]], weak: set[Reference]
+) -> tuple[Key, ...]:
+    """Return what failed by these references only, and what passed by any of them."""
+    found = {key for key, by in failed.items() if by and by <= weak}
+    return tuple(sorted(found | {key for key, by in passed.items() if by & weak}))
 
 
 def model_of(hardware_class: str) -> str:
@@ -117,7 +190,7 @@ def passed_checks(record: RunRecord) -> Iterator[tuple[Key, Reference]]:
         if result.outcome == "passed" and not result.left_out and result.test in places:
             benchmark, device = places[result.test]
             yield (benchmark, "", device, ""), Reference.NONE
-    judged = {key_of(one) for one in record.effective_verdicts if one.reason not in WITHOUT_NORM}
+    judged = {key_of(one) for one in record.effective_verdicts if one.reason not in _WITHOUT_NORM}
     for one in record.measurements:  # right without any criterion, as a wrong one is wrong
         key = (one.benchmark, one.metric.name, one.device, one.group)
         right = one.metric.right

@@ -12,13 +12,12 @@ Stores may forget runs: `Standing.needed` names those from which the present sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Annotated, Any
+from typing import Annotated
 
 from pytest_anubis.core.field_types import Rare
-from pytest_anubis.core.standing.device_means import without_means
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
 
 Key = tuple[str, str, str, str]
@@ -28,10 +27,9 @@ GATE: Key = ("inventory", "", "", "")
 """Passes where the inventory was compared with that of the class and nothing of it was wrong."""
 GONE = "gone"  # metric of `GATE` that says of each device of a table whether it has any value
 HARDWARE = "hardware"  # benchmark of its own reports; without a metric it passes where one looked
-WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 _NEXT = 1e-3  # seconds by which a run begins after the one before it, at least
 _STRENGTH = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
-_WHOLE: Key = ("", "", "", "")  # what rejects a run in which nothing failed by name
+WHOLE: Key = ("", "", "", "")  # what rejects a run in which nothing failed by name
 _LENGTHS = ("", "smoke", "standard", "soak")  # profiles, shortest first; old records have none
 
 Said = tuple[Key, Outcome, Reason, Reference, Waiver | None]
@@ -68,6 +66,7 @@ class JudgedRun:
         campaign: The soak that it is a cycle of; empty if it is none.
         noisy: The operator allowed more noise than usual, so it confirms nothing.
         model: The accelerators whose baseline judged it (`model_of`); empty if unknown.
+        retest: It rejected the node for what is to be measured again first, or for a shared cause.
     """
 
     run: str
@@ -89,6 +88,7 @@ class JudgedRun:
     campaign: Annotated[str, Rare] = ""
     noisy: Annotated[bool, Rare] = False
     model: Annotated[str, Rare] = ""
+    retest: Annotated[bool, Rare] = False
 
     @property
     def rejected(self) -> bool:
@@ -136,7 +136,8 @@ class Standing:
     Attributes:
         decision: REJECTED while a failure is open; UNDECIDED if `answered`; else that of the latest judged
             run, of a soak the worst cycle; None without one.
-        by: The run that decides; of several that reject the latest. It may have accepted: see `lapsed`.
+        by: The run that decides; of several that reject the latest that is sure. It may have accepted: see
+            `lapsed`.
         answered: `by` rejected the node, but none of its failures is open: the node must be measured again.
         failures: Open failures -> the runs that found them, none as strict as one before it.
         since: When the first run that found any of it began, seconds since 1970; None where nothing fails.
@@ -159,65 +160,6 @@ class Standing:
         return tuple(one for one in own if self.by in self.failures.get(one[0], ()))
 
 
-def judged_run(
-    outcomes: Iterable[Said],
-    *,
-    began: float,
-    ended: float | None,
-    decision: str,
-    benchmarks: Collection[str],
-    **more: Any,
-) -> JudgedRun:
-    """Return what a run says about its node, out of its verdicts; of one thing the worst verdict counts.
-
-    Of several references the strongest counts for what failed, the weakest for what passed. `more` is what
-    else `JudgedRun` has of the run.
-    """
-    found: dict[Outcome, dict[Key, set[Reference]]] = {outcome: {} for outcome in Outcome}
-    waived: dict[Key, Waiver] = {}
-    by_waived: dict[Key, set[Reference]] = {}
-    for key, outcome, reason, by, waiver in outcomes:
-        reference = Reference.SELF if reason is Reason.UNSET else by  # any value answers it
-        if reason is Reason.WAIVED:
-            both_of = (waived.get(key, waiver), waiver) if waiver else ()
-            first = min(both_of, key=lambda one: one.expires or "~", default=None)
-            waived[key] = first or waived.get(key, XFAIL)
-            by_waived.setdefault(key, set()).add(reference)
-        elif reason not in WITHOUT_NORM:  # peers or earlier runs may have judged it all the same
-            found[outcome].setdefault(key, set()).add(reference)
-    fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
-    broken = fail if decision == Decision.UNDECIDED else {}
-    failed = (fail or marginal or {_WHOLE: set()}) if decision == Decision.REJECTED else broken
-    counted = without_means({**by_waived, **failed})
-    bad = {*fail, *found[Outcome.INCONCLUSIVE], *found[Outcome.NOT_TESTED], *failed, *waived}
-    still = {key: waiver for key, waiver in waived.items() if key in counted - failed.keys()}
-    both = {
-        key: fine.get(key, set()) | marginal.get(key, set()) for key in {*fine, *marginal} - bad
-    }
-    past, near = {Reference.SELF}, {Reference.SELF, Reference.PEERS, Reference.MACHINE}
-    return JudgedRun(
-        began=began,
-        ended=began if ended is None else ended,
-        decision=decision,
-        failed=tuple(sorted(failed.keys() & counted)),
-        passed=tuple(sorted(both)),
-        benchmarks=tuple(sorted(benchmarks)),
-        by_peers=_weak({**by_waived, **failed}, both, near),
-        by_past=_weak({**by_waived, **failed}, both, past),
-        marginal=tuple(sorted(marginal.keys() & {*failed, *both} - fail.keys())),
-        waived=tuple(sorted(still.items(), key=lambda one: one[0])),
-        **more,
-    )
-
-
-def _weak(
-    failed: Mapping[Key, set[Reference]], passed: Mapping[Key, set[Reference]], weak: set[Reference]
-) -> tuple[Key, ...]:
-    """Return what failed by these references only, and what passed by any of them."""
-    found = {key for key, by in failed.items() if by and by <= weak}
-    return tuple(sorted(found | {key for key, by in passed.items() if by & weak}))
-
-
 def standing_of(
     runs: Iterable[JudgedRun], holds: Holds, *, in_service: float | None = None
 ) -> Standing:
@@ -235,9 +177,13 @@ def standing_of(
     found, confirmed, settled, first = _findings(ordered, in_service)
     standing = {key: _uncovered(key, several, holds) for key, several in found.items()}
     standing = {key: several for key, several in standing.items() if several}
-    open_yet = [(not by.seen_only(key), by) for key, many in standing.items() for by in many]
     latest = _latest(ordered)
-    rejects, by = max(open_yet, key=lambda one: (one[0], one[1].order), default=(False, latest[0]))
+    open_yet = [
+        (not by.seen_only(key), key in confirmed or not by.retest, by.order, by)
+        for key, many in standing.items()
+        for by in many
+    ]
+    rejects, *_, by = max(open_yet, key=lambda one: one[:3], default=(False, latest[0]))
     answered = by.rejected and not standing
     needed = {one.run for one in latest} | {
         *(one.run for several in found.values() for one in several)
@@ -292,7 +238,7 @@ def _findings(
                 settled.setdefault(by.run, set()).add(run.run)
         open_yet = _open_of(run, in_service)
         again = standing.keys() & open_yet & set(run.failed)
-        confirmed.update(set() if run.noisy else again - {_WHOLE})
+        confirmed.update(set() if run.noisy else again - {WHOLE})
         for key in open_yet:
             several = standing.get(key, ())
             gone = [
@@ -388,7 +334,7 @@ def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) ->
         return False
     if key in passed or (key[0] == GATE[0] and GATE in passed):
         return True
-    return (key == _WHOLE or key[0] == HARDWARE) and run.decision == Decision.ACCEPTED
+    return (key == WHOLE or key[0] == HARDWARE) and run.decision == Decision.ACCEPTED
 
 
 def _as_strict(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) -> bool:
@@ -396,14 +342,14 @@ def _as_strict(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) 
 
     For what has no test that is: it measured at least what that one had measured, and looked where it had.
     """
-    looked = passed >= {one for one in by.looked if key == _WHOLE or one[0] == key[0]}
+    looked = passed >= {one for one in by.looked if key == WHOLE or one[0] == key[0]}
     if key[0] == GATE[0]:
         return looked
     if "" not in (run.model, by.model) and run.model != by.model:  # what is normal of other cards
         return False
     if not _as_long(run.profile, by.profile) or run.strength(key) < by.strength(key):
         return False
-    if key != _WHOLE and key[0] != HARDWARE:
+    if key != WHOLE and key[0] != HARDWARE:
         return True
     return looked and set(run.benchmarks) >= set(by.benchmarks)
 

@@ -271,6 +271,9 @@ CAMPAIGN = "campaign"
 NOISY = "noisy"
 """Reason of a row in `findings`: the run was allowed on a machine that was noisier than usual."""
 
+AGAIN = "again"
+"""Reason of a row in `findings`: what rejected the node is to be measured again first."""
+
 durations = Table(
     "durations",
     metadata,

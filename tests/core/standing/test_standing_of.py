@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.recorded_run import judged_of, model_of, passed_checks
+from pytest_anubis.core.standing.recorded_run import judged_of, judged_run, model_of, passed_checks
 from pytest_anubis.core.standing.standing_of import (
     GATE,
     GONE,
@@ -20,7 +20,6 @@ from pytest_anubis.core.standing.standing_of import (
     JudgedRun,
     Key,
     Standing,
-    judged_run,
     relevant_runs,
 )
 from pytest_anubis.core.standing.standing_of import standing_of as standing_by
@@ -679,3 +678,21 @@ def test_a_pass_by_the_baseline_of_other_cards_settles_nothing(
     back = replace(run("r3", 3.0, "ACCEPTED", a="PASS"), model=model_of(first))
     assert standing_of([bad, good, back]).decision is Decision.ACCEPTED
     assert standing_of(relevant_runs([bad, good, back])).decision is Decision.ACCEPTED
+
+
+def test_a_sure_rejection_is_not_masked_by_one_to_be_measured_again() -> None:
+    a, b = ("a", "rate", "cpu", ""), ("b", "rate", "cpu", "")
+    sure = JudgedRun(run="r1", began=1.0, decision="REJECTED", failed=(a,))
+    again = JudgedRun(run="r2", began=2.0, decision="REJECTED", failed=(b,), retest=True)
+    passed = JudgedRun(
+        run="r3", began=3.0, decision="REJECTED", failed=(b,), passed=(a,), retest=True
+    )
+
+    def by(*runs: JudgedRun) -> str:
+        found = standing_of(runs)
+        assert found.decision is Decision.REJECTED
+        return found.by.run if found.by else ""
+
+    assert by(sure) == by(sure, again) == by(again, sure) == "r1"
+    assert by(again) == "r2"
+    assert by(sure, again, passed) == "r3"

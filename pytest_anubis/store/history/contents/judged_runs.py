@@ -11,19 +11,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import day_of
-from pytest_anubis.core.standing.recorded_run import model_of, speaking
+from pytest_anubis.core.standing.recorded_run import judged_run, model_of, speaking
 from pytest_anubis.core.standing.standing_of import (
     JudgedRun,
     Said,
     Standing,
-    judged_run,
     standing_of,
 )
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST, UNDATED
-from pytest_anubis.store.history.tables import CAMPAIGN, NOISY, REPLAYED
+from pytest_anubis.store.history.tables import AGAIN, CAMPAIGN, NOISY, REPLAYED
 
 _KNOWN = [one.value for one in Decision]
 _REFERENCES = [one.value for one in Reference]
@@ -117,6 +116,7 @@ def _runs_of_failing_nodes(
     answered = set(connection.execute(closed).scalars())
     replayed = set(connection.execute(_marked(REPLAYED)).scalars())
     noisy = set(connection.execute(_marked(NOISY)).scalars())
+    again = set(connection.execute(_marked(AGAIN)).scalars())
     for row in connection.execute(_judged_runs().where(failing)):
         clears = row.id not in replayed and row.ended is not None  # else it was killed
         one = _judged(
@@ -128,6 +128,7 @@ def _runs_of_failing_nodes(
             undated=clocks.get(row.id) == UNDATED,
             campaign=campaigns.get(row.id, ""),
             noisy=row.id in noisy,
+            retest=row.id in again,
         )
         if clocks.get(row.id) == AT_LEAST:  # its time is unknown, so it clears nothing
             one = replace(one, passed=())

@@ -12,7 +12,7 @@ from pytest_anubis.core.metric import whole_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import XFAIL
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import RETEST, MetricVerdict, Outcome, Reason
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judgements import judgement_row
 
@@ -58,8 +58,8 @@ def verdict_row(run: int, item: MetricVerdict) -> dict[str, Any]:
 def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     """Yield the rows that mark the run, and the verdicts on metrics with a group or a waiver.
 
-    The marks are a recorded inventory, a machine that was allowed to be noisy, and the soak of which the run
-    is a cycle.
+    The marks are a recorded inventory, a machine that was allowed to be noisy, a rejection that is to be
+    measured again first, and the soak of which the run is a cycle.
     """
     names = [column.name for column in schema.findings.columns if column.name != "id"]
     empty = dict.fromkeys(names, "") | {"run_id": run}
@@ -67,6 +67,8 @@ def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
         yield empty | {"reason": schema.REPLAYED}
     if record.quiet_limits:
         yield empty | {"reason": schema.NOISY}
+    if record.node_verdict is not None and record.node_verdict.word == RETEST:
+        yield empty | {"reason": schema.AGAIN}
     if record.campaign:
         yield empty | {"reason": schema.CAMPAIGN, "why": record.campaign}
     places = {
