@@ -95,7 +95,7 @@ def alone(path: Path, timeout: float) -> Iterator[None]:
     Any user who can read the lock file can hold it for ever, so the wait is limited.
 
     Args:
-        path: The file; its lock is the file beside it that ends in ``.lock``.
+        path: The file; its lock has the same name with the ending ``.lock``.
         timeout: Seconds to wait; it should be what a change takes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.metric import named_by
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.namesakes import are_of_one_host
 
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
@@ -20,7 +21,7 @@ class RunFilter:
     """A selection of runs and samples; without arguments, all of them.
 
     Patterns of nodes are those of a shell: ``n1*``, ``rack[12]-??``. Runs of one node may have its short or
-    its full name, so either stands for both. Patterns of metrics take brackets literally
+    its full name, so either selects both. Patterns of metrics take brackets literally
     (`core.metric.named_by`).
 
     Attributes:
@@ -40,8 +41,7 @@ class RunFilter:
 
     def wants_node(self, name: str) -> bool:
         """Return whether a node is selected, by its own name or by the host's other one."""
-        wanted = not self.nodes or any(_same_host(name, one) for one in self.nodes)
-        return wanted and not any(_same_host(name, one) for one in self.exclude)
+        return (not self.nodes or _one_of(name, self.nodes)) and not _one_of(name, self.exclude)
 
     def wants_metric(self, metric: str, benchmark: str) -> bool:
         """Return whether a metric of a benchmark is selected."""
@@ -85,12 +85,8 @@ class RunFilter:
         return began is None or began >= self.since
 
 
-def _same_host(name: str, pattern: str) -> bool:
-    """Return whether a pattern matches a name, or only one of them has a domain and the hosts match."""
-    host, _, domain = name.partition(".")
-    wanted, _, of_domain = pattern.partition(".")
-    short = bool(domain) != bool(of_domain) and not host.isdecimal()  # an address has no short name
-    return _matches(name, pattern) or (short and _matches(host, wanted))
+def _one_of(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(are_of_one_host(name, pattern, _matches) for pattern in patterns)
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import time
 from collections.abc import Iterator
@@ -31,6 +32,9 @@ from pytest_anubis.store.node_standing import (
     read_standing,
 )
 from pytest_anubis.store.samples.columnar_files import SUFFIX, runs_in
+
+_OWN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]{6}-(.+)")
+"""Id that a run gets without ``--anubis-run-id``; it ends with the node's name."""
 
 
 def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Path, ...]]:
@@ -83,6 +87,10 @@ def filed_runs(connection: sa.Connection) -> set[tuple[str, str]]:
 
 def is_filed(journal: Path, filed: set[tuple[str, str]]) -> bool:
     """Return whether a journal's run is among the filed ones; runs of several nodes may share an id."""
+    name = without_surrogates(journal.parent.name)
+    named = _OWN_ID.fullmatch(name)
+    if named and (_host(named[1]), name) in filed:
+        return True  # without reading it
     head = head_of(journal)
     node, run = str(head.get("node", "")), str(head.get("run", ""))
     return (_host(node), without_surrogates(run)) in filed

@@ -229,7 +229,7 @@ def test_a_loss_of_one_visit_only_rejects_nothing(
     ],
     ids=["at first", "after a slow visit", "still slow"],
 )
-def test_values_that_pass_beside_other_load_count(
+def test_good_values_count_under_other_load(
     pytester: pytest.Pytester, learn: Learn, values: str, seen: int, outcome: str
 ) -> None:
     learn({"rate": ("GB/s", "higher")}, benchmark="test_suite.py::test_second")
