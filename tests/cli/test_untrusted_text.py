@@ -21,6 +21,7 @@ from pytest_anubis.store.journal.journal_lines import line_of, text_of
 from tests.cli.command_line import anubis
 from tests.golden.runs import BASELINES, RUNS
 from tests.places import RECORDED
+from tests.report.export.ocp_rules import wrong_lines
 
 EVIL = "x\x1b[31m\nACCEPTED: node forged accepted\r\x9b2J\u202e\u2028\ud800x\udc80"
 """Colours, line ends, a forged verdict, a turn of the writing direction, halves of surrogate pairs."""
@@ -109,7 +110,7 @@ def test_no_text_of_a_journal_leaves_its_line(tmp_path: Path, run: str) -> None:
     events[1:1] = [SELECTION] if run == "faults" else []
     kinds = {event["event"]: number for number, event in enumerate(events)}
     path = tmp_path / "journal.jsonl"
-    outputs = [f"--{kind}={tmp_path / kind}" for kind in ("html", "json", "prometheus")]
+    outputs = [f"--{kind}={tmp_path / kind}" for kind in ("html", "json", "prometheus", "ocp")]
     wrong = []
     tried = 0
     for kind, number in kinds.items():
@@ -123,6 +124,8 @@ def test_no_text_of_a_journal_leaves_its_line(tmp_path: Path, run: str) -> None:
             path.write_bytes(b"".join(lines))
             name = f"{kind}.{'.'.join(map(str, place))}"
             wrong += troubles(name, "report", str(path), "-v", *outputs)
+            written = (tmp_path / "ocp").read_text("ascii")
+            wrong += [f"{name}: {one}"[:150] for one in wrong_lines(written)[:1]]
             if tried % 5 == 0:  # what is read alike is tried now and then
                 wrong += troubles(name, "judge", str(path))
     assert tried > 60

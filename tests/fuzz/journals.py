@@ -125,9 +125,10 @@ def read_mutated_journal(seed: Seed, path: Path, damaged: bool, rng: random.Rand
             before = _original(seed.content, seed.about, way, path.parents[1])
             compare(way, before, after, said)
     shown = ["report", str(path), f"--baseline={BASELINES}"]
-    kind = rng.randrange(5)
+    kind = rng.randrange(6)
     if kind < 3:
         shown.append(("-v", "--prometheus=-", "--json=-")[kind])
         anubis(*shown, document=kind == 2)
     else:
-        anubis(*shown, *(["--html", str(path.with_name("page.html"))] if kind == 3 else []))
+        page = f"--html={path.with_name('page.html')}"
+        anubis(*shown, *([page], ["--ocp=-"], list[str]())[kind - 3])

@@ -43,6 +43,7 @@ from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Triage
 from pytest_anubis.passwords import shown_place
+from pytest_anubis.report.export.ocp_export import ocp_text
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.choice_report import chosen_lines
@@ -66,9 +67,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     explain(
         parser,
-        "Rebuild what a run said from its journal: the summary, or its JSON form, HTML page and gauges. The "
-        "run may have been cut short. Imports, tables and folders of runs are judged as 'anubis judge' does: "
-        "of one node its dossier, of several the page of all.",
+        "Rebuild what a run said from its journal: the summary, or its JSON form, HTML page, gauges and OCP "
+        "lines. The run may have been cut short. Imports, tables and folders of runs are judged as 'anubis "
+        "judge' does: of one node its dossier, of several the page of all.",
         "Exit codes: 0 done, whatever the run's verdict; 2 wrong usage or input.",
     )
     parser.add_argument(
@@ -100,6 +101,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="write gauges for the textfile collector of the node_exporter; - prints them",
+    )
+    parser.add_argument(
+        "--ocp",
+        type=Path,
+        metavar="FILE",
+        help="write OCP Test & Validation JSON lines (schema 2.0); - prints them",
     )
     add_verbose(parser, "every metric")
     add_baseline(parser, more="; used for the plots, and to judge a run that was cut short")
@@ -141,7 +148,9 @@ def run(options: argparse.Namespace) -> int:
             options.prometheus,
             prometheus_text(record.node_verdict, record.effective_verdicts, record),
         )
-    if "-" not in (str(options.json), str(options.prometheus)):
+    if options.ocp is not None:
+        write_file(options.ocp, ocp_text(record))
+    if "-" not in (str(options.json), str(options.prometheus), str(options.ocp)):
         _show(record, options.verbose)
     return 0
 
@@ -164,7 +173,11 @@ def _fleet(options: argparse.Namespace) -> int:
     if options.html is None:
         raise CommandError("--fleet writes pages into a folder: add --html DIR")
     others = {"--node": options.node, "--json": options.json}
-    others |= {"--prometheus": options.prometheus, "RUN": options.name or None}
+    others |= {
+        "--prometheus": options.prometheus,
+        "--ocp": options.ocp,
+        "RUN": options.name or None,
+    }
     for name, given in others.items():
         if given is not None:
             raise CommandError(
@@ -277,10 +290,11 @@ def _collected(
         if row.shared is not None and row.verdict.triage is not Triage.SHARED:
             say(f"{row.verdict.node}: {row.shared}")
         return NodeRuns(runs, judged).run_of(row), baselines.get(rows[0].hardware_class)
-    if options.prometheus is not None:
-        raise CommandError(
-            f"--prometheus writes one node, and these are {len(rows)}: {_narrower(options, classes)}"
-        )
+    for name, given in (("--prometheus", options.prometheus), ("--ocp", options.ocp)):
+        if given is not None:
+            raise CommandError(
+                f"{name} writes one node, and these are {len(rows)}: {_narrower(options, classes)}"
+            )
     source = judged_source(options, runs, judged, rows, places=options.name)
     written = options.json is not None or options.html is not None
     inputs = judged_inputs(options, paths) if written else {}  # each file is read for its digest
