@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from pytest_anubis.cli.commands.report_command import completed
+from pytest_anubis.cli.shared.run_lookup import completed
 from pytest_anubis.core.events import (
     Judged,
     Measured,

@@ -93,6 +93,7 @@ SHELVES = {
         "history",
         "samples",
         "importers",
+        "sealing",
         ".",
         "fleet",
     ),

@@ -26,7 +26,12 @@ from pytest_anubis.cli.shared.arguments import (
 from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import edge, say, write_file
-from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
+from pytest_anubis.cli.shared.run_lookup import (
+    collected_path,
+    completed,
+    is_collection,
+    read_run,
+)
 from pytest_anubis.cli.shared.run_sources import (
     add_sources,
     read_history,
@@ -38,7 +43,6 @@ from pytest_anubis.cli.shared.run_sources import (
 from pytest_anubis.cli.site.import_judging import baselines_in_force
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.events import DamageFound
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Triage
@@ -317,32 +321,6 @@ def _narrower(options: argparse.Namespace, classes: list[str]) -> str:
     if options.node is None:
         return "add --node NAME"
     return f"it is in the classes {first_of(classes, MAX_NAMES_LISTED)}: add --class KEY"
-
-
-def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
-    """Give a run that was cut short the verdicts for its missing tests.
-
-    Args:
-        record: The run.
-        baseline: The baseline of its class today, used if the run was judged against the same one.
-    """
-    damaged = any(isinstance(event, DamageFound) for event in record.events)
-    settled = record.node_verdict is not None and not record.broken_off and not damaged
-    if settled or record.settings.get("mode") != "judge":
-        return record
-    same = baseline is not None and baseline.digest == record.baseline
-    from pytest_anubis.validator.deciding.run_decision import decide_run
-
-    decision = decide_run(
-        record,
-        baseline if same else None,
-        fail_on="marginal" if record.settings.get("fail_on") == "marginal" else "fail",
-        require_all=record.settings.get("require_all") is True,
-        broken_off=f"the run {record.broken_off}" if record.broken_off else "",
-    )
-    return dataclasses.replace(
-        record, verdicts=(*record.verdicts, *decision.added), node_verdict=decision.node_verdict
-    )
 
 
 def _show(record: RunRecord, verbosity: int) -> None:

@@ -6,13 +6,41 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.events import DamageFound
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import NEVER_FINISHED, NEVER_STARTED
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import is_written, journal_path
-from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+from pytest_anubis.store.journal.journal_reading import (
+    JOURNAL_NAME,
+    journal_file,
+    read_journal,
+)
 
 _NOT_YET = {NEVER_FINISHED: "is running now", NEVER_STARTED: "has not begun yet: the run goes on"}
+
+
+def find_journal(name: str, store: Path) -> Path:
+    """Return a run's journal, or its folder, by its folder, its journal, its id in the store, or ``latest``.
+
+    Raises:
+        CommandError: There is no such run.
+    """
+    path = Path(name)
+    if name == "latest":
+        runs = sorted((store / "runs").glob("*/journal.jsonl"), key=lambda p: p.stat().st_mtime)
+        if not runs:
+            raise CommandError(f"{store}: no runs yet; run 'pytest --anubis suites/' first")
+        return runs[-1]
+    if path.exists():
+        return path
+    path = journal_path(store, name)
+    if not path.exists():
+        raise CommandError(
+            f"{name}: no such run; give its folder, its journal, its id in {store}, or 'latest'"
+        )
+    return path
 
 
 def read_run(name: str, store: Path) -> RunRecord:
@@ -21,18 +49,7 @@ def read_run(name: str, store: Path) -> RunRecord:
     Raises:
         CommandError: There is no such run, or its journal cannot be used.
     """
-    path = Path(name)
-    if name == "latest":
-        runs = sorted((store / "runs").glob("*/journal.jsonl"), key=lambda p: p.stat().st_mtime)
-        if not runs:
-            raise CommandError(f"{store}: no runs yet; run 'pytest --anubis suites/' first")
-        path = runs[-1]
-    elif not path.exists():
-        path = journal_path(store, name)
-        if not path.exists():
-            raise CommandError(
-                f"{name}: no such run; give its folder, its journal, its id in {store}, or 'latest'"
-            )
+    path = find_journal(name, store)
     try:
         record = read_journal(path)
     except JournalError as error:
@@ -40,8 +57,7 @@ def read_run(name: str, store: Path) -> RunRecord:
             hint = "what another tool measured becomes readable with 'anubis import'"
             raise CommandError(f"{error}; {hint}") from error
         raise CommandError(str(error)) from error
-    journal = path / JOURNAL_NAME if path.is_dir() else path
-    return _while_it_runs(record) if not record.ended and is_written(journal) else record
+    return _while_it_runs(record) if not record.ended and is_written(journal_file(path)) else record
 
 
 def _while_it_runs(record: RunRecord) -> RunRecord:
@@ -75,3 +91,29 @@ def collected_path(name: str, store: Path) -> Path:
     """Return the path for a name: a path that exists, or a run's id in the store."""
     path = Path(name)
     return path if path.exists() else journal_path(store, name)
+
+
+def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
+    """Give a run that was cut short the verdicts for its missing tests.
+
+    Args:
+        record: The run.
+        baseline: The baseline of its class today, used if the run was judged against the same one.
+    """
+    damaged = any(isinstance(event, DamageFound) for event in record.events)
+    settled = record.node_verdict is not None and not record.broken_off and not damaged
+    if settled or record.settings.get("mode") != "judge":
+        return record
+    same = baseline is not None and baseline.digest == record.baseline
+    from pytest_anubis.validator.deciding.run_decision import decide_run
+
+    decision = decide_run(
+        record,
+        baseline if same else None,
+        fail_on="marginal" if record.settings.get("fail_on") == "marginal" else "fail",
+        require_all=record.settings.get("require_all") is True,
+        broken_off=f"the run {record.broken_off}" if record.broken_off else "",
+    )
+    return replace(
+        record, verdicts=(*record.verdicts, *decision.added), node_verdict=decision.node_verdict
+    )

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.codec import CodecError, read_json
+from pytest_anubis.codec import CodecError, parse_json, read_bytes
 from pytest_anubis.core.baseline import MIN_THRESHOLD, Baseline, Criterion
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.baselines.baseline_form import (
@@ -22,6 +22,7 @@ __all__ = [
     "BaselineError",
     "baseline_file_name",
     "baseline_from_plain",
+    "baseline_of_bytes",
     "baseline_place",
     "baseline_to_plain",
     "find_baseline",
@@ -38,7 +39,8 @@ _ROUNDING = 1 - 1e-6
 _BETTER_SHARE = 0.05
 """Share of healthy units that are better than the unit whose loss must show, as in learning."""
 
-_MAX_BYTES = 256 << 20  # ten thousand criteria, a whole SuperBench, take some 50 MiB
+LARGEST_BASELINE = 256 << 20
+"""Bytes of a baseline: ten thousand criteria, a whole SuperBench, take some 50 MiB."""
 
 
 def baseline_file_name(hardware_class: str) -> str:
@@ -87,24 +89,35 @@ def load_baseline(
             was sealed; one line that names the file, the place and the fix.
     """
     try:
-        baseline = baseline_from_plain(read_json(path, largest=_MAX_BYTES))
+        content = read_bytes(path, largest=LARGEST_BASELINE)
     except OSError as error:
         raise BaselineError(f"{path}: cannot be read ({error.strerror})") from error
     except CodecError as error:
         raise BaselineError(f"{path}: {error}; restore the file or learn it again") from None
+    return baseline_of_bytes(content, str(path), hardware_class=hardware_class, sealed=sealed)
+
+
+def baseline_of_bytes(
+    content: bytes, place: str, *, hardware_class: str | None = None, sealed: bool = True
+) -> Baseline:
+    """Check the content of a baseline's file, as `load_baseline`; `place` is its name in errors."""
+    try:
+        baseline = baseline_from_plain(parse_json(content, largest=LARGEST_BASELINE))
+    except CodecError as error:
+        raise BaselineError(f"{place}: {error}; restore the file or learn it again") from None
     except BaselineError as error:
-        raise BaselineError(f"{path}: {error}") from None
+        raise BaselineError(f"{place}: {error}") from None
     if hardware_class is not None and baseline.hardware_class != hardware_class:
         raise BaselineError(
-            f"{path}: hardware_class: this baseline is for {baseline.hardware_class!r}, not for "
+            f"{place}: hardware_class: this baseline is for {baseline.hardware_class!r}, not for "
             f"{hardware_class!r}; learn one for this class with `anubis learn`"
         )
     actual = digest_of(baseline)
     if sealed and baseline.digest != actual:
         raise BaselineError(
-            f"{path}: digest: the content was edited after it was sealed (digest "
+            f"{place}: digest: the content was edited after it was sealed (digest "
             f"{baseline.digest or 'missing'}, content {actual}); review it, then run "
-            f"`anubis baseline promote {path}`"
+            f"`anubis baseline promote {place}`"
         )
     return dataclasses.replace(with_true_losses(baseline), digest=actual)
 

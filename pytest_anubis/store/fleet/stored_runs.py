@@ -9,6 +9,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from pytest_anubis.codec import CodecError, read_bytes
+from pytest_anubis.codec.input_limits import LARGEST_DATA
 from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.collected_runs import EVERYTHING, Progress, RunReader, RunSet
@@ -178,21 +180,53 @@ def read_stored_run(
         HistoryError: The history cannot be read, or has no such run, or several.
     """
     with History(place) as history:
-        found = stored_runs(history, wanted, run=name)
-        if not found:
-            raise HistoryError(f"{history.shown()}: no run {name}; 'anubis history' lists them")
-        if len(found) > 1:
-            nodes = ", ".join(one.node for one in found[:8])  # a line's worth
-            raise HistoryError(f"run {name} is one of several nodes: name one by --nodes ({nodes})")
+        found = _one_run(history, name, wanted)
         try:
-            content = _read(history, place, found[0])
+            content = _read(history, place, found)
         except (JournalError, ColumnsError) as error:
             raise HistoryError(str(error)) from error
     if isinstance(content, RunRecord):
         return content
     reader = RunReader(False, wanted)
-    reader.columns(Path(name), content, found[0].digest)
+    reader.columns(Path(name), content, found.digest)
     return reader.result()
+
+
+def read_stored_journal(
+    place: Path | str, name: str, wanted: RunFilter = EVERYTHING
+) -> tuple[bytes, str]:
+    """Return the journal of one run of a history, byte by byte, and what it is in words.
+
+    Raises:
+        HistoryError: As of `read_stored_run`; or the run has no journal there.
+    """
+    with History(place) as history:
+        found = _one_run(history, name, wanted)
+        where = f"run {found.run} of {found.node}"
+        if found.kind == "journal":
+            return b"".join(read_content(history, found.number)), where
+        journal = None if isinstance(place, str) else journal_path(place, found.run)
+        if found.kind or journal is None or not journal.exists():
+            raise HistoryError(f"{where}: its journal is not in {history.shown()}")
+    try:
+        return read_bytes(journal, largest=LARGEST_DATA), where
+    except (OSError, CodecError) as error:
+        raise HistoryError(f"{journal}: cannot be read ({error})") from error
+
+
+def _one_run(history: History, name: str, wanted: RunFilter) -> StoredRun:
+    """Return a run by its id or ``latest``.
+
+    Raises:
+        HistoryError: There is none, or there are several.
+    """
+    found = stored_runs(history, wanted, run=name)
+    if not found:
+        raise HistoryError(f"{history.shown()}: no run {name}; 'anubis history' lists them")
+    if len(found) > 1:
+        nodes = ", ".join(one.node for one in found[:8])  # a line's worth
+        raise HistoryError(f"run {name} is one of several nodes: name one by --nodes ({nodes})")
+    return found[0]
 
 
 def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Columns:

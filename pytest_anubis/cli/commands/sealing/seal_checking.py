@@ -1,0 +1,134 @@
+"""Verify the bytes of a sealed archive: its form, its signatures, its files, and the decision in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_anubis import __version__
+from pytest_anubis.cli.commands.sealing.sealed_decision import (
+    SealedRun,
+    SealingError,
+    VerdictError,
+    decided,
+    journal_record,
+)
+from pytest_anubis.codec import CodecError
+from pytest_anubis.core.seal import (
+    BASELINE,
+    DOSSIER,
+    JOURNAL,
+    MANIFEST,
+    Flaw,
+    FlawKind,
+    Manifest,
+    SealReport,
+    Signed,
+)
+from pytest_anubis.store.sealing.acceptance_bundle import files_of_bundle
+from pytest_anubis.store.sealing.manifest_form import (
+    NewerSealError,
+    differences,
+    manifest_of,
+)
+from pytest_anubis.store.sealing.seal_signatures import PublicKey, checked_signatures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedSeal:
+    """What verifying found, with the files of the archive, and the run if the seal is intact."""
+
+    report: SealReport
+    files: Mapping[str, bytes]
+    run: SealedRun | None = None
+
+
+def check_seal(data: bytes, keys: Sequence[PublicKey] | None) -> CheckedSeal:
+    """Verify an archive.
+
+    Args:
+        data: Its bytes.
+        keys: The keys that must have signed, and no others; None: whoever has, as to add a signature.
+    """
+    files, odd = files_of_bundle(data)
+    flaws = list(odd)
+    if any(flaw.kind is FlawKind.UNREADABLE for flaw in flaws):
+        return CheckedSeal(report=SealReport(flaws=tuple(flaws)), files=files)
+    signatures, wrong = checked_signatures(files, keys or ())
+    if keys is None:
+        wrong = [flaw for flaw in wrong if flaw.kind is not FlawKind.UNKNOWN_SIGNER]
+    flaws += wrong
+    manifest = _manifest(files, flaws)
+    signed_other = any(flaw.kind is FlawKind.PASTED for flaw in flaws)
+    if manifest is not None and not (signed_other and not signatures):  # else it proves nothing
+        flaws += differences(manifest, files)
+    if flaws or manifest is None:
+        return CheckedSeal(report=_report(manifest, signatures, flaws), files=files)
+    run = _decided(files, manifest, flaws)
+    return CheckedSeal(
+        report=SealReport(
+            manifest=manifest,
+            signatures=signatures,
+            flaws=tuple(flaws),
+            verdict=run.verdict if run is not None and not flaws else None,
+            compared=manifest.version == __version__,
+        ),
+        files=files,
+        run=run,
+    )
+
+
+def _report(
+    manifest: Manifest | None, signatures: tuple[Signed, ...], flaws: Sequence[Flaw]
+) -> SealReport:
+    once = tuple(dict.fromkeys(flaws))
+    return SealReport(manifest=manifest, signatures=signatures, flaws=once)
+
+
+def _manifest(files: Mapping[str, bytes], flaws: list[Flaw]) -> Manifest | None:
+    """Return the manifest, or None and a further flaw."""
+    if MANIFEST not in files:
+        flaws.append(Flaw(kind=FlawKind.MISSING, name=MANIFEST))
+        return None
+    try:
+        return manifest_of(files[MANIFEST])
+    except NewerSealError as error:
+        flaws.append(Flaw(kind=FlawKind.VERSION, name=MANIFEST, detail=str(error)))
+    except CodecError as error:
+        flaws.append(Flaw(kind=FlawKind.CHANGED, name=MANIFEST, detail=str(error)))
+    return None
+
+
+def _decided(files: Mapping[str, bytes], manifest: Manifest, flaws: list[Flaw]) -> SealedRun | None:
+    """Return the run with its decision; add to the flaws where the seal states anything else."""
+    try:
+        record = journal_record(files[JOURNAL], JOURNAL)
+        run = decided(record, files[JOURNAL], files.get(BASELINE))
+    except VerdictError as error:
+        flaws.append(Flaw(kind=FlawKind.VERDICT, detail=_with_version(str(error), manifest)))
+        return None
+    except SealingError as error:
+        flaws.append(Flaw(kind=FlawKind.UNDECIDABLE, detail=_with_version(str(error), manifest)))
+        return None
+    if manifest.decision is not run.verdict.decision:
+        detail = f"the seal says {manifest.decision}, its journal {run.verdict.decision}"
+        flaws.append(Flaw(kind=FlawKind.VERDICT, detail=_with_version(detail, manifest)))
+    for name in ("run", "node", "hardware_class", "started", "baseline"):
+        if getattr(manifest, name) != getattr(record, name):
+            flaws.append(Flaw(kind=FlawKind.DIFFERS, name=MANIFEST, detail=name))
+    flaws += [
+        Flaw(kind=FlawKind.DIFFERS, name=name)
+        for name, content in run.derived().items()
+        # Pages of two versions differ.
+        if files[name] != content and (name != DOSSIER or manifest.version == __version__)
+    ]
+    return run
+
+
+def _with_version(text: str, manifest: Manifest) -> str:
+    """Return why there is no decision, with the version of a seal that another one made."""
+    if manifest.version == __version__:
+        return text
+    return (
+        f"{text}; this is version {__version__}: verify it with {manifest.version}, which sealed it"
+    )
