@@ -10,7 +10,7 @@ from pytest_anubis.report.text.numbers import moment_text
 from pytest_anubis.report.text.safe_text import printable
 
 _OF_FLAW: Mapping[FlawKind, Callable[[Flaw], str]] = {
-    FlawKind.UNREADABLE: lambda flaw: f"unreadable: {flaw.detail}",
+    FlawKind.UNREADABLE: lambda flaw: f"unreadable: {flaw.detail}{_at(flaw)}",
     FlawKind.VERSION: lambda flaw: f"{flaw.name}: {flaw.detail}",
     FlawKind.CHANGED: lambda flaw: f"changed: {flaw.name}{_more(flaw)}",
     FlawKind.MISSING: lambda flaw: f"missing: {flaw.name}",
@@ -38,6 +38,10 @@ def _more(flaw: Flaw) -> str:
     return f" ({flaw.detail})" if flaw.detail else ""
 
 
+def _at(flaw: Flaw) -> str:
+    return f", first at {flaw.name}" if flaw.name else ""
+
+
 def flaw_line(flaw: Flaw) -> str:
     """Return what is wrong in one line."""
     return printable(_OF_FLAW[flaw.kind](flaw))
@@ -45,10 +49,12 @@ def flaw_line(flaw: Flaw) -> str:
 
 def signature_line(signed: Signed) -> str:
     """Return who signed, when by the signer's own clock, and with which key."""
-    name = f" as {signed.statement.signer!r}" if signed.statement.signer else ""
+    said = signed.statement
+    name = f" as {said.signer!r}" if said.signer else ""
     key = signed.given or "an unknown key"
-    when = moment_text(signed.statement.signed)
-    return printable(f"signed by {key}{name} on {when}, key {signed.fingerprint}")
+    return printable(
+        f"signed by {key}{name} on {moment_text(said.signed)}, key {signed.fingerprint}"
+    )
 
 
 def seal_line(manifest: Manifest) -> str:

@@ -36,6 +36,8 @@ _VERSION, _ON_UNIX = 20, 3 << 8
 _MIDNIGHT, _FIRST_DAY = 0, 0x21  # 1980-01-01, the first day of the format: an archive has no date
 _MODE = stat.S_IFREG | 0o644
 
+_LIST_DAMAGED = "the list of files at its end is damaged"
+
 
 class BundleError(ValueError):
     """An archive cannot be written or read at all; the message is one line for people."""
@@ -80,19 +82,22 @@ def files_of_bundle(data: bytes) -> tuple[dict[str, bytes], tuple[Flaw, ...]]:
     name the first is returned.
     """
     files: dict[str, bytes] = {}
+    seen: set[str] = set()
     flaws: list[Flaw] = []
     try:
         for name, content, flaw in _listed(data):
-            if flaw is not None:
-                flaws.append(Flaw(kind=flaw, name=name))
-            elif name in files:
-                flaws.append(Flaw(kind=FlawKind.TWICE, name=name))
-            elif not _is_ours(name):
+            if not _is_ours(name):
                 flaws.append(Flaw(kind=FlawKind.ADDED, name=name))
+            elif name in seen:
+                flaws.append(Flaw(kind=FlawKind.TWICE, name=name))
+            elif flaw is not None:
+                flaws.append(Flaw(kind=flaw, name=name))
             else:
                 files[name] = content
+            seen.add(name)
     except BundleError as error:
-        return {}, (Flaw(kind=FlawKind.UNREADABLE, detail=str(error)),)
+        near = _first_difference(data, _walked(data)) or ""
+        return {}, (Flaw(kind=FlawKind.UNREADABLE, name=near, detail=str(error)),)
     if not flaws and (place := _first_difference(data, files)) is not None:
         flaws.append(Flaw(kind=FlawKind.REPACKED, name=place))
     return files, tuple(flaws)
@@ -109,25 +114,28 @@ def _listed(data: bytes) -> Iterator[tuple[str, bytes, FlawKind | None]]:
         BundleError: It is no archive, or its list is damaged.
     """
     count, at, end = _list_of(data)
-    for number in range(count):
+    left = at  # bytes before the list: files that share bytes could fill the memory
+    for _ in range(count):
         if at + _LISTED.size > end:
-            raise BundleError(f"the list at its end is damaged at file {number + 1}")
+            raise BundleError(_LIST_DAMAGED)
         mark, _, _, flags, packed, _, _, _, size, whole, *more = _LISTED.unpack_from(data, at)
         name_size, extra_size, comment_size, _, _, attributes, start = more
         text = data[at + _LISTED.size : at + _LISTED.size + name_size]
         at += _LISTED.size + name_size + extra_size + comment_size
         if mark != _LISTED_MARK or at > end:
-            raise BundleError(f"the list at its end is damaged at file {number + 1}")
+            raise BundleError(_LIST_DAMAGED)
         name = text.decode("utf-8", "backslashreplace")
         mode = attributes >> 16
-        odd = flags or packed or size != whole or (mode and not stat.S_ISREG(mode))
-        if _is_ours(name) and odd:
+        if flags or packed or size != whole or not stat.S_ISREG(mode):
             yield name, b"", FlawKind.REPACKED
             continue
-        content = b"" if odd else _content(data, start, size)
+        left -= size
+        if left < 0:
+            raise BundleError("its files overlap")
+        content = _content(data, start, size)
         yield name, content or b"", FlawKind.CHANGED if content is None else None
     if at != end:
-        raise BundleError("the list at its end is damaged: it is longer than its files")
+        raise BundleError(_LIST_DAMAGED)
 
 
 def _list_of(data: bytes) -> tuple[int, int, int]:
@@ -159,6 +167,22 @@ def _content(data: bytes, start: int, size: int) -> bytes | None:
     begin = start + _LOCAL.size + name_size + extra_size
     content = data[begin : begin + size]
     return content if len(content) == size else None
+
+
+def _walked(data: bytes) -> dict[str, bytes]:
+    """Return the files of an archive without a usable list, by their headers, to name what is damaged."""
+    files: dict[str, bytes] = {}
+    at = 0
+    while data[at : at + 4] == _LOCAL_MARK and at + _LOCAL.size <= len(data):
+        *_, size, _, name_size, extra_size = _LOCAL.unpack_from(data, at)
+        begin = at + _LOCAL.size
+        name = data[begin : begin + name_size].decode("utf-8", "backslashreplace")
+        if not _is_ours(name) or name in files:
+            break
+        begin += name_size + extra_size
+        files[name] = data[begin : begin + size]
+        at = begin + size
+    return files
 
 
 def _first_difference(data: bytes, files: Mapping[str, bytes]) -> str | None:

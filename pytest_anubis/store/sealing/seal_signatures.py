@@ -183,7 +183,7 @@ def _signed(files: Mapping[str, bytes], fingerprint: str) -> Signed | Flaw:
     if not _is_valid(raw, signature, text):
         return Flaw(kind=FlawKind.FORGED, name=names[1])
     if statement.manifest != sha256_of(files.get(MANIFEST, b"")):
-        return Flaw(kind=FlawKind.PASTED, name=names[0])
+        return Flaw(kind=FlawKind.PASTED, name=MANIFEST, detail=fingerprint)
     return Signed(fingerprint=fingerprint, statement=statement)
 
 
