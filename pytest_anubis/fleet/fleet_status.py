@@ -158,7 +158,7 @@ def statuses_of(
     max_age: float | None = None,
     listed: Sequence[str] = (),
 ) -> tuple[NodeStatus, ...]:
-    """Return the status of nodes, the worst first, without those that were removed.
+    """Return the status of nodes, the worst first, without those that were removed and not measured since.
 
     Args:
         nodes: What is known last of each.
@@ -174,9 +174,15 @@ def statuses_of(
     found = [
         _status(one, now, risks.get(name), accepted_risk, max_age)
         for name, one in known.items()
-        if one.node.state != "removed"
+        if one.node.state != "removed" or _measured_since(one, one.node.changed or 0.0)
     ]
     return tuple(sorted(found, key=lambda one: one.order))
+
+
+def _measured_since(one: NodeLast, moment: float) -> bool:
+    """Return whether a node has a run that began after a moment."""
+    started = one.last.started if one.last is not None else 0.0
+    return max(started, one.open_since) > moment
 
 
 def unknown_of(listed: Iterable[str], known: Collection[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -42,6 +42,10 @@ class RunFilter:
     def wants_node(self, name: str) -> bool:
         """Return whether a node is selected, by its own name or by the host's other one."""
         return (not self.nodes or _one_of(name, self.nodes)) and not _one_of(name, self.exclude)
+
+    def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return the patterns of `nodes` that match none of these names; a mistyped one shows so."""
+        return tuple(one for one in self.nodes if not any(_one_of(name, (one,)) for name in names))
 
     def wants_metric(self, metric: str, benchmark: str) -> bool:
         """Return whether a metric of a benchmark is selected."""

@@ -82,3 +82,17 @@ def test_a_history_keeps_the_urgency_of_rejections(
     assert again.startswith("# measure again first: n40 ")  # by a single value
     status = anubis("fleet", "status", "--history", "h").stdout.splitlines()
     assert [line.split()[0] for line in status[2:4]] == ["n05", "n40"]
+
+
+@pytest.mark.parametrize("removed", [90.0, 110.0])
+def test_a_removed_node_that_was_measured_since_is_listed(removed: float) -> None:
+    verdict = NodeVerdict(node="n1", decision=Decision.REJECTED, headline="slow")
+    last = LastRun(run="r", started=100.0, ended=None, verdict=verdict)
+    by = JudgedRun(run="r", began=100.0, decision="REJECTED")
+    known = NodeLast(
+        node=NodeRecord(name="n1", state="removed", changed=removed),
+        last=last,
+        standing=Standing(decision=Decision.REJECTED, by=by),
+    )
+    found = statuses_of([known], now=200.0, risks={}, accepted_risk=1.0)
+    assert [one.node for one in found] == (["n1"] if removed < 100.0 else [])

@@ -82,8 +82,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--act",
         choices=ACTS,
         help="tell the scheduler: 'drain' drains a rejected node of Slurm, 'drain-resume' also resumes an "
-        "accepted one that this program drained, 'label' sets labels and condition of a node of Kubernetes; "
-        "what others drained is never touched",
+        "one that this program drained before its accepted run, 'label' sets labels and condition of a node "
+        "of Kubernetes; what others drained is never touched",
     )
     parser.add_argument(
         "--patch",
@@ -267,8 +267,9 @@ def _act(options: argparse.Namespace, node: str, health: Health, now: float) -> 
     if health.retest and health.decision is Decision.REJECTED:
         say(f"{node}: not drained, measure it again first", file=sys.stderr)
         return
+    resume, began = options.act == "drain-resume", health.kept.judged.began if health.kept else 0.0
     try:
-        done = act(node, health.decision, health.text, resume=options.act == "drain-resume")
+        done = act(node, health.decision, health.text, resume=resume, began=began)
     except SlurmError as error:
         raise CommandError(f"--act {options.act}: {error}") from error
     if done:

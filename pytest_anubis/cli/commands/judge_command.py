@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
                     f"{options.json}: cannot be written ({error.strerror})"
                 ) from error
     say_fleet(options, source)
-    if text := without_run_text(unrun):
+    if text := without_run_text(source.without_run):
         say(text)
     worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
     if worst is not None and worst.trouble:

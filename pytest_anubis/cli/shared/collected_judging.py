@@ -73,12 +73,14 @@ def read_collected(
         runs = read_runs(
             paths, learning=learning, progress=progress.say, wanted=wanted, storage=storage
         )
-    say_notes(runs)
+    say_notes(runs, wanted)
     return runs
 
 
-def say_notes(runs: RunSet) -> None:
-    """Print what was wrong in some runs, and what is left out."""
+def say_notes(runs: RunSet, wanted: RunFilter = EVERYTHING) -> None:
+    """Print what was wrong in some runs, what is left out, and which wanted nodes have no run here."""
+    if unmatched := wanted.unmatched({one.node for one in runs.runs}):
+        say(f"note: --nodes {','.join(unmatched)}: no run of such a node is here")
     for warning in runs.warnings:
         say(f"note: {warning}")
     for refused in runs.refused:

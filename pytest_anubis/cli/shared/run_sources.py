@@ -126,15 +126,16 @@ def read_history(
     from pytest_anubis.cli.shared.collected_judging import say_notes
     from pytest_anubis.store.fleet.stored_runs import read_stored
 
+    wanted = wanted_of(options)
     with Progress("reading") as progress:
         runs = read_stored(
             history_place(options.history),
-            wanted_of(options),
+            wanted,
             learning=learning,
             progress=progress.say,
             storage=storage,
         )
-    say_notes(runs)
+    say_notes(runs, wanted)
     return runs
 
 
@@ -192,7 +193,7 @@ def registered_without_run(place: str, wanted: RunFilter) -> tuple[str, ...]:
 
 
 def without_run_text(names: Collection[str]) -> str:
-    """Return a sentence on registered nodes without a run; empty if there are none."""
+    """Return a sentence on registered or listed nodes without a run; empty if there are none."""
     if not names:
         return ""
     shown = first_of(sorted(names), MAX_NODES_LISTED)

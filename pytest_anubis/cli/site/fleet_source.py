@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.cli.shared.run_sources import wanted_of
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.history import OUT_OF_SERVICE
@@ -20,6 +21,7 @@ from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.shared_causes import with_shared
 from pytest_anubis.store.collected_runs import RunSet
+from pytest_anubis.store.namesakes import are_of_one_host
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.surveying.trait_shifts import as_the_others, trait_shifts
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_medians
@@ -49,7 +51,7 @@ class FleetSource:
         rows: One for each node and hardware class.
         traits: Traits of every node: the register's first, then those that its runs report.
         filed: Last decision and its day in a history, of nodes whose class has no baseline.
-        without_run: Names of registered nodes without a run; they are in no row.
+        without_run: Names of registered or listed nodes without a run; they are in no row.
         tables: The samples of each class as one table; empty if no trait of nodes is known.
         shifts: Traits that separate nodes of a class, slow nodes first.
         out: Nodes that are drained or in repair by the history that was judged from.
@@ -149,17 +151,35 @@ def judged_source(
         of_unit.get((verdict.node, detail.hardware_class), verdict)
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
     ]
+    seen = names | {run.node for run in runs.runs}
+    missed = {*without_run, *_listed_without_run(options, seen)} - seen
     return FleetSource(
         runs=runs,
         judged=replace(judged, nodes=tuple(verdicts)),
         rows=rows,
         traits=found,
         filed=dated,
-        without_run=sorted(set(without_run) - names - {run.node for run in runs.runs}),
+        without_run=sorted(missed),
         tables=medians,
         shifts=shifts,
         out=out_of_service(history) if history else frozenset(),
     )
+
+
+def _listed_without_run(options: argparse.Namespace, seen: Collection[str]) -> set[str]:
+    """Return the wanted nodes of the table of `--nodes-file` that have no run under either of their names."""
+    if options.nodes_file is None or options.hardware_class:
+        return set()
+    wanted = wanted_of(options)
+    hosts: dict[str, list[str]] = {}
+    for one in seen:
+        hosts.setdefault(one.partition(".")[0], []).append(one)
+    return {
+        name
+        for name in read_register(options.nodes_file)
+        if wanted.wants_node(name)
+        and not any(are_of_one_host(name, one) for one in hosts.get(name.partition(".")[0], ()))
+    }
 
 
 def survey(

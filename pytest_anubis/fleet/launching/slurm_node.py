@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from dataclasses import dataclass
+from datetime import datetime
 
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.export.drain_reason import LEADER
@@ -14,7 +15,7 @@ TIMEOUT = 5.0
 
 _STATE = re.compile(r"(?:^|\s)State=(\S+)")
 _ADDRESS = re.compile(r"(?:^|\s)NodeAddr=(\S+)")
-_REASON = re.compile(r"(?:^|\s)Reason=(.*?)(?:\s\[[^\[\]]*@[^\[\]]*\])?\s*$")
+_REASON = re.compile(r"(?:^|\s)Reason=(.*?)(?:\s\[[^\[\]]*@([^\[\]]*)\])?\s*$")
 
 
 class SlurmError(RuntimeError):
@@ -28,10 +29,12 @@ class SlurmNode:
     Attributes:
         drained: It takes no jobs, by an operator's or a program's order.
         reason: Why; empty if no reason was given.
+        since: When the reason was given, seconds since 1970; None if Slurm does not say it.
     """
 
     drained: bool
     reason: str
+    since: float | None = None
 
     @property
     def ours(self) -> bool:
@@ -39,7 +42,7 @@ class SlurmNode:
         return self.reason.startswith(LEADER)
 
 
-def act(node: str, decision: Decision, text: str, *, resume: bool) -> str:
+def act(node: str, decision: Decision, text: str, *, resume: bool, began: float = 0.0) -> str:
     """Drain a rejected node, or resume an accepted one that this program drained.
 
     A node that was drained for another reason is left as it is.
@@ -48,7 +51,9 @@ def act(node: str, decision: Decision, text: str, *, resume: bool) -> str:
         node: The node's name in Slurm.
         decision: The health check's.
         text: The reason.
-        resume: Resume an accepted node.
+        resume: Resume an accepted node, unless it was drained after the accepted run began: the fleet's list
+            may have drained it for what this node's own runs do not know.
+        began: When that run began, seconds since 1970.
 
     Returns:
         What was done, in a few words; empty if nothing was.
@@ -67,6 +72,8 @@ def act(node: str, decision: Decision, text: str, *, resume: bool) -> str:
         _scontrol("update", f"NodeName={node}", "State=DRAIN", f"Reason={text}")
         return "drained"
     if decision is Decision.ACCEPTED and resume and known.drained and known.ours:
+        if known.since is None or began <= known.since:
+            return "left drained: its accepted run began before that; measure it again, or resume it by hand"
         _scontrol("update", f"NodeName={node}", "State=RESUME")
         return "resumed"
     return ""
@@ -95,8 +102,18 @@ def parsed_node(text: str, node: str) -> SlurmNode:
     flags = re.split(r"[+*~#!%$@^-]+", state[1].upper())
     reason = _REASON.search(text)
     return SlurmNode(
-        any(flag.startswith("DRAIN") for flag in flags), reason[1].strip() if reason else ""
+        any(flag.startswith("DRAIN") for flag in flags),
+        reason[1].strip() if reason else "",
+        _seconds(reason[2] or "") if reason else None,
     )
+
+
+def _seconds(text: str) -> float | None:
+    """Read a time that scontrol prints: ISO 8601 in the zone of this machine; None for another format."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def node_address(node: str) -> str:

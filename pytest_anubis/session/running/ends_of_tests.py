@@ -93,8 +93,8 @@ class EndsOfTests:
             if unclean not in self._unclean:  # every worker may report it
                 self._unclean.add(unclean)
                 self._sink(BlockerFound(text=unclean))
-        if is_subtest(report) and report.skipped:
-            self._left_out.setdefault(report.nodeid, first_line(report) or "a subtest was skipped")
+        if report.skipped and (is_subtest(report) or report.when == "teardown"):
+            self._left_out.setdefault(report.nodeid, first_line(report) or "skipped")
         # An earlier crash still counts if the test passes when it is repeated.
         known = self._ending.get(report.nodeid, self._state.results.get(report.nodeid))
         if (
@@ -106,7 +106,7 @@ class EndsOfTests:
             if outcome in FAILED and report.when != "teardown":  # now, since the teardown may hang
                 self._sink(PhaseFailed(test=report.nodeid, text=known.text))
         if report.when == "teardown" and known is not None:
-            self._finish(known)
+            self._finish(replace(known, left_out=self._left_out.get(report.nodeid, "")))
 
     def collected(self, report: pytest.CollectReport) -> None:
         """Use the report of a file or class that cannot be collected, or is skipped as a whole."""

@@ -19,7 +19,8 @@ _ORDER = ("passed", "xpassed", "xfailed", "skipped", "failed", "error", "crashed
 def outcome_of(report: pytest.TestReport) -> str | None:
     """Return pytest's word for a report that counts; None for a setup or teardown without an error.
 
-    Of subtests only failures count: a skipped subtest, or an expected failure, waives nothing of its test.
+    Of subtests and teardowns only failures count: a skip in them, or an expected failure of a subtest, waives
+    nothing of the test.
     """
     if is_subtest(report):
         return "failed" if report.failed else None
@@ -29,7 +30,7 @@ def outcome_of(report: pytest.TestReport) -> str | None:
         # An unknown word, such as a plugin's own for a repeated attempt, is no pass.
         return str(report.outcome) if report.outcome in _ORDER else "failed"
     if report.skipped:
-        return "skipped"
+        return "skipped" if report.when == "setup" else None
     return "error" if report.failed else None
 
 

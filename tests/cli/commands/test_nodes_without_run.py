@@ -79,3 +79,19 @@ def test_judge_and_the_page_count_them_in_one_line(store: Path) -> None:
     paged = anubis("report", "--fleet", *given, "--html", str(store / "site"))
     assert SAID in paged.stdout.splitlines()
     assert f"<p>{SAID}</p>" in (store / "site" / "index.html").read_text("utf-8")
+
+
+def test_judge_names_listed_nodes_without_a_run(store: Path) -> None:
+    table = store / "listed.csv"
+    table.write_text("node,rack\nn1,r1\nn2.b.example,r1\nn8,r2\nn9,r2\n")
+    given = ("judge", str(store / "rates.csv"), "--baseline", str(store / "base"))
+    lines = anubis(*given, "--nodes-file", str(table)).stdout.splitlines()
+    assert "2 registered nodes have no run yet: n8, n9" in lines
+    chosen = anubis(*given, "--nodes-file", str(table), "--nodes", "n1,n9").stdout
+    assert "1 registered node has no run yet: n9" in chosen
+
+
+def test_a_pattern_of_nodes_that_matches_none(store: Path) -> None:
+    given = ("judge", str(store / "rates.csv"), "--baseline", str(store / "base"), "--nodes")
+    assert "--nodes n99,x*: no run of such a node" in anubis(*given, "n1,n99,x*").stdout
+    assert "no run of such a node" not in anubis(*given, "n1.b.example,n2").stdout

@@ -70,9 +70,18 @@ def test_slurm_is_told(state: str, decision: Decision, how: str, done: str, slur
 def test_slurm_resumes_only_what_was_drained_here(slurm: Path) -> None:
     for reason, done in (("bad DIMM, ask Kim", ""), (REASON, "resumed")):
         (slurm / "state").write_text(DRAINED.format(reason))
-        assert slurm_node.act("n1", Decision.ACCEPTED, "", resume=False) == ""
-        assert slurm_node.act("n1", Decision.ACCEPTED, "", resume=True) == done
+        assert slurm_node.act("n1", Decision.ACCEPTED, "", resume=False, began=2e9) == ""
+        assert slurm_node.act("n1", Decision.ACCEPTED, "", resume=True, began=2e9) == done
     assert (slurm / "orders").read_text() == "update NodeName=n1 State=RESUME\n"
+
+
+@pytest.mark.parametrize("when", ["2026-11-22T20:00:00", "Sun Nov 22", ""])
+def test_an_acceptance_from_before_the_drain_resumes_nothing(slurm: Path, when: str) -> None:
+    shown = DRAINED.format(REASON).replace("2026-11-22T20:00:00", when)
+    (slurm / "state").write_text(shown)
+    done = slurm_node.act("n1", Decision.ACCEPTED, "", resume=True, began=1.7e9)
+    assert done.startswith("left drained")
+    assert not (slurm / "orders").exists()
 
 
 def test_a_slurm_that_does_not_answer_is_one_line(

@@ -67,3 +67,29 @@ def test_check_with_a_skipped_subtest_does_not_pass(
     result.stdout.fnmatch_lines(
         ["*NOT_TESTED*test_parts*a part of it was left out: *tool missing*"]
     )
+
+
+def test_check_with_a_skip_in_its_teardown_does_not_pass(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    known = learn()
+    check = PlainCheck(test="test_suite.py::test_tool", devices=("node",))
+    save_baseline(replace(known, checks=(check,)), project.path / "baselines")
+    tool = """
+import pytest
+@pytest.fixture
+def tool():
+    yield
+    {}
+def test_tool(tool):
+    assert True
+"""
+    suite = project.path / "test_suite.py"
+    text = suite.read_text()
+    suite.write_text(text + tool.format("pass"))
+    assert project.runpytest("--anubis").ret == 0
+    suite.write_text(text + tool.format("pytest.skip('no tool to check with')"))
+    assert project.runpytest("--anubis", "--anubis-run-id=r").ret == 20
+    lines = (project.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
+    verdicts = [one for one in map(json.loads, lines) if one["event"] == "verdict"]
+    assert [one["benchmark"] for one in verdicts if one["reason"] == "partly-run"] == [check.test]
