@@ -229,7 +229,8 @@ def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozen
 
     That is the latest run with most metrics of the class, most devices of the kind, and most of their values:
     a run that measures some cards, metrics or values again shows nothing. Neither does a run in which few
-    nodes have a device that this node had earlier: it measured some cards of all nodes again.
+    nodes have a device that this node had earlier: it measured some cards of all nodes again. Nor does one
+    with as many devices that the class lacks: the same ones may have other names since.
     """
     kinds = _kinds(expected)
     every, later = frozenset[str]().union(*kinds), frozenset[str]()
@@ -239,7 +240,8 @@ def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozen
         lost = frozenset[str]().union(*most)
         if one.usual is not None:
             lost -= frozenset[str]().union(*(run.devices for run in seen[:place])) - one.usual
-        lost = lost if lost and one.is_whole(expected) else frozenset()
+        others = [name for name in one.devices - every if name not in HOST and ">" not in name]
+        lost = lost if len(others) < len(lost) and one.is_whole(expected) else frozenset()
         if lost or later >= every:
             return lost, one.run
     return frozenset(), ""

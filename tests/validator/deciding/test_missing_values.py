@@ -97,6 +97,22 @@ def test_a_device_of_any_name_is_gone(name: str) -> None:
     assert node(found).gone == (names["cuda:6"],)
 
 
+def test_a_device_under_another_name_is_not_gone() -> None:
+    renamed = [
+        replace(
+            one,
+            devices=tuple(
+                "cuda:11" if (node, device) == ("n03", "cuda:6") else device
+                for node, device in zip(one.nodes, one.devices, strict=True)
+            ),
+        )
+        for one in fleet()
+    ]
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    found = node(judge_fleet(renamed, {"": learned}, allow_missing=1.0))
+    assert (found.gone, found.decision) == ((), Decision.UNDECIDED)
+
+
 def test_no_share_of_missing_values_covers_cards_without_any() -> None:
     assert node(judged(gone(*range(4)), allowed=1.0)).decision is Decision.UNDECIDED
 
