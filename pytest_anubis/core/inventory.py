@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Annotated, Literal
 
-from pytest_anubis.core.field_types import Compact, compact
+from pytest_anubis.core.field_types import Compact, Rare, compact
 
 REDACTED = "redacted"
 """Replaces a serial number or unique id that must not be published."""
@@ -73,6 +73,8 @@ class Accelerator:
     nvlink_errors: int | None = None  # how often NVLinks recovered since driver load
     pcie_replays: int | None = None  # PCIe packets sent again since driver load
     block_errors: Annotated[Mapping[str, int], Compact] = field(default_factory=dict)
+    numa_node: Annotated[int | None, Rare] = None  # nearest NUMA node
+    bridges: Annotated[tuple[str, ...], Rare] = ()  # PCI bridges above it, the root port last
     unreadable: tuple[str, ...] = ()  # sensors that failed, ``field: reason``
 
 
@@ -127,6 +129,8 @@ class Disk:
     pci: str | None = None  # PCI address of its controller
     link_width: int | None = None  # PCIe lanes in use
     link_width_max: int | None = None  # PCIe lanes possible
+    numa_node: Annotated[int | None, Rare] = None  # nearest NUMA node
+    bridges: Annotated[tuple[str, ...], Rare] = ()  # PCI bridges above it, the root port last
     unreadable: tuple[str, ...] = ()  # sensors that failed, ``field: reason``
 
 
@@ -146,6 +150,8 @@ class Nic:
     pci: str | None = None
     link_width: int | None = None  # PCIe lanes in use
     link_width_max: int | None = None  # PCIe lanes possible
+    numa_node: Annotated[int | None, Rare] = None  # nearest NUMA node
+    bridges: Annotated[tuple[str, ...], Rare] = ()  # PCI bridges above it, the root port last
     unreadable: tuple[str, ...] = ()  # sensors that failed, ``field: reason``
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.field_types import AnyFloat, Compact, Rare, Share, compact
 from pytest_anubis.core.metric import relative_loss
+from pytest_anubis.core.node_map import SharedPart
 
 
 class Outcome(StrEnum):
@@ -391,6 +392,7 @@ class NodeVerdict:
             attempt, a waiver that covers nothing.
         absent: Benchmarks of the baseline that never ran on it for no known reason.
         gone: Devices of its class that gave no value at all.
+        shared: Parts of the node that its slow devices share; they decide nothing.
     """
 
     node: str
@@ -408,6 +410,7 @@ class NodeVerdict:
     noted: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     gone: Annotated[tuple[str, ...], Rare] = ()
+    shared: Annotated[tuple[SharedPart, ...], Rare] = ()
 
     @property
     def word(self) -> str:

@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.metric import size_text
+from pytest_anubis.core.part_odds import ALPHA, log_odds, posterior
 
 Kind = Literal["node", "send", "receive", "link", "way"]
 Matrix = npt.NDArray[np.float64]
@@ -39,9 +40,6 @@ Cells = npt.NDArray[np.bool_]
 
 KINDS = 5
 """Kinds of parts, each with the same share of the prior."""
-
-ALPHA = 1e-3
-"""Largest chance of accusing a part where nothing is wrong: one false alarm in a thousand such matrices."""
 
 MIN_LOSS = 0.05
 """Relative loss of a rate that matters, as for the Validator's least similarity of 0.95."""
@@ -175,8 +173,7 @@ def attribute(
         best = suspects[int(scores.argmax())]
         if best.score < np.log(1 / ALPHA):
             break
-        top = max(0.0, float(scores.max()))
-        shares = np.exp(scores - top) / (np.exp(-top) + np.exp(scores - top).sum())
+        shares = posterior(scores.tolist())
         rivals = sorted(
             (
                 (one.part, float(share))
@@ -256,8 +253,8 @@ def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
     nothing = float(np.abs(y[measured] - middle).sum())
 
     def odds(deviations: float, losses: int, parts: int) -> float:
-        gain = n * np.log((nothing + n * NOISE_FLOOR) / (deviations + n * NOISE_FLOOR))
-        return float(gain - losses / 2 * np.log(n) - np.log(KINDS * parts))
+        prior = 1 / (KINDS * parts)
+        return log_odds(nothing, deviations, n, losses=losses, prior=prior, floor=NOISE_FLOOR)
 
     count = len(y)
     ports = max(1, count - len(good))

@@ -22,8 +22,8 @@ from pytest_anubis.core.inventory import (
 T = TypeVar("T")
 P = TypeVar("P")
 
-# Fields of one node or one moment, for which a majority is meaningless: identities, counters, and values that
-# depend on the load. The gate compares counters with limits instead.
+# Fields of one node or one moment, for which a majority is meaningless: identities, counters, places on the
+# bus, and values that depend on the load. The gate compares counters with limits instead.
 OWN = {
     "serial",
     "uuid",
@@ -54,6 +54,8 @@ OWN = {
     "media_errors",
     "quota",
     "limit",
+    "numa_node",
+    "bridges",
 }
 
 # systemd names ports without a slot, such as on USB, by their address, which no other node has.

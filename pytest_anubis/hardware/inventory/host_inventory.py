@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 from pytest_anubis.core.inventory import Memory, Processor, System
 from pytest_anubis.hardware.cgroup import ControlGroup
+from pytest_anubis.hardware.numa import card_node
 from pytest_anubis.hardware.text_files import Files, key_values
 
 _CPU = "/sys/devices/system/cpu"
@@ -19,6 +21,8 @@ _ALWAYS_ACCELERATOR = ("0x0302", "0x1200")
 
 # PCIe transfer rate in GT/s -> generation.
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+
+_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 _CLOUDS = (
     "Amazon EC2",
@@ -163,14 +167,26 @@ def generation(speed: str | None) -> int | None:
 
 def pci_address(files: Files, device: str) -> str | None:
     """Return the PCI address behind a sysfs ``device`` link; None for a device on another bus."""
+    return next(iter(_addresses(files, device)), None)
+
+
+def pci_place(files: Files, address: str | None) -> dict[str, Any]:
+    """Return a PCI device's NUMA node, and the bridges above it, the nearest first; {} without an address."""
+    if not address:
+        return {}
+    return {
+        "numa_node": card_node(files, address),
+        "bridges": _addresses(files, f"{_PCI}/{address.lower()}")[1:],
+    }
+
+
+def _addresses(files: Files, device: str) -> tuple[str, ...]:
+    """Return the PCI addresses in the path behind a sysfs link, the device first, its root port last."""
     try:
         real = files.path(device).resolve()
     except OSError:
-        return None
-    for part in reversed(real.parts):
-        if re.fullmatch(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", part):
-            return part
-    return None
+        return ()
+    return tuple(part for part in reversed(real.parts) if _ADDRESS.fullmatch(part))
 
 
 def _first_cpu(files: Files) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pytest_anubis.hardware.inventory.amd_inventory import read_amd
 from pytest_anubis.hardware.inventory.frameworks import read_software
 from pytest_anubis.hardware.inventory.host_inventory import (
     bus_accelerators,
+    pci_place,
     read_memory,
     read_processor,
     read_system,
@@ -65,7 +66,7 @@ def read_inventory(
         system=read_system(files),
         processor=read_processor(files),
         memory=read_memory(files),
-        accelerators=(*nvidia, *amd),
+        accelerators=tuple(replace(card, **pci_place(files, card.pci)) for card in (*nvidia, *amd)),
         on_bus=bus_accelerators(files),
         disks=read_disks(files),
         nics=read_nics(files),

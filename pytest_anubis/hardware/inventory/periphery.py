@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_anubis.codec import parse_json
 from pytest_anubis.core.inventory import Disk, Nic
-from pytest_anubis.hardware.inventory.host_inventory import pci_address, pci_link
+from pytest_anubis.hardware.inventory.host_inventory import pci_address, pci_link, pci_place
 from pytest_anubis.hardware.text_files import Files
 
 # Block devices that are not disks themselves.
@@ -61,6 +61,7 @@ def _disk(files: Files, name: str) -> Disk:
         pci=address,
         link_width=link.get("link_width"),
         link_width_max=link.get("link_width_max"),
+        **pci_place(files, address),
         unreadable=tuple(files.unreadable),
     )
 
@@ -118,6 +119,7 @@ def _interface(files: Files, name: str) -> Nic:
         pci=address,
         link_width=link.get("link_width"),
         link_width_max=link.get("link_width_max"),
+        **pci_place(files, address),
         unreadable=tuple(files.unreadable),
     )
 
@@ -146,5 +148,6 @@ def _port(files: Files, adapter: str, port: str) -> Nic:
         pci=address,
         link_width=link.get("link_width"),
         link_width_max=link.get("link_width_max"),
+        **pci_place(files, address),
         unreadable=tuple(files.unreadable),
     )

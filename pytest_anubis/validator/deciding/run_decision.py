@@ -35,6 +35,7 @@ from pytest_anubis.validator.deciding.completeness import (
 from pytest_anubis.validator.deciding.hardware_policy import verdicts_of_hardware
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
+from pytest_anubis.validator.surveying.shared_parts import shared_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +130,7 @@ def decide_run(
         unneeded=left_out.unneeded,
         broken_off=broken_off,
     )
+    node_verdict = replace(node_verdict, shared=shared_parts(run, baseline, [*counted, *extra]))
     # They belong to no test: a resumed run concludes them anew.
     added = tuple(replace(verdict, test="") for verdict in (*extra, *further))
     return RunDecision(node_verdict=node_verdict, added=added)

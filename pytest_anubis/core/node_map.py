@@ -1,0 +1,100 @@
+"""The map of a node: the bridges and the NUMA node of each device, and the parts that slow devices share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_anubis.core.field_types import Count, Share
+
+PartKind = Literal["switch", "socket", "all"]
+
+_SORTS = ("accelerators", "disks", "nics")
+"""Lists of devices in an inventory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a device is on its node.
+
+    Attributes:
+        sort: List of the inventory that has it: ``accelerators``, ``disks`` or ``nics``.
+        numa_node: Its NUMA node; None if unknown.
+        bridges: PCI addresses of the bridges above it, the nearest first, the root port last.
+    """
+
+    sort: str
+    numa_node: int | None = None
+    bridges: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedPart:
+    """A part of a node that explains by itself why all devices below it are slow; it decides nothing.
+
+    Attributes:
+        kind: ``switch``: a PCIe bridge; ``socket``: a NUMA node; ``all``: what all devices of a kind share.
+        name: PCI address of the bridge, or number of the NUMA node; empty for ``all``.
+        devices: The devices below it, in order.
+        components: What they are slow in, the most certain one first.
+        loss: Their typical relative loss there: .2 is 20 %.
+        confidence: Posterior probability that this part is to blame, and no other part or none.
+        alone: Nothing else of these components is slow.
+        alike: How many parts of this kind the node has.
+        socket: Number of the NUMA node of which a switch has all devices; None if there is none.
+    """
+
+    kind: PartKind
+    name: str
+    devices: tuple[str, ...]
+    components: tuple[str, ...]
+    loss: Share
+    confidence: Share
+    alone: bool
+    alike: Count
+    socket: int | None = None
+
+
+def places_of(inventory: Mapping[str, Any], devices: Iterable[str]) -> dict[str, Place]:
+    """Return device -> its place, for devices of which an inventory has it.
+
+    Args:
+        inventory: A node's, as plain data of any shape; may be empty.
+        devices: ``cuda:3`` is the accelerator of this number, other devices have the inventory's name.
+    """
+    listed = {sort: _parts(inventory.get(sort)) for sort in _SORTS}
+    named = {
+        str(part["name"]): (sort, part)
+        for sort in ("disks", "nics")
+        for part in listed[sort]
+        if part.get("name")
+    }
+    found = {}
+    for device in dict.fromkeys(devices):
+        number = device.partition(":")[2]
+        sort, part = named.get(device, ("", {}))
+        if number.isdecimal() and int(number) < len(listed["accelerators"]):
+            sort, part = "accelerators", listed["accelerators"][int(number)]
+        place = _place(sort, part)
+        if place is not None:
+            found[device] = place
+    return found
+
+
+def _parts(listed: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(listed, list | tuple):
+        return []
+    return [part if isinstance(part, Mapping) else {} for part in listed]
+
+
+def _place(sort: str, part: Mapping[str, Any]) -> Place | None:
+    """Return the place that a part's fields give; None without any."""
+    node, bridges = part.get("numa_node"), part.get("bridges")
+    known = bridges if isinstance(bridges, list | tuple) else ()
+    place = Place(
+        sort=sort,
+        numa_node=node if isinstance(node, int) and not isinstance(node, bool) else None,
+        bridges=tuple(one for one in known if isinstance(one, str)),
+    )
+    return None if place.numa_node is None and not place.bridges else place

@@ -1,0 +1,45 @@
+"""Odds that one part is to blame for losses, from absolute deviations; for links and for shared parts.
+
+With Laplace noise the maximum likelihood of a hypothesis is its least absolute deviation D (Bloomfield and
+Steiger, *Least Absolute Deviations*, 1983). Of n values the generalised likelihood ratio of a part against
+none is (D_none / D_part)^n; each free loss has a price of log(n) / 2 (Schwarz, "Estimating the dimension of a
+model", 1978), and the share of the prior that a part has is added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from pytest_anubis.core.sample import FloatArray
+
+ALPHA = 1e-3
+"""Largest chance of accusing a part where nothing is wrong, as odds of 1 / alpha are needed for it."""
+
+
+def log_odds(
+    without: float, left: float, count: int, *, losses: int, prior: float, floor: float
+) -> float:
+    """Return the logarithm of a part's odds against none.
+
+    Args:
+        without: Sum of the absolute deviations if no part is to blame.
+        left: The same if the part is.
+        count: Number of values.
+        losses: How many losses of the part are free.
+        prior: Share of the prior that the part has.
+        floor: Deviation of each value that is assumed in addition; without noise a quotient would have 0
+            below.
+    """
+    gain = count * math.log((without + count * floor) / (left + count * floor))
+    return gain - losses / 2 * math.log(count) + math.log(prior)
+
+
+def posterior(scores: Sequence[float]) -> FloatArray:
+    """Return the probability that each part is to blame, and none of the others, from all log odds."""
+    odds = np.asarray(scores, dtype=float)
+    top = max(0.0, float(odds.max()))
+    shares = np.exp(odds - top)
+    return np.asarray(shares / (np.exp(-top) + shares.sum()))
