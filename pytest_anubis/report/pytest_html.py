@@ -20,6 +20,7 @@ from pytest_anubis.report.pages.line_lists import without_repeated
 from pytest_anubis.report.pages.rendering import block, render
 from pytest_anubis.report.text.headlines import baseline_line, next_of, questions_text
 from pytest_anubis.report.text.numbers import similarity_text
+from pytest_anubis.report.text.part_lines import part_lines
 from pytest_anubis.report.text.text_table import clip, width_of
 
 POINTS = 48
@@ -192,6 +193,7 @@ class HtmlReport:
             word=word,
             fallback="nothing was judged in this run",
             step=next_of(run),
+            shared=part_lines(verdict),
             parts=blocks.blamed_parts(bad, run.cards, context.inventory, heading="h2"),
             max_parts=MAX_PARTS,
             facts=[f"node {context.node}", f"hardware class {context.hardware_class}", note],

@@ -20,6 +20,7 @@ from pytest_anubis.core.asking.next_step import STEP
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.history import CLOCK_TOLERANCE, COMPLETING_SECONDS
 from pytest_anubis.core.metric import first_of
+from pytest_anubis.core.node_map import SharedPart
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, was_killed
 from pytest_anubis.core.standing.standing_of import JudgedRun
@@ -145,7 +146,8 @@ def judge_collected(
     ):
         judged = _completed(judged, _judged(near, baselines, ahead, strictness), aged)
     judged = replace(judged, notes=(*judged.notes, *_by_file_dates(runs)))
-    return with_answers(_with_unlike(judged, _started(runs)), runs, places)
+    judged = _with_shared_parts(_with_unlike(judged, _started(runs)), runs)
+    return with_answers(judged, runs, places)
 
 
 def _by_file_dates(runs: RunSet) -> list[str]:
@@ -212,6 +214,19 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
         nodes.append(verdict)
         of_nodes.append(detail)
     return replace(judged, nodes=tuple(nodes), details=tuple(of_nodes))
+
+
+def _with_shared_parts(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
+    """Return verdicts with the parts that slow devices share by the latest journal of each node."""
+    parts: dict[Unit, tuple[SharedPart, ...]] = {}
+    for run in sorted(runs.journals, key=lambda run: run.started):
+        decided = run.node_verdict
+        parts[run.node, run.hardware_class] = decided.shared if decided is not None else ()
+    nodes = [
+        replace(verdict, shared=parts.get((verdict.node, detail.hardware_class), ()))
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+    ]
+    return replace(judged, nodes=tuple(nodes))
 
 
 def _with_unlike(judged: JudgedFleet, began: Mapping[Unit, str]) -> JudgedFleet:

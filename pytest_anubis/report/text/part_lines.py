@@ -1,0 +1,54 @@
+"""Lines about the parts of one node that its slow devices share, for the summary and the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_anubis.core.metric import first_of
+from pytest_anubis.core.node_map import SharedPart
+from pytest_anubis.core.verdict import NodeVerdict
+from pytest_anubis.report.text.numbers import percent
+from pytest_anubis.report.text.safe_text import plain_line
+
+MAX_NAMED = 8
+"""Devices, or components, named in a line."""
+MAX_SHOWN = 0.99
+"""Highest confidence that is printed: a hypothesis is never certain."""
+
+
+def part_lines(node: NodeVerdict | None) -> list[str]:
+    """Return a line for each part that slow devices of a node share; none without a decision."""
+    return [part_line(part) for part in node.shared] if node is not None else []
+
+
+def part_line(part: SharedPart) -> str:
+    """Return a line such as ``cuda:2 and cuda:3 share PCIe switch 0000:58:00.0 (.98), ...``."""
+    sure = f"({min(part.confidence, MAX_SHOWN):.2f})".replace("0.", ".")
+    alone = ", nothing else is slow" if part.alone and part.kind != "all" else ""
+    lost = f"{percent(part.loss)} in {first_of(part.components, MAX_NAMED)}"
+    named = part_name(part)
+    devices = _listed(part.devices)
+    if part.kind == "all":
+        text = f"{devices} are slow alike {sure}: {lost}; check {named} before a device is replaced"
+    else:
+        text = (
+            f"{devices} share {named} {sure}{alone}: {lost}; check it before a device is replaced"
+        )
+    return plain_line(text)
+
+
+def part_name(part: SharedPart) -> str:
+    """Return what to call a part: ``PCIe switch 0000:58:00.0``, ``NUMA node 1``."""
+    if part.kind == "switch":
+        whole = "" if part.socket is None else f" (all of NUMA node {part.socket})"
+        return f"PCIe switch {part.name}{whole}"
+    if part.kind == "socket":
+        return f"NUMA node {part.name}"
+    return "power, cooling, driver and host"
+
+
+def _listed(devices: Sequence[str]) -> str:
+    if len(devices) > MAX_NAMED:
+        return first_of(devices, MAX_NAMED)
+    *first, last = devices
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,88 @@
+"""Two slow cards on one PCIe switch: both are rejected, and the switch is named once on every page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.main import main
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.hardware.telemetry.recorded_node import replay
+from pytest_anubis.report.export.run_json import run_json
+from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.hardware.mapped_node import SWITCHES, mapped_recording
+from tests.places import RECORDED
+from tests.session.conftest import baseline_of_copies
+
+SUITE = """
+import pytest
+
+SLOW = {"cuda:2": 0.8, "cuda:3": 0.81}
+
+@pytest.mark.anubis(component="accelerator.memory", scope="device")
+def test_copy(anubis_metric, anubis_device):
+    rate = 100.0 * SLOW.get(anubis_device.name, 1.0)
+    anubis_metric.record("rate", [rate] * 5, unit="GB/s", better="higher")
+"""
+
+
+@pytest.fixture
+def eight(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A suite of which two cards are slow, a node with a map, and the baseline of its class without one."""
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=SUITE)
+    save_baseline(baseline_of_copies(replay(RECORDED).inventory), pytester.path / "baselines")
+    (pytester.path / "node.json").write_text(mapped_recording())
+    return pytester
+
+
+def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
+    return pytester.runpytest("--anubis", "--anubis-inventory=node.json", "-p", "no:xdist", *more)
+
+
+def journal(pytester: pytest.Pytester) -> Path:
+    (found,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    return found
+
+
+def test_both_cards_fail_and_their_switch_is_named(eight: pytest.Pytester) -> None:
+    result = run(eight, "--html=report.html", "--self-contained-html")
+    assert result.ret == 1
+    record = read_journal(journal(eight))
+    failed = [v.device for v in record.verdicts if v.outcome is Outcome.FAIL]
+    assert failed == ["cuda:2", "cuda:3"]
+    assert record.node_verdict is not None
+    (part,) = record.node_verdict.shared
+    assert (part.kind, part.name, part.devices) == ("switch", SWITCHES[1], ("cuda:2", "cuda:3"))
+    assert part.components == ("accelerator.memory",)
+    assert part.alone
+    assert part.loss == pytest.approx(0.195, abs=0.001)
+    assert result.stdout.str().count(SWITCHES[1]) == 1
+    dossier = run_page(record)
+    for page in (dossier, (eight.path / "report.html").read_text()):
+        above = page[: page.index("class='card FAIL'")]
+        assert above.count(f"PCIe switch {SWITCHES[1]}") == 1
+    (plain,) = json.loads(run_json(record))["node_verdict"]["shared"]
+    assert (plain["kind"], plain["name"]) == ("switch", SWITCHES[1])
+
+
+def test_judge_repeats_the_part_of_the_run(
+    eight: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(eight)
+    capsys.readouterr()
+    assert main(["judge", ".anubis/runs", "-v"]) == 1
+    assert capsys.readouterr().out.count(f"PCIe switch {SWITCHES[1]}") == 1
+
+
+def test_without_a_map_no_part_is_named(eight: pytest.Pytester) -> None:
+    (eight.path / "node.json").write_text(RECORDED.read_text())
+    assert run(eight).ret == 1
+    decided = read_journal(journal(eight)).node_verdict
+    assert decided is not None
+    assert decided.components == ("accelerator.memory",)
+    assert decided.shared == ()
