@@ -102,7 +102,10 @@ def run(options: argparse.Namespace) -> int:
     rows: Sequence[NodeRow] = rows_of(judged)
     unrun = _without_run(options, runs)
     named = [str(place) for place in options.runs]
-    source = judged_source(options, runs, judged, rows, places=named, without_run=unrun)
+    page = options.html is not None
+    source = judged_source(
+        options, runs, judged, rows, places=named, without_run=unrun, whole_page=page
+    )
     judged = source.judged
     rows = source.rows
     written = options.json is not None or options.html is not None

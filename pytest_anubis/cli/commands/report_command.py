@@ -214,6 +214,7 @@ def _fleet(options: argparse.Namespace) -> int:
         rows,
         places=places,
         without_run={name for one in places for name in registered_without_run(one, wanted)},
+        whole_page=True,
     )
     index = write_site(options.html, source, dict(source.judged.baselines))
     counted = ", ".join(f"{count} {word}" for word, count in counted_words(source.rows))
@@ -299,7 +300,8 @@ def _collected(
             raise CommandError(
                 f"{name} writes one node, and these are {len(rows)}: {_narrower(options, classes)}"
             )
-    source = judged_source(options, runs, judged, rows, places=options.name)
+    page = options.html is not None
+    source = judged_source(options, runs, judged, rows, places=options.name, whole_page=page)
     written = options.json is not None or options.html is not None
     inputs = judged_inputs(options, paths) if written else {}  # each file is read for its digest
     if options.json is not None:

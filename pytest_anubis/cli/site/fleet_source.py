@@ -15,6 +15,7 @@ from pytest_anubis.cli.shared.run_sources import wanted_of
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.history import OUT_OF_SERVICE
+from pytest_anubis.core.validation_figures import ValidationFigures
 from pytest_anubis.core.verdict import Decision, Reason
 from pytest_anubis.report.plots.fleet_plots import day_text
 from pytest_anubis.report.text.node_row import NodeRow
@@ -55,6 +56,7 @@ class FleetSource:
         tables: The samples of each class as one table; empty if no trait of nodes is known.
         shifts: Traits that separate nodes of a class, slow nodes first.
         out: Nodes that are drained or in repair by the history that was judged from.
+        validation: How validation itself does; None if no page asks for it.
     """
 
     runs: RunSet
@@ -66,6 +68,7 @@ class FleetSource:
     tables: Sequence[UnitMedians] = ()
     shifts: Sequence[TraitShift] = ()
     out: frozenset[str] = frozenset()
+    validation: ValidationFigures | None = None
 
     @property
     def began(self) -> dict[tuple[str, str], float]:
@@ -108,6 +111,7 @@ def judged_source(
     *,
     places: Sequence[str],
     without_run: Collection[str] = (),
+    whole_page: bool = False,
 ) -> FleetSource:
     """Gather what the named places hold on nodes that are judged already.
 
@@ -119,6 +123,7 @@ def judged_source(
         rows: The nodes to show.
         places: Files and folders that were named.
         without_run: Registered nodes without a run, as far as the history knows.
+        whole_page: The page of all nodes is to be written, which shows how validation itself does.
 
     Raises:
         HistoryError: A table or the history cannot be read.
@@ -146,6 +151,11 @@ def judged_source(
             "driver: judge without --nodes before one is taken out of service"
         )
     rows = with_shared(rows, shifts)
+    validation = None
+    if whole_page:
+        from pytest_anubis.cli.site.validation_source import validation_of
+
+        validation = validation_of(options, runs, [history] if history else _every_home(places))
     of_unit = {row.unit: row.verdict for row in rows}
     verdicts = [
         of_unit.get((verdict.node, detail.hardware_class), verdict)
@@ -163,6 +173,7 @@ def judged_source(
         tables=medians,
         shifts=shifts,
         out=out_of_service(history) if history else frozenset(),
+        validation=validation,
     )
 
 
@@ -277,8 +288,7 @@ def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
         HistoryError: A table, or a history that was named, cannot be read; another history is noted.
     """
     found: Traits = {}
-    homes = dict.fromkeys(one for place in places for one in _homes(place))
-    for name in filter(may_be_there, homes):
+    for name in filter(may_be_there, _every_home(places)):
         for node, traits in _stored_traits(name, named=name in places).items():
             own = {name: text for name, text in traits.items() if name not in _NO_TRAITS}
             found.setdefault(node, {}).update(own)
@@ -303,6 +313,10 @@ def _stored_traits(name: str, *, named: bool) -> Traits:
             raise
         say(f"note: what is registered of the nodes is not known: {error}")
         return {}
+
+
+def _every_home(places: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(one for place in places for one in _homes(place)))
 
 
 def _homes(place: str) -> list[str]:

@@ -22,6 +22,7 @@ from pytest_anubis.core.fleet_survey import MetricDrift
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.shown_loss import shown_similarity
+from pytest_anubis.core.validation_figures import BenchmarkSpent, spent_of, together
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.fleet.fleet_view import (
     OUTCOME_ORDER,
@@ -185,6 +186,7 @@ def fleet_view(source: FleetSource) -> FleetView:
         ),
         without_run=without_run_text(source.without_run),
         times=tuple(_times(source.runs.journals)),
+        validation=source.validation,
         runs=len(source.runs.runs),
         first=started[0] if started else "",
         last=started[-1] if started else "",
@@ -325,26 +327,20 @@ def _drifts(source: FleetSource) -> list[MetricDrift]:
 
 def _times(journals: Sequence[RunRecord]) -> list[BenchmarkTime]:
     """Return what every benchmark cost, the dearest first; retries and failed tests count, too."""
-    seconds: dict[str, float] = {}
-    tests: dict[str, int] = {}
+    spent: dict[str, list[BenchmarkSpent]] = {}
     nodes: dict[str, set[str]] = {}
-    component: dict[str, str] = {}
     for run in journals:
-        for result in run.results:
-            name = result.benchmark or result.test
-            if result.seconds <= 0:
-                continue
-            seconds[name] = seconds.get(name, 0.0) + result.seconds
-            tests[name] = tests.get(name, 0) + 1
-            nodes.setdefault(name, set()).add(run.node)
-            component[name] = result.component or component.get(name, "")
+        for one in spent_of(run) or ():
+            spent.setdefault(one.benchmark, []).append(one)
+            nodes.setdefault(one.benchmark, set()).add(run.node)
+    every = map(together, spent.values())
     return [
         BenchmarkTime(
-            benchmark=name,
-            component=component[name],
-            seconds=spent,
-            tests=tests[name],
-            nodes=len(nodes[name]),
+            benchmark=one.benchmark,
+            component=one.component,
+            seconds=one.seconds,
+            tests=one.tests,
+            nodes=len(nodes[one.benchmark]),
         )
-        for name, spent in sorted(seconds.items(), key=lambda item: (-item[1], item[0]))
+        for one in sorted(every, key=lambda one: (-one.seconds, one.benchmark))
     ]

@@ -22,6 +22,7 @@ from pytest_anubis.report.fleet.fleet_tables import (
 from pytest_anubis.report.fleet.fleet_view import FleetView
 from pytest_anubis.report.fleet.glance import NO_DATES, glance
 from pytest_anubis.report.fleet.heat_map import heat_section, script_data
+from pytest_anubis.report.fleet.validation_tables import validation_section
 from pytest_anubis.report.pages.judged_nodes import MAX_DETAILS, found_on, has_findings
 from pytest_anubis.report.pages.rendering import render
 from pytest_anubis.report.text.node_row import counted_words
@@ -56,6 +57,7 @@ def fleet_index(view: FleetView) -> str:
         metrics=metrics_table(view),
         times=times_table(view),
         spent=duration_text(sum(one.seconds for one in view.times)),
+        validation=validation_section(view.validation),
         found=[found_on(one.row, number, one.traits) for number, one in enumerate(found)],
         found_left=count_text(left, "node") if left > 0 else "",
         data=script_data(view),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.fleet_survey import MetricDrift, TraitShift
 from pytest_anubis.core.metric import Metric, loss_size, loss_text
+from pytest_anubis.core.validation_figures import ValidationFigures
 from pytest_anubis.core.verdict import Decision, Outcome, Reason
 from pytest_anubis.report.text.node_row import NodeRow
 
@@ -192,6 +193,7 @@ class FleetView:
         files: Path and SHA-256 of what was judged, and of the baselines; empty on the index of a folder.
         without_run: Number of registered nodes without a run, in one sentence; empty where all have one.
         times: Costs of the benchmarks, the highest first; empty where the runs have no durations.
+        validation: How validation itself does; None if it was not computed.
         runs: Number of runs.
         first: Start of the first run, ISO 8601; empty if unknown.
         last: Start of the last run.
@@ -211,6 +213,7 @@ class FleetView:
     files: tuple[tuple[str, str], ...] = ()
     without_run: str = ""
     times: tuple[BenchmarkTime, ...] = ()
+    validation: ValidationFigures | None = None
     runs: int = 0
     first: str = ""
     last: str = ""

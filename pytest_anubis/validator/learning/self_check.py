@@ -91,7 +91,7 @@ def self_check(
     # Exact sums: the names are in no fixed order.
     healthy = math.fsum(trust.values())
     false = math.fsum(trust.get(name, 0.0) for name in times)
-    lower, upper = _interval(false, healthy)
+    lower, upper = share_interval(false, healthy)
     unlike = {name for name in times if trust.get(name, 0.0) < HALF} | set(sick)
     check = SelfCheck(
         nodes=every,
@@ -273,7 +273,7 @@ def _rejected(criterion: Criterion, tail: HealthyTail, rejects: float | None) ->
     return np.asarray(practical & fails)
 
 
-def _interval(count: float, of: float) -> tuple[float, float]:
+def share_interval(count: float, of: float) -> tuple[float, float]:
     """Return the 95 % interval of a share (Clopper and Pearson 1934, doi:10.2307/2331986)."""
     from scipy.special import betaincinv
 

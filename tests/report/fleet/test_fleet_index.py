@@ -19,6 +19,11 @@ from pytest_anubis.core.fleet_survey import (
     TraitShift,
 )
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.validation_figures import (
+    BenchmarkFigures,
+    FalseAlarms,
+    ValidationFigures,
+)
 from pytest_anubis.core.verdict import Decision, Outcome, Reason
 from pytest_anubis.report.fleet.fleet_index import fleet_index, on_one_page
 from pytest_anubis.report.fleet.fleet_picture import DARK, DARK_TEXT, LIGHT, LIGHT_TEXT
@@ -61,6 +66,17 @@ def drift(*, drifts: bool = True) -> MetricDrift:
     return MetricDrift(
         hardware_class="", benchmark="t.py::test_time", metric=TIME, component="network", moments=moments,
         similarity=0.95, chance=1e-5, drifts=drifts,
+    )  # fmt: skip
+
+
+def validation(evil: str = "") -> ValidationFigures:
+    wrong = FalseAlarms(open=1, confirmed=3, false_alarms=1, share=0.25, interval=(0.006, 0.81))
+    some = BenchmarkFigures(
+        benchmark=f"t{evil}", runs=8, hours=0.5, confirmed=3, per_hour=6.0, compared=0, ratio=None,
+        error=None,
+    )  # fmt: skip
+    return ValidationFigures(
+        runs=8, timed=8, days=4, accepted=6, accepted_per_day=1.5, rejections=wrong, benchmarks=(some,)
     )  # fmt: skip
 
 
@@ -117,6 +133,7 @@ def view(evil: str = "") -> FleetView:
         times=(
             BenchmarkTime(benchmark=f"t{evil}", component="memory", seconds=70, tests=8, nodes=8),
         ),
+        validation=validation(evil),
         runs=8,
         first="2026-08-03T06:00:00+00:00",
         last="2026-10-19T06:00:00+00:00",
@@ -141,7 +158,7 @@ def test_everybody_can_use_the_pages(page: str) -> None:
     assert Rules(page).wrong == []
     assert [wrong for n in range(2) for wrong in Rules(metric_page(some, n)).wrong] == []
     good = replace(some, nodes=some.nodes[4:], cells=some.cells[4:], shifts=())
-    bare = replace(good, drifts=(), times=(), traits=(), first="")
+    bare = replace(good, drifts=(), times=(), traits=(), first="", validation=None)
     empty = replace(good, nodes=(), cells=[], metrics=(), kinds=(), traits=())
     for one in (bare, on_one_page(good), on_one_page(empty)):
         assert Rules(fleet_index(one)).wrong == []

@@ -14,6 +14,7 @@ from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.run_sources import add_sources, wanted_of
 from pytest_anubis.core.history import FleetHistory
+from pytest_anubis.core.validation_figures import ValidationRun
 from pytest_anubis.fleet.launching.host_list import HostListError, read_hosts
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes
@@ -40,6 +41,7 @@ class FleetRead:
         listed: Nodes that a list names.
         fleet: The whole history without what differs between classes; None of collected journals.
         classes: Hardware class -> the history with its durations, experience and defects.
+        validated: Its runs for the figures about validation, if these were asked for.
         notes: What could not be read, one line each.
         damaged: Number of files that cannot be read, or contradict another run of the same id.
     """
@@ -49,6 +51,7 @@ class FleetRead:
     listed: tuple[str, ...] = ()
     fleet: FleetHistory | None = None
     classes: Mapping[str, FleetHistory] = field(default_factory=dict)
+    validated: tuple[ValidationRun, ...] = ()
     notes: tuple[str, ...] = ()
     damaged: int = 0
 
@@ -89,8 +92,12 @@ def add_fleet(parser: argparse.ArgumentParser, *, folders: bool) -> None:
     )
 
 
-def read_fleet_now(options: argparse.Namespace, *, whole: bool) -> FleetRead:
+def read_fleet_now(
+    options: argparse.Namespace, *, whole: bool, validated: bool = False
+) -> FleetRead:
     """Read the fleet that was named; `whole` includes incidents, defects and durations, for its risk.
+
+    `validated` includes what every run spent, for the figures about validation.
 
     Raises:
         CommandError: It cannot be read, or has no wanted node.
@@ -102,9 +109,9 @@ def read_fleet_now(options: argparse.Namespace, *, whole: bool) -> FleetRead:
             raise CommandError("--history takes the runs out of a history: name no folders with it")
         # All runs of a node are read: a rejection counts whatever its date and class.
         every = replace(wanted, since=None, hardware_class="")
-        found = _of_folders(options.folders, every, listed)
+        found = _of_folders(options.folders, every, listed, wanted if validated else None)
     else:
-        found = _of_history(options, wanted, listed, whole=whole)
+        found = _of_history(options, wanted, listed, whole=whole, validated=validated)
     nodes = (one for one in found.nodes if wanted.hardware_class in ("", one.node.hardware_class))
     found = replace(found, nodes=tuple(_lately(one, wanted.since) for one in nodes))
     if not found.nodes and not listed:
@@ -124,9 +131,12 @@ def _lately(one: NodeLast, since: float | None) -> NodeLast:
     return replace(one, open="", open_since=0.0) if one.open_since < since else one
 
 
-def _of_folders(folders: list[Path], wanted: RunFilter, listed: tuple[str, ...]) -> FleetRead:
+def _of_folders(
+    folders: list[Path], wanted: RunFilter, listed: tuple[str, ...], validated: RunFilter | None
+) -> FleetRead:
     from pytest_anubis.store.collected_runs import read_runs
     from pytest_anubis.store.fleet.last_runs import last_of_runs
+    from pytest_anubis.store.fleet.validation_runs import collected_validation_runs
 
     runs = read_runs(folders, wanted=wanted)
     refused = [one.line for one in runs.refused]
@@ -140,15 +150,22 @@ def _of_folders(folders: list[Path], wanted: RunFilter, listed: tuple[str, ...])
         place=", ".join(map(str, folders)),
         nodes=last_of_runs(runs.journals),
         listed=listed,
+        validated=collected_validation_runs(validated.runs(runs.journals) if validated else ()),
         notes=(*runs.warnings, *refused),
         damaged=sum(one.damaged for one in runs.refused),
     )
 
 
 def _of_history(
-    options: argparse.Namespace, wanted: RunFilter, listed: tuple[str, ...], *, whole: bool
+    options: argparse.Namespace,
+    wanted: RunFilter,
+    listed: tuple[str, ...],
+    *,
+    whole: bool,
+    validated: bool,
 ) -> FleetRead:
     from pytest_anubis.store.fleet.last_runs import last_of_history
+    from pytest_anubis.store.fleet.validation_runs import filed_validation_runs
     from pytest_anubis.store.history.fleet_history import of_class, read_fleet
 
     named = _named(options)
@@ -176,7 +193,8 @@ def _of_history(
             key: of_class(history, fleet, key, profile=profile)
             for key in sorted({one.node.hardware_class for one in nodes})
         }
-        return replace(found, fleet=fleet, classes=classes)
+        runs = filed_validation_runs(history, wanted) if validated else ()
+        return replace(found, fleet=fleet, classes=classes, validated=runs)
 
     return histories.use(named, read, limit=READING)
 

@@ -20,6 +20,7 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import add_action, add_json
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_json
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.fleet.launching.health_check import span_text
 from pytest_anubis.report.export.drain_reason import unjudged_text
@@ -109,7 +110,8 @@ def _status(options: argparse.Namespace) -> int:
     from pytest_anubis.fleet.fleet_status import exit_code, statuses_of
 
     now = time.time()
-    found = read_fleet_now(options, whole=True)
+    to = "-" if options.format == "json" else options.json
+    found = read_fleet_now(options, whole=True, validated=to is not None)
     risk = risk_of(found, options.horizon, kept_model(options), now)
     statuses = statuses_of(
         found.nodes,
@@ -119,7 +121,6 @@ def _status(options: argparse.Namespace) -> int:
         max_age=options.max_age,
         listed=found.listed,
     )
-    to = "-" if options.format == "json" else options.json
     if to is not None:
         write_json(to, _document(options, found, statuses, risk, now))
     if to == "-":
@@ -191,8 +192,10 @@ def _document(
     now: float,
 ) -> dict[str, Any]:
     from pytest_anubis.fleet.fleet_status import Status, exit_code
+    from pytest_anubis.validator.surveying.validation_survey import validation_figures
 
     counts = Counter(one.word for one in statuses)
+    defects = None if found.fleet is None else found.fleet.defects
     return {
         "schema": 1,
         "at": now,
@@ -209,6 +212,7 @@ def _document(
             }
             for one in statuses
         ],
+        "validation": to_plain(validation_figures(found.validated, defects), full=True),
         "notes": [*found.notes, *_unjudged_notes(statuses), *_risk_notes(options, risk)],
         "exit_code": exit_code(statuses, found.damaged),
     }
