@@ -12,6 +12,7 @@ from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.run_sources import wanted_of
+from pytest_anubis.cli.site.validation_source import validation_of
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.history import OUT_OF_SERVICE
@@ -151,11 +152,8 @@ def judged_source(
             "driver: judge without --nodes before one is taken out of service"
         )
     rows = with_shared(rows, shifts)
-    validation = None
-    if whole_page:
-        from pytest_anubis.cli.site.validation_source import validation_of
-
-        validation = validation_of(options, runs, [history] if history else _every_home(places))
+    homes = [history] if history else _every_home(places)
+    validation = validation_of(options, runs, homes) if whole_page else None
     of_unit = {row.unit: row.verdict for row in rows}
     verdicts = [
         of_unit.get((verdict.node, detail.hardware_class), verdict)

@@ -11,6 +11,7 @@ from pytest_anubis.cli.shared.run_sources import wanted_of
 from pytest_anubis.core.history import Defect
 from pytest_anubis.core.validation_figures import ValidationFigures
 from pytest_anubis.store.run_set import RunSet
+from pytest_anubis.validator.surveying.validation_survey import validation_figures
 
 
 def validation_of(
@@ -30,7 +31,6 @@ def validation_of(
         collected_validation_runs,
         filed_validation_runs,
     )
-    from pytest_anubis.validator.surveying.validation_survey import validation_figures
 
     if options.history:
         wanted = wanted_of(options)
