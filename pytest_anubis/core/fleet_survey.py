@@ -103,6 +103,9 @@ class TraitShift:
         return not self.metrics or self.metrics[0].worse
 
 
+SLOW_PART = "slow part"
+"""Trait of nodes on which the same bridge or NUMA node explains slow devices. Only its frequency is tested:
+that such nodes are slow is how they were found, and excuses none of them."""
 MIN_NODES = 5
 """Fewest nodes of a trait, and of the others: of four nodes, three may be slow independently."""
 MIN_MOMENTS = 6

@@ -55,6 +55,15 @@ class SharedPart:
     alike: Count
     socket: int | None = None
 
+    @property
+    def called(self) -> str:
+        """Its name: ``PCIe switch 0000:58:00.0``, ``NUMA node 1``; of all devices what these share."""
+        if self.kind == "switch":
+            return f"PCIe switch {self.name}"
+        return (
+            f"NUMA node {self.name}" if self.kind == "socket" else "power, cooling, driver and host"
+        )
+
 
 def places_of(inventory: Mapping[str, Any], devices: Iterable[str]) -> dict[str, Place]:
     """Return device -> its place, for devices of which an inventory has it.

@@ -14,7 +14,7 @@ from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.run_sources import wanted_of
 from pytest_anubis.cli.site.validation_source import validation_of
 from pytest_anubis.codec.moments import moment
-from pytest_anubis.core.fleet_survey import TraitShift
+from pytest_anubis.core.fleet_survey import SLOW_PART, TraitShift
 from pytest_anubis.core.history import OUT_OF_SERVICE
 from pytest_anubis.core.validation_figures import ValidationFigures
 from pytest_anubis.core.verdict import Decision, Reason
@@ -25,7 +25,7 @@ from pytest_anubis.report.text.shared_causes import with_shared
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.store.namesakes import are_of_one_host
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
-from pytest_anubis.validator.surveying.trait_shifts import as_the_others, trait_shifts
+from pytest_anubis.validator.surveying.trait_shifts import as_the_others, part_shifts, trait_shifts
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_medians
 
 WORST_FIRST = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
@@ -37,6 +37,8 @@ SERIAL = "serial"
 """A trait that is shown and separates no nodes, since each node has its own."""
 FIRST = ("rack", "batch")
 """Traits that operators look for first, so they have the first columns."""
+NOT_SEPARATING = (SERIAL, SLOW_PART)
+"""Traits that are shown and not compared: `part_shifts` tests slow parts."""
 MAX_VALUES = 400
 """Values of a trait; a column with more is a name."""
 Traits = dict[str, dict[str, str]]
@@ -145,6 +147,10 @@ def judged_source(
         if node in alone and decision in tuple(Decision)
     }
     medians, shifts = survey(runs, rows, found)
+    for row in rows:
+        if row.verdict.shared:
+            named = ", ".join(part.called for part in row.verdict.shared)
+            found.setdefault(row.verdict.node, {})[SLOW_PART] = named
     worse = any(row.verdict.decision is Decision.REJECTED or row.look for row in rows)
     if options.nodes and worse:
         say(
@@ -198,7 +204,8 @@ def survey(
     telling = telling_traits(traits, rows)
     medians = class_tables(runs, rows) if telling else []
     shifts = _shifts(medians, telling, traits, rows, _began(runs))
-    return medians, [replace(one, mended=_mended(one, runs, rows, medians)) for one in shifts]
+    shifts = [replace(one, mended=_mended(one, runs, rows, medians)) for one in shifts]
+    return medians, [*shifts, *_part_shifts(rows)]
 
 
 def _mended(
@@ -259,6 +266,16 @@ def _shifts(
         }
         found += trait_shifts(table, wanted, rejected, began)
     return sorted(found, key=lambda s: (not s.worse, -s.rejected / len(s.nodes), _largest(s)))
+
+
+def _part_shifts(rows: Sequence[NodeRow]) -> list[TraitShift]:
+    """Return the parts of nodes that are slow on unusually many nodes of a class."""
+    found: list[TraitShift] = []
+    for key in dict.fromkeys(row.hardware_class for row in rows):
+        own = [row.verdict for row in rows if row.hardware_class == key]
+        rejected = [one.node for one in own if one.decision is Decision.REJECTED]
+        found += part_shifts(key, {one.node: one.shared for one in own}, rejected)
+    return found
 
 
 def _largest(shift: TraitShift) -> float:
@@ -370,7 +387,9 @@ def telling_traits(
     for row in rows:
         sizes[row.hardware_class] = sizes.get(row.hardware_class, 0) + 1
         own = traits.get(row.verdict.node, {})
-        for name, text in own.items() - {(SERIAL, own.get(SERIAL))}:
+        for name, text in own.items():
+            if name in NOT_SEPARATING:
+                continue
             values.setdefault(name, {}).setdefault(row.hardware_class, set()).add(text)
     telling = [
         name

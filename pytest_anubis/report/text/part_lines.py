@@ -24,27 +24,15 @@ def part_lines(node: NodeVerdict | None) -> list[str]:
 def part_line(part: SharedPart) -> str:
     """Return a line such as ``cuda:2 and cuda:3 share PCIe switch 0000:58:00.0 (.98), ...``."""
     sure = f"({min(part.confidence, MAX_SHOWN):.2f})".replace("0.", ".")
-    alone = ", nothing else is slow" if part.alone and part.kind != "all" else ""
-    lost = f"{percent(part.loss)} in {first_of(part.components, MAX_NAMED)}"
-    named = part_name(part)
+    lost = f"{percent(part.loss)} slower in {first_of(part.components, MAX_NAMED)}"
+    whole = "" if part.socket is None else f" (all of NUMA node {part.socket})"
     devices = _listed(part.devices)
     if part.kind == "all":
-        text = f"{devices} are slow alike {sure}: {lost}; check {named} before a device is replaced"
+        text = f"{devices} are slow alike {sure}: {lost}; check {part.called}"
     else:
-        text = (
-            f"{devices} share {named} {sure}{alone}: {lost}; check it before a device is replaced"
-        )
-    return plain_line(text)
-
-
-def part_name(part: SharedPart) -> str:
-    """Return what to call a part: ``PCIe switch 0000:58:00.0``, ``NUMA node 1``."""
-    if part.kind == "switch":
-        whole = "" if part.socket is None else f" (all of NUMA node {part.socket})"
-        return f"PCIe switch {part.name}{whole}"
-    if part.kind == "socket":
-        return f"NUMA node {part.name}"
-    return "power, cooling, driver and host"
+        alone = ", where nothing else is slow" if part.alone else ""
+        text = f"{devices} share {part.called}{whole} {sure}: {lost}{alone}; check it"
+    return plain_line(f"{text} before you replace a device")
 
 
 def _listed(devices: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from pytest_anubis.core.asking.next_step import as_shared
 from pytest_anubis.core.blocker import Blocker, Hindrance
-from pytest_anubis.core.fleet_survey import TraitShift
+from pytest_anubis.core.fleet_survey import SLOW_PART, TraitShift
 from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.node_row import NodeRow, explained_by
@@ -133,6 +133,10 @@ def _act(shift: TraitShift, rejected: Sequence[str]) -> str:
         return f"do to the others what helped {shift.mended[0]}{given}, and measure them again"
     node = next(iter(rejected), shift.nodes[0])
     slow = node if shift.worse else "one of them"
+    if shift.trait == SLOW_PART:
+        return (
+            f"find what is wrong with it on {slow}: board revision, firmware, BIOS settings, cables"
+        )
     compare = f"compare firmware, cables, power and cooling of {slow} with another {shift.trait}'s"
     software = [one for one in shift.aliases if _names_software(one)]
     if software and not _names_software(shift.trait):

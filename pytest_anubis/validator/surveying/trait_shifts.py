@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import ERROR_RATE
-from pytest_anubis.core.fleet_survey import MIN_NODES, ShiftedMetric, TraitShift
+from pytest_anubis.core.fleet_survey import MIN_NODES, SLOW_PART, ShiftedMetric, TraitShift
+from pytest_anubis.core.node_map import SharedPart
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians
@@ -96,6 +97,57 @@ def trait_shifts(
         found.append(_shift(table, nodes, groups, most, bad, []))
         taken |= groups.members[most]
     return found
+
+
+def part_shifts(
+    hardware_class: str,
+    parts: Mapping[str, Sequence[SharedPart]],
+    rejected: Collection[str] = (),
+) -> list[TraitShift]:
+    """Return the shared parts that more nodes of a class name than independent faults would, most first.
+
+    Independent faults hit each of a node's m switches (or NUMA nodes) alike, so how many of all nodes that
+    name one name the same is binomial with 1 / m.
+
+    Args:
+        hardware_class: The class.
+        parts: Each of its nodes -> the parts that slow devices share by its latest run.
+        rejected: The nodes of the class that are rejected.
+    """
+    found: dict[tuple[str, int], dict[str, list[str]]] = {}
+    for node, own in sorted(parts.items()):
+        for part in own:
+            if part.kind != "all":
+                names = found.setdefault((part.kind, part.alike), {})
+                names.setdefault(part.called, []).append(node)
+    shifts = []
+    for (_, alike), names in found.items():
+        every = sum(map(len, names.values()))
+        for name, nodes in names.items():
+            chance = alike * _binomial_tail(len(nodes), every, 1 / max(alike, 1))
+            if len(nodes) < MIN_NODES or chance >= ERROR_RATE:
+                continue
+            hit = len(set(nodes).intersection(rejected))
+            shifts.append(
+                TraitShift(
+                    hardware_class=hardware_class,
+                    trait=SLOW_PART,
+                    value=name,
+                    nodes=tuple(nodes),
+                    others=len(parts) - len(nodes),
+                    metrics=(),
+                    rejected=hit,
+                    rejected_others=len(parts.keys() & set(rejected)) - hit,
+                )
+            )
+    return sorted(shifts, key=lambda one: -len(one.nodes))
+
+
+def _binomial_tail(hit: int, every: int, share: float) -> float:
+    """Return the chance of at least `hit` hits of `every`, each with a probability of `share`."""
+    return sum(
+        math.comb(every, k) * share**k * (1 - share) ** (every - k) for k in range(hit, every + 1)
+    )
 
 
 def as_the_others(

@@ -12,11 +12,15 @@ import pytest
 
 from pytest_anubis.core.inventory import Accelerator, Disk, Inventory, Memory, Nic, System
 from pytest_anubis.hardware.cgroup import ControlGroup, Throttling, own_quota, threads_within
+from pytest_anubis.hardware.inventory import inventory_reading
+from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class, node_facts
 from pytest_anubis.hardware.inventory.host_inventory import (
     bus_accelerators,
     edac_counts,
     generation,
     pci_link,
+    pci_place,
     read_processor,
 )
 from pytest_anubis.hardware.inventory.inventory_reading import (
@@ -27,8 +31,11 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     redact,
 )
 from pytest_anubis.hardware.inventory.periphery import read_disks, read_nics, smart_health
+from pytest_anubis.hardware.telemetry.recorded_node import replay
 from pytest_anubis.hardware.text_files import Files
 from tests.hardware.fake_files import lay_out
+from tests.hardware.mapped_node import mapped
+from tests.places import RECORDED
 
 V1 = {
     "/proc/self/cgroup": "4:memory:/box\n2:cpu,cpuacct:/box/inner\n0::/\n",
@@ -303,3 +310,75 @@ def test_redacted_inventory_has_no_identifiers() -> None:
     assert not [secret for secret in secrets if secret in text]
     assert redact(inventory).nics[1].address is None
     assert redact(inventory).memory == inventory.memory
+
+
+_TREE = "/sys/devices/pci0000:30/0000:30:01.0/0000:31:00.0"
+"""A root port, and the upstream port of a switch below it."""
+
+
+def behind_a_switch() -> dict[str, str]:
+    """Return a card, an NVMe disk and a network port behind one switch, each on its own port of it."""
+    homes = {
+        "0000:33:00.0": f"{_TREE}/0000:32:00.0/0000:33:00.0",
+        "0000:34:00.0": f"{_TREE}/0000:32:01.0/0000:34:00.0",
+        "0000:35:00.0": f"{_TREE}/0000:32:02.0/0000:35:00.0",
+    }
+    files = {f"{home}/numa_node": "1\n" for home in homes.values()}
+    files |= {f"/sys/bus/pci/devices/{one} -> {home}": "" for one, home in homes.items()}
+    return files | {
+        f"{homes['0000:34:00.0']}/nvme/nvme0/model": "Fast Disk 9",
+        f"/sys/block/nvme0n1/device -> {homes['0000:34:00.0']}/nvme/nvme0": "",
+        "/sys/block/nvme0n1/size": "8",
+        f"/sys/class/net/eth0/device -> {homes['0000:35:00.0']}": "",
+        "/sys/class/net/eth0/operstate": "up",
+    }
+
+
+def test_devices_know_numa_node_and_bridges(tmp_path: Path) -> None:
+    files = Files(lay_out(tmp_path, behind_a_switch()))
+    above = ("0000:31:00.0", "0000:30:01.0")
+    card = pci_place(files, "0000:33:00.0")
+    assert card == {"numa_node": 1, "bridges": ("0000:32:00.0", *above)}
+    (disk,) = read_disks(files)
+    assert (disk.pci, disk.numa_node) == ("0000:34:00.0", 1)
+    assert disk.bridges == ("0000:32:01.0", *above)
+    (nic,) = read_nics(files)
+    assert (nic.pci, nic.numa_node) == ("0000:35:00.0", 1)
+    assert nic.bridges == ("0000:32:02.0", *above)
+
+
+def test_device_without_a_known_place_has_none(tmp_path: Path) -> None:
+    alone = "/sys/bus/pci/devices/0000:05:00.0"
+    files = Files(lay_out(tmp_path, {f"{alone}/numa_node": "-1"}))
+    assert pci_place(files, "0000:05:00.0") == {"numa_node": None, "bridges": ()}
+    assert pci_place(files, "0000:06:00.0") == {"numa_node": None, "bridges": ()}
+    assert pci_place(files, None) == {}
+
+
+def test_cards_of_any_vendor_have_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = [
+        Accelerator(index=n, vendor=vendor, name=vendor, pci="0000:33:00.0")
+        for n, vendor in enumerate(("nvidia", "amd"))
+    ]
+    monkeypatch.setattr(inventory_reading.NvidiaReading, "read", lambda _: (cards[:1], {}, ()))
+    monkeypatch.setattr(inventory_reading, "read_amd", lambda _: (cards[1:], {}, ()))
+    found = read_inventory(lay_out(tmp_path, behind_a_switch()))
+    assert [(one.vendor, one.numa_node, len(one.bridges)) for one in found.accelerators] == [
+        ("nvidia", 1, 3),
+        ("amd", 1, 3),
+    ]
+    assert inventory_from_plain(
+        json.loads(json.dumps(inventory_to_plain(redact(found))))
+    ) == redact(found)
+    assert redact(found).accelerators == found.accelerators
+
+
+def test_the_map_changes_neither_class_nor_older_files() -> None:
+    before = replay(RECORDED).inventory
+    after = mapped(before)
+    assert hardware_class(after, "smoke") == hardware_class(before, "smoke")
+    assert node_facts(after) == node_facts(before)
+    assert golden_inventory([after] * 3) == golden_inventory([before] * 3)
+    plain = inventory_to_plain(before)
+    assert not any("bridges" in card or "numa_node" in card for card in plain["accelerators"])
+    assert inventory_from_plain(inventory_to_plain(after)) == after
