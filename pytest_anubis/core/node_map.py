@@ -13,6 +13,9 @@ PartKind = Literal["switch", "socket", "all"]
 _SORTS = ("accelerators", "disks", "nics")
 """Lists of devices in an inventory."""
 
+MAX_BRIDGES = 32
+"""Bridges above a device that are read from an inventory; real ones have about five."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -104,6 +107,6 @@ def _place(sort: str, part: Mapping[str, Any]) -> Place | None:
     place = Place(
         sort=sort,
         numa_node=node if isinstance(node, int) and not isinstance(node, bool) else None,
-        bridges=tuple(one for one in known if isinstance(one, str)),
+        bridges=tuple(one for one in known[:MAX_BRIDGES] if isinstance(one, str)),
     )
     return None if place.numa_node is None and not place.bridges else place

@@ -30,6 +30,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     read_inventory,
     redact,
 )
+from pytest_anubis.hardware.inventory.nvidia_inventory import NvidiaReading
 from pytest_anubis.hardware.inventory.periphery import read_disks, read_nics, smart_health
 from pytest_anubis.hardware.telemetry.recorded_node import replay
 from pytest_anubis.hardware.text_files import Files
@@ -360,7 +361,7 @@ def test_cards_of_any_vendor_have_a_place(tmp_path: Path, monkeypatch: pytest.Mo
         Accelerator(index=n, vendor=vendor, name=vendor, pci="0000:33:00.0")
         for n, vendor in enumerate(("nvidia", "amd"))
     ]
-    monkeypatch.setattr(inventory_reading.NvidiaReading, "read", lambda _: (cards[:1], {}, ()))
+    monkeypatch.setattr(NvidiaReading, "read", lambda _: (cards[:1], {}, ()))
     monkeypatch.setattr(inventory_reading, "read_amd", lambda _: (cards[1:], {}, ()))
     found = read_inventory(lay_out(tmp_path, behind_a_switch()))
     assert [(one.vendor, one.numa_node, len(one.bridges)) for one in found.accelerators] == [

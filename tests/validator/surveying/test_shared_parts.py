@@ -170,6 +170,15 @@ def test_a_run_names_the_part_of_its_bad_devices_only() -> None:
     assert shared_parts(run, None, ()) == ()
 
 
+def test_a_part_that_is_slow_in_two_components_is_named_once() -> None:
+    there = [replace(m, component="training") for m in measured("time", "lower", TIMES)]
+    run = run_of(*measured("rate", "higher", RATES), *there)
+    bad = failed("cuda:2", "cuda:3")
+    (part,) = shared_parts(run, None, [*bad, *(replace(v, component="training") for v in bad)])
+    assert set(part.components) == {"memory.transfer", "training"}
+    assert part.loss == pytest.approx(0.2, abs=0.01)  # the larger one
+
+
 def test_disturbed_and_exact_values_name_nothing() -> None:
     rates = measured("rate", "higher", RATES)
     disturbed = [replace(one, disturbance=("steal",)) for one in rates]
