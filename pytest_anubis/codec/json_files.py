@@ -13,6 +13,7 @@ from pytest_anubis.codec.input_limits import LARGEST_JSON, MAX_DEPTH, most_bytes
 from pytest_anubis.codec.regular_files import open_regular
 
 _TOO_DEEP = f"nested too deeply: more than {MAX_DEPTH} levels"
+_PIECE = 1 << 20  # bytes read at once
 _BLANK = re.compile(r"[ \t\n\r]*")
 
 
@@ -48,10 +49,13 @@ def read_bytes(path: Path, *, largest: int) -> bytes:
     """
     most = most_bytes(largest)
     with open_regular(path) as file:
-        found = file.read(most + 1)
+        # `read` takes memory for all that it may return, and a limit may be 1 GiB.
+        found = bytearray()
+        while len(found) <= most and (piece := file.read(min(_PIECE, most + 1 - len(found)))):
+            found += piece
     if len(found) > most:
         raise CodecError(too_large("too large", most))
-    return found
+    return bytes(found)
 
 
 def parse_json(text: bytes | str, *, strict: bool = True, largest: int = LARGEST_JSON) -> Any:

@@ -67,6 +67,8 @@ COMMANDS = (
     "history nodes import pipe.csv --history h2",
     "history incident import pipe.csv --history h2",
     "goals . --store s3",
+    "seal c/x --key pipe -o sealed.zip",
+    "verify pipe --key pipe",
 )
 
 

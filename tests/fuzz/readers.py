@@ -20,6 +20,7 @@ from pytest_anubis.store.node_standing import keep_ended, standing_file
 from tests.fuzz.healthy_files import FILES, HOST, Reader, Seed, seed_of
 from tests.fuzz.journals import healthy_journals, read_mutated_journal
 from tests.fuzz.outcome import anubis, compare
+from tests.fuzz.sealed import read_mutated_seal, sealed_runs
 from tests.fuzz.tool_readers import DATA, TOOL_READERS
 from tests.golden.runs import BASELINES, RECORDINGS, RUNS, recorded_node
 
@@ -320,6 +321,7 @@ READERS: dict[str, Reader] = {
         Reader(name="history", form="sqlite", seeds=_histories, read=_read_history),
         Reader(name="incidents-csv", form="text", seeds=_incidents, read=_read_incidents),
         Reader(name="nodes-csv", form="text", seeds=_nodes, read=_read_nodes),
+        Reader(name="seal", form="npz", seeds=sealed_runs, read=read_mutated_seal),
         Reader(name="npz", form="npz", seeds=_archives, read=_read_archive),
         Reader(name="table", form="text", seeds=_tables, read=_read_table),
         Reader(name="parquet", form="bytes", seeds=_parquets, read=_read_table),

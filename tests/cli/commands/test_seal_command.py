@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,13 @@ def test_an_encrypted_key_takes_its_password(here: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv(PASSWORD, SESAME)
     assert anubis("seal", *words).returncode == 0
     assert verify(Path("sealed.zip").read_bytes(), key).report.exit_code == 1
+
+
+def test_a_terminal_is_asked_for_the_password(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = write_key(here, "locked", password=SESAME)
+    monkeypatch.setattr(sys, "stdin", Namespace(isatty=lambda: True))
+    monkeypatch.setattr("getpass.getpass", lambda prompt, stream: SESAME)
+    assert anubis("seal", RUN, BASELINE, f"--key={key.path}", "-o=sealed.zip").returncode == 0
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")

@@ -14,7 +14,7 @@ from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.seal import BASELINE, DOSSIER, INVENTORY, JOURNAL, WAIVERS
-from pytest_anubis.core.verdict import Decision, NodeVerdict, Waiver
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reference, Waiver
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.store.baselines.baseline_files import BaselineError, baseline_of_bytes
@@ -108,8 +108,14 @@ def decided(record: RunRecord, journal: bytes, baseline: bytes | None) -> Sealed
     (anew,) = judged.nodes
     if anew.decision is not verdict.decision:
         why = next((f": {one}" for one in map(str, anew.blocking)), "")
+        past = any(
+            one.outcome is Outcome.FAIL and one.reference is Reference.SELF
+            for one in whole.verdicts
+        )
+        hint = "; it was compared with earlier runs, which a seal of one run lacks" if past else ""
         raise VerdictError(
             f"the journal says {verdict.decision}, its values and baseline alone give {anew.decision}{why}"
+            f"{hint}"
         )
     if verdict.decision is Decision.REJECTED and (
         extra := [name for name in verdict.components if name not in anew.components]
