@@ -3,42 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.validation_figures import ValidationRun, spent_of
+from pytest_anubis.core.validation_figures import BenchmarkSpent, ValidationRun, spent_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judgements import read_spent
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.run_filter import RunFilter
 
+MAX_RUNS = 50_000
+"""Runs whose times are read, the latest ones: half a minute."""
+
+_RUNS_PER_QUERY = 500
+
 
 def filed_validation_runs(history: History, wanted: RunFilter) -> tuple[ValidationRun, ...]:
-    """Return the wanted runs of a history; runs that an older version filed do not say what they spent."""
+    """Return the latest `MAX_RUNS` wanted runs of a history, which say what they spent.
+
+    Runs that an older version filed do not say it.
+    """
     runs, nodes, judgements = schema.runs, schema.nodes, schema.judgements
     query = (
-        sa.select(nodes.c.name, runs.c.run, runs.c.decision, schema.began, judgements.c.packed)
+        sa.select(runs.c.id, nodes.c.name, runs.c.run, runs.c.decision, schema.began)
         .join(nodes, nodes.c.id == runs.c.node_id)
-        .outerjoin(judgements, judgements.c.run_id == runs.c.id)
+        .order_by(schema.began.desc(), runs.c.id.desc())
     )
     if wanted.hardware_class:
         query = query.where(runs.c.hardware_class == wanted.hardware_class)
     if wanted.since is not None:
         query = query.where(schema.began >= wanted.since)
+    spent: dict[int, tuple[BenchmarkSpent, ...] | None] = {}
     with history.reading() as connection:
-        return tuple(
-            ValidationRun(
-                node=row.name,
-                run=row.run,
-                began=row.began,
-                decision=row.decision,
-                spent=read_spent(row.packed),
-            )
-            for row in connection.execute(query)
-            if wanted.wants_node(row.name)
+        every = (row for row in connection.execute(query) if wanted.wants_node(row.name))
+        rows = list(islice(every, MAX_RUNS))
+        for first in range(0, len(rows), _RUNS_PER_QUERY):
+            numbers = [row.id for row in rows[first : first + _RUNS_PER_QUERY]]
+            for number, packed in connection.execute(
+                sa.select(judgements.c.run_id, judgements.c.packed).where(
+                    judgements.c.run_id.in_(numbers)
+                )
+            ):
+                spent[number] = read_spent(packed)
+    return tuple(
+        ValidationRun(
+            node=row.name,
+            run=row.run,
+            began=row.began,
+            decision=row.decision,
+            spent=spent.get(row.id),
         )
+        for row in rows
+    )
 
 
 def collected_validation_runs(records: Iterable[RunRecord]) -> tuple[ValidationRun, ...]:

@@ -1,0 +1,57 @@
+"""Runs for the figures about validation: a history says of them what their journals say."""
+
+from __future__ import annotations
+
+import dataclasses
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.validation_figures import ValidationRun
+from pytest_anubis.store.collected_runs import read_runs
+from pytest_anubis.store.fleet import validation_runs
+from pytest_anubis.store.fleet.validation_runs import (
+    collected_validation_runs,
+    filed_validation_runs,
+)
+from pytest_anubis.store.history.contents.judgements import read_spent
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.run_filing import record_run
+from pytest_anubis.store.run_filter import RunFilter
+from tests.cli.site.validated_fleet import write_journals
+
+
+def without_components(runs: tuple[ValidationRun, ...]) -> list[ValidationRun]:
+    """Return runs by id, without what a history does not keep."""
+    found = [
+        dataclasses.replace(
+            run, spent=tuple(dataclasses.replace(one, component="") for one in run.spent or ())
+        )
+        for run in runs
+    ]
+    return sorted(found, key=attrgetter("run"))
+
+
+def test_a_history_says_what_the_journals_say(
+    place: Path | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_journals(tmp_path / "collected")
+    records = read_runs([tmp_path / "collected"]).journals
+    monkeypatch.setattr(validation_runs, "_RUNS_PER_QUERY", 3)
+    with History(place) as history:
+        for record in records:
+            record_run(history, record)
+        filed = filed_validation_runs(history, RunFilter())
+        assert without_components(filed) == without_components(collected_validation_runs(records))
+        assert len(filed) == 8
+        one = filed_validation_runs(history, RunFilter(nodes=("n2",)))
+        assert [run.run for run in one] == ["r4", "r2"]  # the latest first
+        assert filed_validation_runs(history, RunFilter(hardware_class="other")) == ()
+        monkeypatch.setattr(validation_runs, "MAX_RUNS", 2)
+        assert [run.run for run in filed_validation_runs(history, RunFilter())] == ["r8", "r7"]
+
+
+@pytest.mark.parametrize("packed", [None, b"", b"damaged"])
+def test_a_damaged_cell_says_nothing(packed: bytes | None) -> None:
+    assert read_spent(packed) is None
