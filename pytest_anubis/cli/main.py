@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refuse_blanks(given)
         options = parser.parse_args(given)
         # A program that reads the standard output gets the JSON alone; text for people goes to stderr.
-        places = [str(getattr(options, name, "")) for name in ("json", "prometheus")]
+        places = [str(getattr(options, name, "")) for name in ("json", "prometheus", "ocp")]
         printed = "-" in places or getattr(options, "format", "") == "json"
         with words_aside(wanted=printed):
             code = int(options.handler(options))

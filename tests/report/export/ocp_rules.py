@@ -186,13 +186,13 @@ STEP = Shape(
             needed={"displayName": text, "uri": text, "isSnapshot": lambda v: isinstance(v, bool)},
             allowed={"description": text, "contentType": text, "metadata": mapping},
         ),
-        "extension": Shape(needed={"name": filled, "content": lambda v: True}),
+        "extension": Shape(needed={"name": filled, "content": mapping}),
     },
 )  # fmt: skip
 LINE = Shape(
     needed={"sequenceNumber": whole, "timestamp": moment},
     choice={
-        "schemaVersion": Shape(needed={"major": whole, "minor": whole}),
+        "schemaVersion": Shape(needed={"major": lambda v: v == 2, "minor": lambda v: v == 0}),
         "testRunArtifact": RUN,
         "testStepArtifact": STEP,
     },

@@ -32,6 +32,7 @@ from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.store.baselines.baseline_files import find_baseline, load_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.cli.command_line import anubis
 from tests.golden.runs import BASELINES, EVERY, RUNS, journal_of, prepare, start
 from tests.report import sample_run
 from tests.report.export.ocp_rules import artifacts, wrong_lines
@@ -152,6 +153,8 @@ WRONG: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
         lambda d: step(d, "measurementSeriesEnd").update(totalCount=1),
     ),
     "no node": ("testRunStart", lambda d: d["testRunArtifact"]["testRunStart"].pop("dutInfo")),
+    "other version": ("schemaVersion", lambda d: d["schemaVersion"].update(major=1)),
+    "extension": ("extension", lambda d: step(d, "extension").update(content="x")),
     "no JSON": ("testStepEnd", lambda d: "{"),
 }  # fmt: skip
 
@@ -445,9 +448,26 @@ def test_any_inventory_name_and_value_fits(
     assert output.isascii()
 
 
-def test_the_file_is_whole(tmp_path: Path) -> None:
-    from tests.cli.command_line import anubis
+def test_one_node_is_written_and_no_fleet(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    rows = "".join(f"n{n},b,rate,GB/s,higher,{n}\n" for n in (1, 2))
+    table.write_text(f"node,benchmark,metric,unit,better,value\n{rows}")
+    both = anubis("report", str(table), "--ocp", "-")
+    assert (both.returncode, both.stdout) == (2, "")
+    assert "--ocp writes one node" in both.stderr
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text("node,rack\nother,7\n")
+    one = anubis("report", str(table), "--node=n2", f"--nodes-file={nodes}", "--ocp", "-")
+    assert wrong_lines(one.stdout) == []  # what is said of the table is not in there
+    assert "none of its nodes is among these" in one.stderr
+    assert json.loads(one.stdout.splitlines()[-1])["testRunArtifact"]["testRunEnd"] == {
+        "status": "ERROR", "result": "NOT_APPLICABLE",
+    }  # fmt: skip
+    fleet = anubis("report", "--fleet", str(table), "--html", str(tmp_path / "d"), "--ocp", "-")
+    assert fleet.returncode == 2
 
+
+def test_the_file_is_whole(tmp_path: Path) -> None:
     run, target = str(RUNS / "accepted"), tmp_path / "run.jsonl"
     printed = anubis("report", run, "--ocp", "-")
     assert printed.returncode == 0, printed.stderr
