@@ -38,7 +38,12 @@ from pytest_anubis.store.journal.journal_file import is_written
 from pytest_anubis.store.journal.journal_reading import journal_file
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.sealing.acceptance_bundle import bundle_bytes, signers_of
-from pytest_anubis.store.sealing.manifest_form import listed_files, manifest_of, text_of
+from pytest_anubis.store.sealing.manifest_form import (
+    MAX_NAME,
+    listed_files,
+    manifest_of,
+    text_of,
+)
 from pytest_anubis.store.sealing.seal_signatures import (
     MAKE_KEYS,
     KeyFileError,
@@ -51,9 +56,6 @@ PASSWORD = "PYTEST_ANUBIS_SEAL_PASSWORD"
 
 MAX_FLAWS = 3
 """Flaws named in one line."""
-
-MAX_NAME = 100
-"""Characters of a signer's name."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -75,7 +75,9 @@ def run(options: argparse.Namespace) -> int:
             wrapped=edge() is not None,
         )
         lines += [text for text, _ in shown]
-    answer(options.json, _document(options.file, report), *lines)
+    document = _document(options.file, report)
+    document["campaign"] = found.record.campaign if found and not report.flaws else ""
+    answer(options.json, document, *lines)
     if options.html is not None and found is not None and not report.flaws:
         write_file(options.html, found.derived()[DOSSIER].decode())
     return report.exit_code

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_anubis.codec import CodecError, from_plain, parse_json, to_plain
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.seal import (
     BASELINE,
     CONTENTS,
@@ -21,6 +22,9 @@ from pytest_anubis.core.seal import (
     SealedFile,
     Statement,
 )
+
+MAX_NAME = 100
+"""Characters of a signer's name, and of a version."""
 
 _MAX_BYTES = 64 << 10  # a manifest has about 1.5 KiB, a statement .4
 
@@ -65,7 +69,7 @@ def manifest_of(content: bytes) -> Manifest:
                 f"sealed it, {str(version)[:20]}"
             )
     manifest = from_plain(Manifest, plain)
-    if manifest.format != FORMAT:
+    if manifest.format != FORMAT or len(manifest.version) > MAX_NAME:
         raise CodecError(f"format is not {FORMAT}")
     return manifest
 
@@ -75,6 +79,8 @@ def statement_of(content: bytes) -> Statement:
     statement = from_plain(Statement, parse_json(content, largest=_MAX_BYTES))
     if statement.format != STATEMENT:
         raise CodecError(f"format is not {STATEMENT}")
+    if len(statement.signer) > MAX_NAME or moment(statement.signed) is None:
+        raise CodecError("no name and date")
     return statement
 
 

@@ -107,6 +107,15 @@ def test_a_seal_has_the_decision_of_its_run(tmp_path: Path, vendor: Key, run: st
     assert found["dossier_compared"]
 
 
+@pytest.mark.parametrize("now", [1e9, 3e9])
+def test_the_decision_does_not_depend_on_the_clock(
+    monkeypatch: pytest.MonkeyPatch, vendor: Key, archive: bytes, now: float
+) -> None:
+    monkeypatch.setattr("time.time", lambda: now)
+    assert flaws(archive, vendor) == {}
+    assert verify(archive, vendor).report.exit_code == 1
+
+
 def test_any_program_unpacks_what_was_sealed(tmp_path: Path, archive: bytes, files: Files) -> None:
     path = tmp_path / "sealed.zip"
     path.write_bytes(archive)
@@ -328,6 +337,14 @@ def test_a_key_cannot_sign_for_another(
     own, foreign = (signature_names(key.known.fingerprint) for key in (stranger, vendor))
     renamed = {dict(zip(own, foreign, strict=True)).get(n, n): one for n, one in signed.items()}
     assert flaws(bundle_bytes(renamed), vendor) == {FlawKind.FORGED: [foreign[0]]}
+
+
+@pytest.mark.parametrize("lie", [{"signer": "x" * 999}, {"signed": "ACCEPTED: node n17"}])
+def test_a_statement_has_a_name_and_a_date(vendor: Key, files: Files, lie: dict[str, str]) -> None:
+    said = {"signer": "", "signed": DATE} | lie
+    data = bundle_bytes(with_signature(files, vendor.private, **said))
+    name = signature_names(vendor.known.fingerprint)[0]
+    assert flaws(data, vendor) == {FlawKind.CHANGED: [name]}
 
 
 # What the holder of the key may do: the journal decides
