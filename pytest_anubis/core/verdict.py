@@ -11,6 +11,7 @@ from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.field_types import AnyFloat, Compact, Rare, Share, compact
 from pytest_anubis.core.metric import relative_loss
 from pytest_anubis.core.node_map import SharedPart
+from pytest_anubis.core.onset import Onset
 
 
 class Outcome(StrEnum):
@@ -198,6 +199,7 @@ class MetricVerdict:
         run: The collected run that it is about, whose waivers apply to it; empty for the current run.
         run_words: That run with its time, which ends `text` if its node has several; else empty.
         recovered: It failed, and a later run passed.
+        onset: Where a change within the run begins, and what the sensors showed then; None if unknown.
     """
 
     outcome: Outcome
@@ -235,6 +237,7 @@ class MetricVerdict:
     run: str = ""
     run_words: str = ""
     recovered: Annotated[bool, Rare] = False
+    onset: Annotated[Onset | None, Rare] = None
 
     @property
     def loss(self) -> float | None:

@@ -64,6 +64,7 @@ SHELVES = {
         "field_types",
         "metric",
         "measurement",
+        "onset",
         "blocker",
         "node_map",
         "verdict",

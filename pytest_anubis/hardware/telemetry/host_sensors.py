@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pytest_anubis.core.onset import CLOCK_REASONS
 from pytest_anubis.hardware.inventory.host_inventory import edac_counts
 from pytest_anubis.hardware.load.host_load import LoadReader, share_of_time
 from pytest_anubis.hardware.text_files import Files
@@ -17,7 +18,7 @@ MEMORY_CLOCK = "memory clock (MHz)"
 TEMPERATURE = "temperature (°C)"
 MEMORY_TEMPERATURE = "memory temperature (°C)"
 UTILISATION = "utilisation (%)"
-REASONS = "throttle reasons"
+REASONS = CLOCK_REASONS
 FREQUENCY = "frequency (MHz)"
 PRESSURE = "CPU pressure (%)"
 STEAL = "steal (%)"

@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_anubis.core.metric import first_of, percent_text
+from pytest_anubis.core.onset import (
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    POWER_BRAKE,
+    SW_POWER_CAP,
+    SW_THERMAL,
+)
 from pytest_anubis.hardware.load.process_load import is_allowed
 from pytest_anubis.hardware.telemetry.host_sensors import (
     CYCLES,
@@ -21,13 +28,6 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
     Reading,
 )
 from pytest_anubis.hardware.telemetry.kernel_log import KernelEvent
-
-# Bits of NVML's clock event reasons.
-SW_POWER_CAP = 0x04
-HW_SLOWDOWN = 0x08
-SW_THERMAL = 0x20
-HW_THERMAL = 0x40
-POWER_BRAKE = 0x80
 
 HOT = SW_THERMAL | HW_THERMAL
 

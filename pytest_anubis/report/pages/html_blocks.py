@@ -23,6 +23,7 @@ from pytest_anubis.report.text.numbers import (
     similarity_text,
     value_text,
 )
+from pytest_anubis.report.text.since_text import SINCE, since_text
 
 MAX_SERIES = 12
 """Telemetry series shown of one measurement; the journal has all."""
@@ -81,6 +82,7 @@ def explanation(verdict: MetricVerdict) -> Markup:
     lines = [("", verdict.text)]
     lines += [("disturbed: ", text) for text in verdict.disturbance]
     lines += [("evidence: ", text) for text in verdict.evidence]
+    lines.append((f"{SINCE}: ", since_text(verdict)))
     if verdict.population:
         lines.append(("learned from: ", f"{verdict.population}, baseline {verdict.baseline}"))
     # Without a baseline nothing speaks against the part.
@@ -221,6 +223,7 @@ def _about(verdicts: Sequence[MetricVerdict], step: str) -> list[tuple[str, str]
     )
     texts = (
         ("evidence", [text for v in verdicts for text in v.evidence]),
+        (SINCE, [*filter(None, map(since_text, verdicts))]),
         ("disturbed", [text for v in verdicts for text in v.disturbance]),
         ("next step", steps[:1]),
     )

@@ -17,6 +17,7 @@ from pytest_anubis.report.text.numbers import (
     value_text,
 )
 from pytest_anubis.report.text.safe_text import plain_line, printable
+from pytest_anubis.report.text.since_text import SINCE, since_text
 from pytest_anubis.report.text.text_table import fitted_table, table, without_columns, wrap
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -61,6 +62,7 @@ def failure_text(
         parts.append(f"learned from: {', '.join(bases)}")
     parts += dict.fromkeys(f"disturbed: {line}" for v in bad for line in v.disturbance)
     parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in v.evidence)
+    parts += [f"{SINCE}: {text}" for text in map(since_text, bad) if text]
     parts += [f"next step: {step}" for step in next_steps(bad)]
     first = printable(_first_line(bad, len(verdicts), cards))
     return "\n".join([first, "", table(failure_rows(verdicts)), "", *map(printable, parts)])

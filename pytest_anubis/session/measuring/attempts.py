@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.core.measurement import HOST_SLOWER, LOOKS_SPENT, ONE_VISIT
 from pytest_anubis.core.verdict import Reason
-from pytest_anubis.session.measuring.conditions import Conditions, ConditionsWatch
+from pytest_anubis.session.measuring.conditions import Conditions, ConditionsWatch, Series, joined
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
@@ -117,12 +117,14 @@ class VisitResults:
         unclear: Number of other values.
         slow: One of the visits would have failed.
         slowdown: The largest `Look.slowdown`.
+        telemetry: The sensors' series, which belong to the values.
     """
 
     values: tuple[float, ...] = ()
     unclear: int = 0
     slow: bool = False
     slowdown: float = 1.0
+    telemetry: Series = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,8 @@ def take_all(
     looks = [look(plan, take, watch, **how, earlier=len(before.values), name=name)]
     if criterion is not None and (looks[0].shared or not before.slow):
         looks = [_with_good_values(looks[0], criterion)]
-    past = Look(list(before.values), Conditions(), slowdown=before.slowdown)
+    seen = Conditions(telemetry=before.telemetry)
+    past = Look(list(before.values), seen, slowdown=before.slowdown)
     earlier = [past] if before.values else []
     chosen, looks = looks[0].clear is not None, [*earlier, *looks]
     if earlier and before.slow and criterion is not None and _excuses(looks[-1], before, criterion):
@@ -232,6 +235,7 @@ def take_all(
             before.unclear + len(unclear),
             before.slow or slow,
             max(one.slowdown for one in looks),
+            joined(one.seen.telemetry for one in looks),
         ),
         put_off=put_off or (few and not visit.last),
     )

@@ -10,6 +10,7 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import MetricVerdict, Reason
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.validator import judge_sample, with_segments
+from pytest_anubis.validator.changes.onset_sensors import onset_of
 from pytest_anubis.validator.changes.segments import changes_of
 from pytest_anubis.validator.judging.change_screening import PROFILE, judge_current
 
@@ -38,7 +39,7 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
     if baseline is None and verdict.reason is Reason.NO_BASELINE:
         verdict = replace(verdict, text=context.baseline_note)
     found = changes_of(measurement, criterion)
-    verdict = with_segments(verdict, found)
+    verdict = replace(with_segments(verdict, found), onset=onset_of(measurement, found))
     if context.settings.profile != PROFILE:
         return verdict
     return judge_current(verdict, np.asarray(measurement.values), criterion, baseline, found)

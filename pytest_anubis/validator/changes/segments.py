@@ -127,7 +127,7 @@ def segments(
     ):
         return Segments(count=series.size)
     size = -(-series.size // MAX_VALUES)
-    thin = series if size == 1 else _medians_of(series, size)
+    thin = series if size == 1 else medians_of(series, size)
     warmup = steady_from(thin, better)
     steady = thin[warmup:]
     change = _step(steady, better, hazard, least_change)
@@ -151,7 +151,7 @@ def sides_of(series: FloatArray, onset: int) -> tuple[float, float]:
     return float(np.median(series[:onset])), float(np.median(series[onset:]))
 
 
-def _medians_of(series: FloatArray, size: int) -> FloatArray:
+def medians_of(series: FloatArray, size: int) -> FloatArray:
     """Return the medians of successive stretches of `size` values; an incomplete last stretch is dropped."""
     whole = len(series) // size * size
     return np.asarray(np.median(series[:whole].reshape(-1, size), axis=1))

@@ -11,6 +11,7 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, SampleProblem
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.changes.onset_sensors import onset_of
 from pytest_anubis.validator.changes.segments import changes_of, with_segments
 from pytest_anubis.validator.judging.column_judging import (
     judge_columns,
@@ -136,10 +137,12 @@ def _compared(
     for key, measurement in lonely.items():
         change = changes_of(measurement)
         if key in found:
-            found[key] = with_segments(replace(found[key], evidence=measurement.evidence), change)
+            known = with_segments(replace(found[key], evidence=measurement.evidence), change)
+            found[key] = replace(known, onset=onset_of(measurement, change))
         elif change.change and change.change.lasting and not measurement.disturbance:
             text = change.sentence(measurement.metric.better, measurement.metric.unit)
-            found[key] = _changed(open_ones[key], text)
+            known = _changed(open_ones[key], text)
+            found[key] = replace(known, onset=onset_of(measurement, change))
     return found
 
 

@@ -12,6 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.core.onset import (
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    POWER_BRAKE,
+    SW_POWER_CAP,
+    SW_THERMAL,
+)
 from pytest_anubis.hardware.telemetry.host_sensors import (
     FREQUENCY,
     HOST,
@@ -23,15 +30,7 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
     Reading,
 )
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
-from pytest_anubis.hardware.telemetry.measurement_envelope import (
-    HW_SLOWDOWN,
-    HW_THERMAL,
-    POWER_BRAKE,
-    SW_POWER_CAP,
-    SW_THERMAL,
-    Envelope,
-    make_envelope,
-)
+from pytest_anubis.hardware.telemetry.measurement_envelope import Envelope, make_envelope
 from pytest_anubis.hardware.telemetry.recorded_node import RecordedSource
 from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry, take_readings
 from pytest_anubis.hardware.text_files import Files

@@ -1,0 +1,76 @@
+"""The moment since which the values of a measurement are worse, with what the sensors showed at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pytest_anubis.core.field_types import AnyFloat, Count, Share, compact
+
+SW_POWER_CAP = 0x04
+HW_SLOWDOWN = 0x08
+SW_THERMAL = 0x20
+HW_THERMAL = 0x40
+POWER_BRAKE = 0x80
+"""Bits of NVML's clock event reasons."""
+
+CLOCK_REASONS = "throttle reasons"
+"""Name of the series of these bits."""
+
+
+class ClockLimit(StrEnum):
+    """What held a card's clock down."""
+
+    POWER_LIMIT = "power limit"
+    HEAT = "thermal slowdown"
+    POWER_BRAKE = "power brake"
+    HARDWARE = "hardware slowdown"  # without heat or power brake, which set its bit as well
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorMove:
+    """A sensor whose readings changed at one moment.
+
+    Attributes:
+        part: ``GPU 3`` or ``host``; may be empty.
+        quantity: ``SM clock``.
+        unit: ``MHz``; may be empty.
+        before: Median of the readings before that moment.
+        after: Median of the readings since then.
+    """
+
+    part: str
+    quantity: str
+    unit: str
+    before: AnyFloat
+    after: AnyFloat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaisedLimit:
+    """A limit of a card's clock that came on at one moment."""
+
+    part: str  # ``GPU 3``
+    limit: ClockLimit
+
+
+@compact("defaults")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Onset:
+    """The begin of a change for the worse, joined to the sensors; it explains, and decides nothing.
+
+    Attributes:
+        number: Number of the first worse value, or cycle of a soak, from 1.
+        count: How many values or cycles there are.
+        size: 1 less the smaller median over the larger one, before and since.
+        compared: How many sensors were read often enough to be compared; at least 1.
+        sensor: The one that moved most at that moment, relative to its own noise; None if none moved.
+        limits: Limits of the clocks that came on at that moment.
+    """
+
+    number: Count
+    count: Count
+    size: Share
+    compared: Count
+    sensor: SensorMove | None = None
+    limits: tuple[RaisedLimit, ...] = ()

@@ -1,0 +1,263 @@
+"""Join the begin of a change within a run, or over the cycles of a soak, to the sensors that moved with it.
+
+A sensor moved at that moment if a step there explains its readings: its own strongest change (rank
+statistic, Pettitt 1979) lies near the moment, the step exceeds the spread of either side, so that a trend
+does not count, and so many readings on the right side of the middle are no chance (hypergeometric, shared by
+all sensors).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.onset import (
+    CLOCK_REASONS,
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    POWER_BRAKE,
+    SW_POWER_CAP,
+    SW_THERMAL,
+    ClockLimit,
+    Onset,
+    RaisedLimit,
+    SensorMove,
+)
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.validator.changes.segments import MAX_VALUES, Segments, medians_of
+from pytest_anubis.validator.similarity.usable_rows import BoolArray
+
+MIN_SAMPLES = 12
+"""Fewest readings that are compared: with fewer, perfect order is no surprise among several sensors."""
+MIN_SIDE = 4
+"""Fewest readings on either side of the moment: their median withstands one outlier."""
+NEAR = 0.1
+"""Distance from the moment at which a sensor may move, as a share of the readings: values are joined to the
+readings by their share of the duration, which rests and values that were set aside shift a little."""
+MIN_NEAR = 2
+"""The same in readings, since a reading shows a clock up to 0.2 s late."""
+CLEAR = 4.0
+"""A step must exceed this many standard deviations of either side's readings. That of an even rise is 3.2."""
+LINE = 0.5
+"""Largest share of a straight line's squared residuals that a step may leave: that of a step as large as
+`CLEAR` in the middle."""
+NOISE_FLOOR = 0.01
+"""Smallest noise of a sensor, relative to its readings: a step of less than 4 % explains no loss of 5 %."""
+PERCENT_FLOOR = 1.0
+"""The same of a sensor in percent, whose readings may be 0, in points."""
+CHANCE = 0.05
+"""Chance that any sensor is named where none has to do with the change; it only informs."""
+DECILES = 2.563
+"""Standard deviations of normal values between their first and last decile."""
+RARE, OFTEN = 0.1, 0.5
+"""A limit came on if at most this share of the readings had it before, and at least that share since."""
+
+_NAME = re.compile(r"(?:(GPU \d+|host) )?(.+?)(?: \(([^()]*)\))?")
+_LIMITS = (
+    (ClockLimit.POWER_LIMIT, SW_POWER_CAP, 0),
+    (ClockLimit.HEAT, SW_THERMAL | HW_THERMAL, 0),
+    (ClockLimit.POWER_BRAKE, POWER_BRAKE, 0),
+    (ClockLimit.HARDWARE, HW_SLOWDOWN, SW_THERMAL | HW_THERMAL | POWER_BRAKE),
+)
+"""Limit, its bits, bits that explain it otherwise."""
+
+Series = Iterable[tuple[str, Sequence[float]]]
+"""Names and readings of sensors, such as `Measurement.telemetry`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The place of a change, as shares of the duration: what is searched, and where the change begins."""
+
+    begin: float
+    onset: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    before: float
+    after: float
+    size: float  # in standard deviations of its noise
+    chance: float
+
+
+def onset_of(measurement: Measurement, found: Segments) -> Onset | None:
+    """Return the begin of the abrupt change that was found in a measurement, joined to its sensors.
+
+    It is None for a ramp, which has no moment, and if no sensor was read often enough. Counters are read
+    before and after a measurement only, so they cannot be joined to a moment.
+    """
+    change = found.change
+    if change is None or change.kind != "step":
+        return None
+    # Neither values nor readings carry times. Readings are taken at equal intervals, so the share of the
+    # readings is the share of the time; a value's share of the time follows from the work that it stands for.
+    ends = _ends(measurement.metric, np.asarray(measurement.values, dtype=np.float64))
+    moment = Moment(
+        begin=float(ends[found.warmup]),
+        onset=float(ends[change.onset]),
+        end=float(ends[change.until]),
+    )
+    return moved_at(
+        measurement.telemetry,
+        moment,
+        number=change.onset + 1,
+        count=found.count,
+        size=change.size,
+    )
+
+
+def _ends(metric: Metric, values: FloatArray) -> FloatArray:
+    """Return the share of the time that had passed before each value, and 1 after the last, shape (n + 1,).
+
+    Rounds have equal work, so a slower one takes longer; values of other kinds count as equally long.
+    """
+    seconds = np.ones(len(values))
+    if metric.is_duration and values.min() > 0:
+        seconds = values
+    elif metric.is_rate and values.min() > 0:
+        seconds = 1 / values
+    return np.concatenate([[0.0], np.cumsum(seconds) / seconds.sum()])
+
+
+def moved_at(
+    telemetry: Series, moment: Moment, *, number: int, count: int, size: float
+) -> Onset | None:
+    """Return what moved at a moment; None if no sensor was read often enough.
+
+    Args:
+        telemetry: Names and readings of the sensors, in equal intervals over the whole duration.
+        moment: The moment.
+        number: As in `Onset`.
+        count: As in `Onset`.
+        size: As in `Onset`.
+    """
+    sensors: list[tuple[SensorMove, _Step]] = []
+    limits: list[tuple[RaisedLimit, _Step]] = []
+    compared = trials = 0
+    for name, readings in telemetry:
+        cut = _cut(readings, moment)
+        if cut is None:
+            continue
+        compared += 1
+        part, quantity, unit = _words(name)
+        for kind, series in _columns(quantity, cut[0]):
+            if series.min() == series.max():
+                continue
+            trials += 1
+            step = _step(series, cut[1], unit)
+            if step is None:
+                continue
+            if kind is None:
+                move = SensorMove(
+                    part=part, quantity=quantity, unit=unit, before=step.before, after=step.after
+                )
+                sensors.append((move, step))
+            elif step.before <= RARE and step.after >= OFTEN:
+                limits.append((RaisedLimit(part=part, limit=kind), step))
+    if not compared:
+        return None
+    sure = [pair for pair in sensors if pair[1].chance * trials <= CHANCE]
+    return Onset(
+        number=number,
+        count=count,
+        size=size,
+        compared=compared,
+        sensor=max(sure, key=lambda pair: pair[1].size)[0] if sure else None,
+        limits=tuple(one for one, step in limits if step.chance * trials <= CHANCE),
+    )
+
+
+def _words(name: str) -> tuple[str, str, str]:
+    """Return part, quantity and unit of a series; unknown ones are empty."""
+    found = _NAME.fullmatch(name)
+    part, quantity, unit = found.groups() if found else (None, name, None)
+    return part or "", quantity or name, unit or ""
+
+
+def _cut(readings: Sequence[float], moment: Moment) -> tuple[FloatArray, float] | None:
+    """Return the readings of the searched time and the moment's place in them; None if they are too few."""
+    series = np.asarray(readings, dtype=np.float64)
+    first = math.floor(moment.begin * len(series))
+    last = math.ceil(moment.end * len(series))
+    at, series = moment.onset * len(series) - first, series[first:last]
+    if len(series) < MIN_SAMPLES or not np.isfinite(series).all():
+        return None
+    if min(at, len(series) - at) < MIN_SIDE - MIN_NEAR:
+        return None
+    width = -(-len(series) // MAX_VALUES)
+    return (series, at) if width == 1 else (medians_of(series, width), at / width)
+
+
+def _columns(quantity: str, series: FloatArray) -> Iterator[tuple[ClockLimit | None, FloatArray]]:
+    """Yield the readings themselves; of the limits of a clock, whether each of them was on."""
+    if quantity != CLOCK_REASONS:
+        yield None, series
+        return
+    bits = np.clip(series, 0, 2**53).astype(np.int64)
+    for limit, own, others in _LIMITS:
+        yield limit, (((bits & own) != 0) & ((bits & others) == 0)).astype(np.float64)
+
+
+def _step(series: FloatArray, at: float, unit: str) -> _Step | None:
+    """Return the step of a sensor at a place; None if it moves elsewhere, gradually, or hardly at all."""
+    count = len(series)
+    near = max(MIN_NEAR, math.ceil(NEAR * count))
+    places = np.arange(MIN_SIDE, count - MIN_SIDE + 1)
+    excess = np.cumsum(_ranks(series))[places - 1] - places * (count + 1) / 2
+    split = int(places[np.argmax(np.abs(excess) / np.sqrt(places * (count - places)))])
+    if abs(split - at) > near:
+        return None
+    sides = series[:split], series[split:]
+    before, after = (float(np.median(side)) for side in sides)
+    if series.max() <= 1 and series.min() >= 0 and not unit:  # on or off
+        before, after = (float(side.mean()) for side in sides)
+        noise = NOISE_FLOOR
+    else:
+        spread = max(float(np.ptp(np.quantile(side, (0.1, 0.9)))) / DECILES for side in sides)
+        floor = PERCENT_FLOOR if unit == "%" else NOISE_FLOOR * max(abs(before), abs(after))
+        noise = max(spread, floor)
+    if noise <= 0 or abs(after - before) <= CLEAR * noise or _rises_evenly(series, split):
+        return None
+    higher = series > (before + after) / 2
+    if after < before:
+        higher = ~higher
+    chance = (
+        _chance(higher, split) * 2 * (2 * near + 1)
+    )  # either direction, every place that is near
+    return _Step(before, after, abs(after - before) / noise, chance)
+
+
+def _rises_evenly(series: FloatArray, split: int) -> bool:
+    """Return whether a straight line leaves less than twice as much unexplained as a step."""
+    time = np.arange(len(series), dtype=np.float64)
+    time -= time.mean()
+    level = series - series.mean()
+    slope = float(time @ level) / float(time @ time)
+    step = sum(float(side.var()) * len(side) for side in (series[:split], series[split:]))
+    return step > LINE * float(((level - slope * time) ** 2).sum())
+
+
+def _ranks(series: FloatArray) -> FloatArray:
+    """Return the ranks of values from 1; equal values share their mean rank."""
+    _, where, counts = np.unique(series, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[where], dtype=np.float64)
+
+
+def _chance(higher: BoolArray, split: int) -> float:
+    """Return the chance that random order puts as many of the higher readings behind the split."""
+    count, total = len(higher), int(higher.sum())
+    since, later = count - split, int(higher[split:].sum())
+    ways = sum(
+        math.comb(total, hits) * math.comb(count - total, since - hits)
+        for hits in range(later, min(since, total) + 1)
+    )
+    return ways / math.comb(count, since)

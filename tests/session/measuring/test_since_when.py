@@ -1,0 +1,93 @@
+"""A card whose clock falls while it is measured: the journal and the dossier say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markupsafe import escape
+
+from pytest_anubis.core.onset import ClockLimit, RaisedLimit
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.hardware.telemetry.host_sensors import Reading
+from pytest_anubis.hardware.telemetry.recorded_node import RecordedSource, replay
+from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
+from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.text.since_text import since_text
+from pytest_anubis.session.measuring.conditions import ConditionsWatch
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.places import RECORDED
+from tests.session.conftest import HEALTHY
+
+SUITE = """
+import json, pathlib, time, pytest
+
+@pytest.mark.anubis(component="accelerator.memory", scope="node", action="swap the card")
+def test_copy(anubis_metric):
+    values = json.loads(pathlib.Path("rates.json").read_text())
+    time.sleep(0.6)
+    pathlib.Path("later").touch()
+    time.sleep(0.6)
+    anubis_metric.record("rate", values, unit="GB/s", better="higher")
+"""
+
+
+class TwoHalves(RecordedSource):
+    """Sensors of a recorded node that read otherwise once a test is half-way."""
+
+    def read(self, counters: bool) -> Reading:
+        self._next = int(Path("later").exists())
+        return super().read(counters)
+
+
+def judged(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> tuple[RunRecord, MetricVerdict]:
+    data = json.loads(RECORDED.read_text())
+    first = data["readings"][0]
+    first["values"]["GPU 3"] |= {"SM clock (MHz)": 1980, "throttle reasons": 0.0}
+    later = json.loads(json.dumps(first))
+    later["values"]["GPU 3"] |= change
+    data["readings"] = [first, later]
+    (pytester.path / "node.json").write_text(json.dumps(data))
+    values = [*HEALTHY, *(0.88 * value for value in HEALTHY)]
+    (pytester.path / "rates.json").write_text(json.dumps(values))
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_it=SUITE)
+    sources = [TwoHalves(replay(pytester.path / "node.json").readings)]
+    monkeypatch.setattr(ConditionsWatch, "_sources", lambda _: sources)
+    defaults = Telemetry.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "interval", 0.02)
+    pytester.runpytest("--anubis", "--anubis-inventory=node.json", "--anubis-run-id=r")
+    record = read_journal(pytester.path / ".anubis/runs/r")
+    return record, next(v for v in record.effective_verdicts if v.onset is not None)
+
+
+def test_a_clock_that_falls_half_way_is_named(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fallen = {"SM clock (MHz)": 1410, "throttle reasons": 128.0}
+    record, verdict = judged(pytester, monkeypatch, fallen)
+    onset = verdict.onset
+    assert onset is not None
+    assert (onset.number, onset.count) == (22, 42)
+    assert onset.sensor is not None
+    assert (onset.sensor.part, onset.sensor.quantity) == ("GPU 3", "SM clock")
+    assert (onset.sensor.before, onset.sensor.after) == (1980, 1410)
+    assert onset.limits == (RaisedLimit(part="GPU 3", limit=ClockLimit.POWER_BRAKE),)
+    assert str(escape(since_text(verdict))) in run_page(record)
+
+
+def test_sensors_that_did_not_move_are_no_cause(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, verdict = judged(pytester, monkeypatch, {})
+    assert verdict.onset is not None
+    assert verdict.onset.sensor is None
+    assert verdict.onset.compared > 0
+    assert verdict.onset.limits == ()
+    assert str(escape(since_text(verdict))) in run_page(record)
