@@ -22,6 +22,7 @@ from pytest_anubis.options import CAMPAIGN
 from pytest_anubis.report.pages.soak_page import Cycle, soak_page
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.safe_text import printable
+from pytest_anubis.report.text.since_text import moved_text
 from pytest_anubis.session.context import new_run_id
 from pytest_anubis.session.running.cycle_reports import CycleFiles
 from pytest_anubis.settings import Settings
@@ -30,6 +31,7 @@ from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal
 
 if TYPE_CHECKING:
+    from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.validator.changes.cycle_steps import CycleStep
     from pytest_anubis.validator.changes.trend import Trend
@@ -155,16 +157,28 @@ class Soak:
         trends: list[Trend | CycleStep] = [*find_trends(measured)]
         known = {trend.key for trend in trends}
         trends += [step for step in find_steps(measured) if step.key not in known]
-        for trend in trends:
-            _say(f"anubis: trend: MARGINAL {trend.text}")
+        texts = [trend.text + self._sensors(trend, measured) for trend in trends]
+        for text in texts:
+            _say(f"anubis: trend: MARGINAL {text}")
         counts = ", ".join(f"{codes.count(code)} x exit code {code}" for code in sorted(set(codes)))
         by_hand = ", interrupted" if self._stopping else ""
         headline = f"{count_text(len(codes), 'cycle')} in {duration_text(spent)}{by_hand}: {counts}"
         _say(f"anubis: {headline}")
-        self._write([trend.text for trend in trends], headline)
+        self._write(texts, headline)
         if self._stopping:
             return _INTERRUPTED
         return worst_code(codes, decayed=bool(trends) and self._settings.fail_on == "marginal")
+
+    def _sensors(self, trend: Trend | CycleStep, measured: Sequence[Sequence[Measurement]]) -> str:
+        """Return what the sensors showed at a step, from the journals of the cycles around it."""
+        from pytest_anubis.validator.changes.cycle_steps import CycleStep, cycles_near, step_onset
+
+        if not isinstance(trend, CycleStep):
+            return ""
+        near, places = cycles_near(trend, measured)
+        records = [_record(self._settings.store, self._cycles[place].run) for place in places]
+        onset = step_onset(trend, near, [one.measurements for one in records if one is not None])
+        return moved_text(onset) if onset is not None else ""
 
     def _write(self, trends: list[str], headline: str) -> None:
         """Write the campaign's page, after every cycle, so that a crash loses nothing."""

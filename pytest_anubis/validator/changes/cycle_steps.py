@@ -14,8 +14,14 @@ import numpy as np
 
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric, loss_text, value_text
+from pytest_anubis.core.onset import Onset
+from pytest_anubis.validator.changes.onset_sensors import Moment, moved_at
 from pytest_anubis.validator.changes.segments import segments, sides_of
-from pytest_anubis.validator.changes.trend import by_metric
+from pytest_anubis.validator.changes.trend import by_metric, is_searched
+
+NEARBY = 16
+"""Cycles on either side of a step whose sensors are compared: more than the fewest readings on each side, and
+too few for a season to show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +73,59 @@ def find_steps(cycles: Sequence[Sequence[Measurement]]) -> list[CycleStep]:
         )
         found.append((change.size, step))
     return [step for _, step in sorted(found, key=lambda pair: -pair[0])]
+
+
+def cycles_near(
+    step: CycleStep, cycles: Sequence[Sequence[Measurement]]
+) -> tuple[range, list[int]]:
+    """Return the cycles around a step whose sensors are compared.
+
+    Args:
+        step: One of `find_steps`.
+        cycles: The same measurements.
+
+    Returns:
+        Their numbers among those that measured the metric, from 0, and their places among all cycles.
+    """
+    places = [
+        place
+        for place, measurements in enumerate(cycles)
+        for one in measurements
+        if _key(one) == step.key and is_searched(one)
+    ]
+    begin = step.onset - 1
+    near = range(max(0, begin - NEARBY), min(len(places), begin + NEARBY))
+    return near, [places[number] for number in near]
+
+
+def step_onset(
+    step: CycleStep, near: range, cycles: Sequence[Sequence[Measurement]]
+) -> Onset | None:
+    """Join a step to the sensors of the cycles around it; None if no sensor is in enough of them.
+
+    Args:
+        step: One of `find_steps`.
+        near: The numbers of these cycles, from `cycles_near`.
+        cycles: Their measurements, with telemetry.
+    """
+    series: dict[str, list[float]] = {}
+    for measurements in cycles:
+        own = [one for one in measurements if _key(one) == step.key and is_searched(one)]
+        for name, readings in own[-1].telemetry if own else ():
+            if readings:
+                series.setdefault(name, []).append(float(np.median(readings)))
+    # A sensor that some cycles lack has no place in time.
+    whole = [(name, medians) for name, medians in series.items() if len(medians) == len(near)]
+    share = (step.onset - 1 - near.start) / max(len(near), 1)
+    low, high = sorted((step.before, step.since))
+    return moved_at(
+        whole,
+        Moment(begin=0, onset=share, end=1),
+        number=step.onset,
+        count=step.cycles,
+        size=1 - low / high,
+    )
+
+
+def _key(measurement: Measurement) -> tuple[str, str, str]:
+    return measurement.benchmark, measurement.metric.name, measurement.device

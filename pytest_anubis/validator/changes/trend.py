@@ -79,11 +79,17 @@ def by_metric(
     series: dict[tuple[str, str, str], list[Measurement]] = {}
     for measurements in cycles:
         for one in measurements:
-            usable = one.values and not one.disturbance and all(map(math.isfinite, one.values))
-            if usable and one.metric.better != "equal":
+            if is_searched(one):
                 key = (one.benchmark, one.metric.name, one.device)
                 series.setdefault(key, []).append(one)
     return series
+
+
+def is_searched(measurement: Measurement) -> bool:
+    """Return whether a cycle's measurement takes part in the search for trends and steps."""
+    values = measurement.values
+    usable = bool(values) and not measurement.disturbance and all(map(math.isfinite, values))
+    return usable and measurement.metric.better != "equal"
 
 
 def _trend(samples: Sequence[Measurement]) -> Trend:

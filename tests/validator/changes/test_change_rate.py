@@ -14,7 +14,7 @@ from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.changes.change_rate import change_rates
-from pytest_anubis.validator.changes.cycle_steps import find_steps
+from pytest_anubis.validator.changes.cycle_steps import cycles_near, find_steps, step_onset
 from pytest_anubis.validator.changes.segments import HAZARD, changes_of, hazard_of
 
 RATE = Metric(name="rate", unit="GB/s", better="higher")
@@ -86,3 +86,31 @@ def test_a_part_that_broke_late_in_a_soak_is_told_with_its_cycle() -> None:
     assert step.onset == 51
     assert step.text.startswith("b rate cuda:3: 7.9 % slower since cycle 51 of 60 (median")
     assert find_steps(cycles[:50]) == []
+
+
+@pytest.mark.parametrize(("fallen", "moved"), [(50, True), (30, False), (99, False)])
+def test_a_step_over_cycles_is_joined_to_a_sensor(fallen: int, moved: bool) -> None:
+    rng = np.random.default_rng(3)
+    cycles = []
+    for number in range(60):
+        values = tuple((92.0 if number >= 50 else 100.0) * np.exp(rng.normal(0, 0.003, 5)))
+        clock = (1410.0 if number >= fallen else 1980.0) * np.exp(rng.normal(0, 0.003, 9))
+        measured = Measurement(
+            test="t",
+            benchmark="b",
+            component="",
+            metric=RATE,
+            device="cuda:3",
+            values=values,
+            disturbance=("busy",) if number == 7 else (),
+            telemetry=(("GPU 3 SM clock (MHz)", tuple(clock)),),
+        )
+        cycles.append([measured])
+    (step,) = find_steps(cycles)
+    near, places = cycles_near(step, cycles)
+    assert step.onset == 50  # among the 59 that count
+    assert places[step.onset - 1 - near.start] == 50
+    onset = step_onset(step, near, [cycles[place] for place in places])
+    assert onset is not None
+    assert (onset.number, onset.count) == (50, 59)
+    assert (onset.sensor is not None) is moved
