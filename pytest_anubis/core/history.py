@@ -5,7 +5,7 @@ Times are seconds since 1970, UTC; durations are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
 
@@ -69,6 +69,26 @@ class Defect:
     closed: float | None = None  # when it was confirmed or found a false alarm; None while open
     note: str = ""
     passed: Annotated[bool, Rare] = False  # it was not closed, but later runs passed it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precedents:
+    """What became of earlier defects like one that is reported."""
+
+    confirmed: int
+    false_alarms: int
+    note: str = ""  # the operator's latest note; empty if there is none
+
+
+def precedents_of(closed: Iterable[Defect], benchmarks: Collection[str]) -> Precedents:
+    """Count the closed defects that some benchmarks exposed; the history keeps no metrics of theirs."""
+    alike = [one for one in closed if not set(benchmarks).isdisjoint(one.benchmarks)]
+    alike.sort(key=lambda one: one.closed or 0.0)
+    return Precedents(
+        confirmed=sum(one.state == "confirmed" for one in alike),
+        false_alarms=sum(one.state == "false alarm" for one in alike),
+        note=next((one.note for one in reversed(alike) if one.note), ""),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

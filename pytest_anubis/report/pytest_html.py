@@ -10,6 +10,8 @@ from markupsafe import Markup
 
 from pytest_anubis.core.asking.open_questions import asked_questions, unexplained
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.end_to_end import end_to_end_losses
+from pytest_anubis.core.history import Defect
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, word_of
@@ -85,6 +87,9 @@ class Source(Protocol):
 
     def usage_errors(self) -> list[str]:
         """Return one line for each wrongly written benchmark."""
+
+    def closed_defects(self) -> Sequence[Defect]:
+        """Return the defects of the node's class that operators have closed."""
 
 
 class HtmlReport:
@@ -194,7 +199,14 @@ class HtmlReport:
             fallback="nothing was judged in this run",
             step=next_of(run),
             shared=part_lines(verdict),
-            parts=blocks.blamed_parts(bad, run.cards, context.inventory, heading="h2"),
+            parts=blocks.blamed_parts(
+                bad,
+                run.cards,
+                context.inventory,
+                heading="h2",
+                losses=end_to_end_losses(verdicts),
+                closed=source.closed_defects() if bad else (),
+            ),
             max_parts=MAX_PARTS,
             facts=[f"node {context.node}", f"hardware class {context.hardware_class}", note],
             questions=questions_text(asked_questions(run.planned, verdicts, run.results)),

@@ -24,6 +24,7 @@ from pytest_anubis.core.events import (
     TestStarted,
     WorkerDied,
 )
+from pytest_anubis.core.history import Defect
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
@@ -64,9 +65,13 @@ class Source:
     context: Any
     state: RunState
     usage: list[str] = field(default_factory=list)
+    closed: tuple[Defect, ...] = ()
 
     def usage_errors(self) -> list[str]:
         return self.usage
+
+    def closed_defects(self) -> tuple[Defect, ...]:
+        return self.closed
 
 
 def hooks_of(

@@ -11,7 +11,9 @@ from markupsafe import Markup
 from pytest_anubis.core.asking.next_step import shared_act
 from pytest_anubis.core.asking.open_questions import asked_questions, kept_silent
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.end_to_end import end_to_end_losses
 from pytest_anubis.core.events import WorkerDied
+from pytest_anubis.core.history import Defect
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, word_of
@@ -53,7 +55,12 @@ _EXIT = {
 
 
 def run_page(
-    record: RunRecord, baseline: Baseline | None = None, *, drawn: int | None = None, home: str = ""
+    record: RunRecord,
+    baseline: Baseline | None = None,
+    *,
+    drawn: int | None = None,
+    home: str = "",
+    closed: Sequence[Defect] = (),
 ) -> str:
     """Return the page of one run.
 
@@ -64,6 +71,7 @@ def run_page(
         drawn: Measurements with plots, the worst first; the others are in the table only. None draws as
             many as a page can hold.
         home: Place of the page of the whole fleet that this one belongs to; empty if there is none.
+        closed: Defects of the node's class that operators have closed.
     """
     verdict = record.node_verdict
     drawn = MAX_PLOTS if drawn is None else min(drawn, MAX_PLOTS)
@@ -81,7 +89,7 @@ def run_page(
         step=next_of(record),
         facts=_facts(record, baseline),
         shared=part_lines(verdict),
-        wrong=_wrong(record, verdicts),
+        wrong=_wrong(record, verdicts, closed),
         max_cards=MAX_CARDS,
         waived=[
             f"{metric_name(v.benchmark, v.metric, v.device)}: {v.text}"
@@ -164,7 +172,9 @@ def _time(record: RunRecord) -> str:
     return moment_text(record.started) + (f", took {duration_text(took)}" if took > 0 else "")
 
 
-def _wrong(record: RunRecord, verdicts: Sequence[MetricVerdict]) -> list[tuple[str, list[Markup]]]:
+def _wrong(
+    record: RunRecord, verdicts: Sequence[MetricVerdict], closed: Sequence[Defect]
+) -> list[tuple[str, list[Markup]]]:
     """Return a box for each blamed part, below the title of its severity."""
     bad = [v for v in verdicts if v.outcome is Outcome.FAIL]
     unusual = [v for v in verdicts if v.outcome is Outcome.MARGINAL]
@@ -173,8 +183,14 @@ def _wrong(record: RunRecord, verdicts: Sequence[MetricVerdict]) -> list[tuple[s
     bad += [v for v in unusual if v.device in failed]
     unusual = [v for v in unusual if v.device not in failed]
     step = shared_act(record.node_verdict)
+    losses = end_to_end_losses(verdicts)
     return [
-        (title, blocks.blamed_parts(some, record.cards, record.inventory, step=step))
+        (
+            title,
+            blocks.blamed_parts(
+                some, record.cards, record.inventory, step=step, losses=losses, closed=closed
+            ),
+        )
         for title, some in (
             ("What is wrong", bad),
             ("Unusual for this fleet, not yet costly", unusual),

@@ -10,6 +10,8 @@ from markupsafe import Markup
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps
 from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.end_to_end import EndToEndLoss, MetricPlace, place_of_metric
+from pytest_anubis.core.history import Defect, precedents_of
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.shown_loss import ALL_DEVICES
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
@@ -23,6 +25,7 @@ from pytest_anubis.report.text.numbers import (
     similarity_text,
     value_text,
 )
+from pytest_anubis.report.text.part_text import precedents_text, whole_text
 from pytest_anubis.report.text.since_text import SINCE, since_text
 
 MAX_SERIES = 12
@@ -143,11 +146,13 @@ def blamed_parts(
     *,
     heading: str = "h3",
     step: str = "",
+    losses: Iterable[EndToEndLoss] = (),
+    closed: Sequence[Defect] = (),
 ) -> list[Markup]:
     """Return one box for each card and each component of the host, with all that speaks against it.
 
     Findings about all devices have a box of their own, which comes first in its severity; the boxes of the
-    devices do not repeat its lines.
+    devices do not repeat its lines. An end-to-end loss is below the micro benchmarks that explain it.
 
     Args:
         verdicts: Those that are FAIL or MARGINAL, in any order; the worst part comes first.
@@ -155,6 +160,8 @@ def blamed_parts(
         inventory: The node's, as plain data; it describes a card more fully than `cards`.
         heading: Element of a box's title.
         step: Next step that replaces the parts' own ones; empty for those.
+        losses: The node's end-to-end losses.
+        closed: Defects of the node's class that operators have closed.
     """
     verdicts = sorted(verdicts, key=lambda verdict: verdict.severity)
     devices: dict[tuple[str, str, str], set[str]] = {}
@@ -170,9 +177,8 @@ def blamed_parts(
         many_parts = verdict.device in HOST or pooled
         place = ALL_DEVICES if pooled else _card(verdict.device, cards)
         parts.setdefault((place, blamed if many_parts else ""), []).append(verdict)
-    boxes = sorted(
-        parts.items(), key=lambda part: (part[1][0].severity[:2], part[0][0] != ALL_DEVICES)
-    )
+    wholes = {loss.whole: loss for loss in losses}
+    boxes = _in_order(parts, wholes)
     shared = {
         line for (place, _), found in boxes if place == ALL_DEVICES for line in _about(found, step)
     }
@@ -181,11 +187,54 @@ def blamed_parts(
             place,
             found,
             identity_text(place, inventory) or cards.get(place, ""),
-            [line for line in _about(found, step) if place == ALL_DEVICES or line not in shared],
+            [
+                *(
+                    line
+                    for line in _about(found, step)
+                    if place == ALL_DEVICES or line not in shared
+                ),
+                *_before(found, closed),
+            ],
             heading,
+            wholes,
         )
         for (place, _), found in boxes
     ]
+
+
+Wholes = Mapping[MetricPlace, EndToEndLoss]
+"""End-to-end losses by their place."""
+
+Box = tuple[tuple[str, str], list[MetricVerdict]]
+"""The name of a part and what speaks against it, the worst first."""
+
+
+def _in_order(parts: Mapping[tuple[str, str], list[MetricVerdict]], wholes: Wholes) -> list[Box]:
+    """Return the parts, the worst first; one that others explain alone comes after these."""
+
+    def key(part: tuple[str, str]) -> tuple[Any, ...]:
+        return parts[part][0].severity[:2], part[0] != ALL_DEVICES
+
+    part_of = {place_of_metric(v): part for part, found in parts.items() for v in found}
+    order: dict[tuple[str, str], tuple[Any, ...]] = {}
+    for part, found in parts.items():
+        losses = [wholes.get(place_of_metric(verdict)) for verdict in found]
+        others = [
+            key(part_of[one])
+            for loss in losses
+            for one in (loss.explained_by if loss else ())
+            if one in part_of and part_of[one] != part
+        ]
+        explained = bool(others) and all(loss and loss.explained_by for loss in losses)
+        order[part] = (max(key(part), *others), True) if explained else (key(part), False)
+    return sorted(parts.items(), key=lambda box: order[box[0]])
+
+
+def _before(verdicts: Sequence[MetricVerdict], closed: Sequence[Defect]) -> list[tuple[str, str]]:
+    """Return how often defects like this failed part were confirmed, if any was closed."""
+    failed = {v.benchmark for v in verdicts if v.outcome is Outcome.FAIL}
+    text = precedents_text(precedents_of(closed, failed))
+    return [("before", text)] if text else []
 
 
 def _metric(verdict: MetricVerdict) -> tuple[str, str, str]:
@@ -207,13 +256,16 @@ def _part(
     identity: str,
     about: Sequence[tuple[str, str]],
     heading: str,
+    wholes: Wholes,
 ) -> Markup:
     """Return the box of one part; `place` is its device, or all devices."""
+    outcome = verdicts[0].outcome.value
+    verdicts = sorted(verdicts, key=lambda v: _is_explained(v, wholes))  # they come last
     blamed = dict.fromkeys(v.component or v.benchmark for v in verdicts)
     title = (f"{place}: " if place not in HOST else "") + ", ".join(blamed)
-    reasons = [_reason(verdict) for verdict in verdicts[:MAX_LINES]]
+    reasons = [_reason(verdict, wholes) for verdict in verdicts[:MAX_LINES]]
     reasons += [f"and {len(verdicts) - MAX_LINES} more"] if len(verdicts) > MAX_LINES else []
-    return block("part", verdicts[0].outcome.value, title, identity, reasons, about, heading)
+    return block("part", outcome, title, identity, reasons, about, heading)
 
 
 def _about(verdicts: Sequence[MetricVerdict], step: str) -> list[tuple[str, str]]:
@@ -232,12 +284,19 @@ def _about(verdicts: Sequence[MetricVerdict], step: str) -> list[tuple[str, str]
     ]
 
 
-def _reason(verdict: MetricVerdict) -> str:
+def _is_explained(verdict: MetricVerdict, wholes: Wholes) -> bool:
+    loss = wholes.get(place_of_metric(verdict))
+    return loss is not None and bool(loss.explained_by)
+
+
+def _reason(verdict: MetricVerdict, wholes: Wholes) -> str:
     """Return why a part is blamed, with the test where it has several cases or groups."""
+    loss = wholes.get(place_of_metric(verdict))
+    why = f"; {whole_text(loss)}" if loss is not None else ""
     name = verdict.metric or verdict.benchmark
     text = verdict.text.removeprefix(f"{verdict.device}: ")  # the box's title says it
     text = text if text.startswith(name) else f"{name}: {text}"
     test = verdict.benchmark.partition("::")[2]
     group = f" ({verdict.group})" if verdict.group and verdict.group not in test else ""
     several = verdict.metric and ("[" in test or group)
-    return f"{test}{group} {text}" if several else text
+    return (f"{test}{group} {text}" if several else text) + why

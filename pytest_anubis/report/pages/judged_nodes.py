@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from markupsafe import Markup
 
 from pytest_anubis.core.asking.next_step import shared_act
+from pytest_anubis.core.end_to_end import end_to_end_losses
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.rendering import block, render
@@ -76,6 +77,8 @@ def found_on(row: NodeRow, number: int, traits: Mapping[str, str]) -> Markup:
     verdict = row.verdict
     rejected = verdict.decision is Decision.REJECTED
     bad = [verdict for verdict in row.verdicts if verdict.outcome in BAD]
+    # What passed is not in the row, so only explained losses are known.
+    losses = [loss for loss in end_to_end_losses(row.verdicts) if loss.explained_by]
     facts = (f"hardware class {row.hardware_class}", traits_text(traits))
     return block(
         "found_on",
@@ -83,7 +86,7 @@ def found_on(row: NodeRow, number: int, traits: Mapping[str, str]) -> Markup:
         row,
         why=after_name(verdict),
         facts=", ".join(filter(None, facts)),
-        parts=blocks.blamed_parts(bad, row.cards, step=shared_act(verdict)),
+        parts=blocks.blamed_parts(bad, row.cards, step=shared_act(verdict), losses=losses),
         blocking=list(map(str, verdict.blocking)),
         rejected=rejected,
         open=rejected and number < MAX_OPEN,

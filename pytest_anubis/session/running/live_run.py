@@ -45,6 +45,7 @@ from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.node_standing import keep_begun, keep_ended, killed_here, latest_run
 
 if TYPE_CHECKING:
+    from pytest_anubis.core.history import Defect
     from pytest_anubis.core.sample import Population
 
 
@@ -370,6 +371,12 @@ class Run:
     def usage_errors(self) -> list[str]:
         """Return one line for every benchmark with a mistake in its code."""
         return [f"{r.test}: {r.misuse}" for r in self.state.results.values() if r.misuse]
+
+    def closed_defects(self) -> Sequence[Defect]:
+        """Return the defects of the node's class that operators have closed, as far as they can be read."""
+        from pytest_anubis.store.history.closed_defects import closed_defects
+
+        return closed_defects(self.context.settings.history_place, self.context.hardware_class)
 
     def _keep_standing(self) -> None:
         """Store the verdict for health checks; a run without one keeps the known verdict."""

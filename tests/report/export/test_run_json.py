@@ -84,6 +84,19 @@ def test_failures_in_noise_are_unsure_in_json() -> None:
     assert 'triage="retest"' in prometheus_text(None, record.effective_verdicts)
 
 
+def test_an_end_to_end_loss_names_what_explains_it() -> None:
+    train = MetricVerdict(
+        outcome=Outcome.FAIL, reason=Reason.BEYOND, text="slow", benchmark="t", metric="step",
+        better="lower", similarity=0.6, component="training.step", device="cuda:1",
+    )  # fmt: skip
+    gemm = replace(train, benchmark="g", metric="rate", component="compute.matrix")
+    plain = json.loads(run_json(RunRecord(run="r", node="n", verdicts=(train, gemm))))
+    (loss,) = plain["end_to_end"]
+    place = {"benchmark": "g", "metric": "rate", "device": "cuda:1", "component": "compute.matrix"}
+    assert (loss["whole"]["metric"], loss["explained_by"]) == ("step", [place])
+    assert "end_to_end" not in json.loads(run_json(RunRecord(run="r", node="n", verdicts=(gemm,))))
+
+
 def test_a_criterion_is_one_row() -> None:
     header, row = criteria_lines(BASELINE, whole=False)
     assert header.split()[:3] == ["benchmark", "metric", "centre"]
