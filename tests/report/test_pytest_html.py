@@ -75,7 +75,10 @@ class Source:
 
 
 def hooks_of(
-    *happened: Event, baseline: Baseline | None = None, usage: tuple[str, ...] = ()
+    *happened: Event,
+    baseline: Baseline | None = None,
+    usage: tuple[str, ...] = (),
+    closed: tuple[Defect, ...] = (),
 ) -> HtmlReport:
     context = SimpleNamespace(
         node="n1",
@@ -87,7 +90,7 @@ def hooks_of(
     state = RunState()
     for event in (RunStarted(run="r", node="n1"), *happened):
         state.apply(event)
-    return HtmlReport(Source(context=context, state=state, usage=list(usage)))
+    return HtmlReport(Source(context=context, state=state, usage=list(usage), closed=closed))
 
 
 def report_of(when: Any = "call", test: str = "t::x", longrepr: Any = None, **more: Any) -> Any:
@@ -245,6 +248,17 @@ def test_a_row_refers_to_the_top_for_a_missing_baseline() -> None:
     assert "> no baseline for this hardware class: see above<" in row[1]
     hooks.pytest_runtest_logreport(report)
     assert "next step:" not in report.extras[0]["content"]  # nothing speaks against the part
+
+
+def test_a_part_on_top_says_what_became_of_defects_like_it() -> None:
+    events = measured()
+    closed = Defect(
+        number=1, node="n2", found=1.0, closed=2.0, state="confirmed", note=dossier.EVIL,
+        benchmarks=(verdict_of(events).benchmark,),
+    )  # fmt: skip
+    text = top_of(hooks_of(*events, baseline=dossier.baseline(5), closed=(closed,)))
+    assert "1 of 1 like it was confirmed; last note: " in text
+    assert dossier.EVIL not in text
 
 
 def test_the_page_ends_with_the_inventory() -> None:

@@ -157,7 +157,7 @@ class Soak:
         trends: list[Trend | CycleStep] = [*find_trends(measured)]
         known = {trend.key for trend in trends}
         trends += [step for step in find_steps(measured) if step.key not in known]
-        texts = [trend.text + self._sensors(trend, measured) for trend in trends]
+        texts = [trend.text + sensors_text(trend, measured, self._read) for trend in trends]
         for text in texts:
             _say(f"anubis: trend: MARGINAL {text}")
         counts = ", ".join(f"{codes.count(code)} x exit code {code}" for code in sorted(set(codes)))
@@ -169,16 +169,10 @@ class Soak:
             return _INTERRUPTED
         return worst_code(codes, decayed=bool(trends) and self._settings.fail_on == "marginal")
 
-    def _sensors(self, trend: Trend | CycleStep, measured: Sequence[Sequence[Measurement]]) -> str:
-        """Return what the sensors showed at a step, from the journals of the cycles around it."""
-        from pytest_anubis.validator.changes.cycle_steps import CycleStep, cycles_near, step_onset
-
-        if not isinstance(trend, CycleStep):
-            return ""
-        near, places = cycles_near(trend, measured)
-        records = [_record(self._settings.store, self._cycles[place].run) for place in places]
-        onset = step_onset(trend, near, [one.measurements for one in records if one is not None])
-        return moved_text(onset) if onset is not None else ""
+    def _read(self, place: int) -> Sequence[Measurement]:
+        """Return the measurements of a cycle with their telemetry; none if its journal is gone."""
+        record = _record(self._settings.store, self._cycles[place].run)
+        return record.measurements if record is not None else ()
 
     def _write(self, trends: list[str], headline: str) -> None:
         """Write the campaign's page, after every cycle, so that a crash loses nothing."""
@@ -212,6 +206,27 @@ class Soak:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def sensors_text(
+    trend: Trend | CycleStep,
+    measured: Sequence[Sequence[Measurement]],
+    read: Callable[[int], Sequence[Measurement]],
+) -> str:
+    """Return what the sensors showed at a step, to be printed after it; empty for a trend.
+
+    Args:
+        trend: What was found over the cycles.
+        measured: The measurements of every cycle.
+        read: Returns the same of one cycle, from 0, with telemetry, which the memory could not hold of all.
+    """
+    from pytest_anubis.validator.changes.cycle_steps import CycleStep, cycles_near, step_onset
+
+    if not isinstance(trend, CycleStep):
+        return ""
+    near, places = cycles_near(trend, measured)
+    onset = step_onset(trend, near, [read(place) for place in places])
+    return moved_text(onset) if onset is not None else ""
 
 
 def worst_code(codes: Sequence[int], *, decayed: bool) -> int:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.defect_records import add_defect
+from pytest_anubis.store.history.run_filing import record_run
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.cli.command_line import anubis
 from tests.golden.runs import BASELINES, RUNS
 
@@ -20,6 +26,20 @@ def test_a_journal_of_any_name_is_rebuilt(tmp_path: Path, monkeypatch: pytest.Mo
     assert "REJECTED" in asked.stdout
     shutil.copy(RUNS / "slow-card" / "journal.jsonl", tmp_path / "n17-2026-11.jsonl")
     assert anubis("report", "n17-2026-11.jsonl").stdout == asked.stdout
+
+
+def test_a_dossier_counts_closed_defects_like_its_own(here: Path) -> None:
+    run = read_journal(RUNS / "slow-card")
+    failed = next(v.benchmark for v in run.verdicts if v.outcome is Outcome.FAIL)
+    with History(here / ".anubis") as history:
+        record_run(history, dataclasses.replace(run, run="another", verdicts=()))
+        add_defect(history, node=run.node, benchmarks=[failed], note="riser exchanged")
+    for more, counted in (((), 1), (("--store", "empty"), 0)):
+        done = anubis("report", str(RUNS / "slow-card"), "--html", "n.html", *more)
+        assert done.returncode == 0, done.stderr
+        page = (here / "n.html").read_text(encoding="utf-8")
+        text = "1 of 1 like it was confirmed; last note: riser exchanged"
+        assert page.count(text) == counted
 
 
 def test_an_unknown_node_is_refused_with_known_ones(here: Path) -> None:

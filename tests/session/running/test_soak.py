@@ -11,13 +11,18 @@ import sys
 import time
 import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
 from pytest_anubis.session.running.cycle_reports import CycleFiles
-from pytest_anubis.session.running.soak import worst_code
+from pytest_anubis.session.running.soak import sensors_text, worst_code
 from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.validator import find_trends
+from pytest_anubis.validator.changes.cycle_steps import find_steps
 from tests.forked import Forked
 from tests.quiet import OPTIONS
 from tests.session.conftest import Learn
@@ -138,6 +143,29 @@ def test_x(anubis_metric):
     anubis_metric.record("rate", [100.0 - number] * 5, unit="GB/s", better="higher")
     assert number != 3, "a bad moment"
 """
+
+
+def test_a_step_over_cycles_is_said_with_its_sensor() -> None:
+    def cycle(number: int, **more: Any) -> list[Measurement]:
+        level = 100.0 if number < 20 else 90.0
+        return [
+            Measurement(
+                test="t", benchmark="b", component="", device="cuda:1", values=(level, level + 0.1),
+                metric=Metric(name="rate", unit="GB/s", better="higher"), **more,
+            )
+        ]  # fmt: skip
+
+    def read(number: int) -> list[Measurement]:
+        clock = 1980.0 if number < 20 else 1410.0
+        return cycle(number, telemetry=(("GPU 1 SM clock (MHz)", (clock, clock + 5, clock)),))
+
+    measured = [cycle(number) for number in range(40)]
+    (step,) = find_steps(measured)
+    said = sensors_text(step, measured, read)
+    assert said.endswith("when the SM clock of GPU 1 fell from 1980 to 1410 MHz")
+    assert sensors_text(step, measured, lambda _: ()) == ""  # the journals are gone
+    (trend,) = find_trends(measured)
+    assert sensors_text(trend, measured, read) == ""
 
 
 def test_soak_writes_one_page_and_judges_the_trend(
