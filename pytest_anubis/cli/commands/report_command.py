@@ -59,6 +59,7 @@ from pytest_anubis.report.text.node_row import counted_words
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
+from pytest_anubis.store.history.closed_defects import closed_defects
 from pytest_anubis.store.run_filter import RunFilter
 
 if TYPE_CHECKING:
@@ -328,8 +329,6 @@ def _narrower(options: argparse.Namespace, classes: list[str]) -> str:
 
 def _closed(options: argparse.Namespace, record: RunRecord) -> tuple[Defect, ...]:
     """Return the closed defects of a run's class, from the given history or the store."""
-    from pytest_anubis.store.history.closed_defects import closed_defects
-
     given = options.history
     place = options.store if not given else given if "://" in given else Path(given)
     return closed_defects(place, record.hardware_class)

@@ -39,6 +39,7 @@ from pytest_anubis.session.running.exit_guard import decided_key, vouched_key
 from pytest_anubis.session.running.resume import Earlier, unjudged
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
+from pytest_anubis.store.history.closed_defects import closed_defects
 from pytest_anubis.store.history.waiting_runs import keep
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import Journal
@@ -374,8 +375,6 @@ class Run:
 
     def closed_defects(self) -> Sequence[Defect]:
         """Return the defects of the node's class that operators have closed, as far as they can be read."""
-        from pytest_anubis.store.history.closed_defects import closed_defects
-
         return closed_defects(self.context.settings.history_place, self.context.hardware_class)
 
     def _keep_standing(self) -> None:
