@@ -6,6 +6,7 @@ from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.onset import Onset, SensorMove
 from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.report.text.numbers import count_text, value_text
+from pytest_anubis.report.text.safe_text import plain_line
 
 SINCE = "since when"
 """Label of the sentence."""
@@ -18,7 +19,7 @@ def since_text(verdict: MetricVerdict) -> str:
         return ""
     how = loss_text(1 - onset.size, verdict.better, verdict.unit)
     where = f"{verdict.metric} {how} from value {onset.number} of {onset.count}"
-    return f"{where}{moved_text(onset)}"
+    return plain_line(f"{where}{moved_text(onset)}")
 
 
 def moved_text(onset: Onset) -> str:
