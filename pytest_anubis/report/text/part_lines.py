@@ -22,7 +22,7 @@ def part_lines(node: NodeVerdict | None) -> list[str]:
 
 
 def part_line(part: SharedPart) -> str:
-    """Return a line such as ``cuda:2 and cuda:3 share PCIe switch 0000:58:00.0 (.98), ...``."""
+    """Return ``cuda:2 and cuda:3 share PCIe switch 0000:58:00.0 (.98), nothing else is slow there: ...``."""
     sure = f"({min(part.confidence, MAX_SHOWN):.2f})".replace("0.", ".")
     lost = f"{percent(part.loss)} slower in {first_of(part.components, MAX_NAMED)}"
     whole = "" if part.socket is None else f" (all of NUMA node {part.socket})"
@@ -30,8 +30,8 @@ def part_line(part: SharedPart) -> str:
     if part.kind == "all":
         text = f"{devices} are slow alike {sure}: {lost}; check {part.called}"
     else:
-        alone = ", where nothing else is slow" if part.alone else ""
-        text = f"{devices} share {part.called}{whole} {sure}: {lost}{alone}; check it"
+        alone = ", nothing else is slow there" if part.alone else ""
+        text = f"{devices} share {part.called}{whole} {sure}{alone}: {lost}; check that part"
     return plain_line(f"{text} before you replace a device")
 
 
