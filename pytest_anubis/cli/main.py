@@ -21,7 +21,7 @@ COMMANDS = {
     "certify": "measure which benchmarks may run at the same time without harm",
     "judge": "judge collected runs against baselines, without pytest",
     "report": "rebuild the report of a run from its journal",
-    "seal": "sign a run with its baseline and report, for whoever must trust it",
+    "seal": "sign a run with its baseline and report, for those who must trust it",
     "verify": "say whether a sealed run was changed, who signed it, and what it decides",
     "history": "show a node's runs; keep incidents, defects and states of nodes",
     "push": "file runs and imports in a fleet's history, each once",

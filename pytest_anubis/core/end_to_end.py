@@ -58,32 +58,42 @@ def end_to_end_losses(verdicts: Iterable[MetricVerdict]) -> tuple[EndToEndLoss, 
     micro = [v for v in every if v.component and not is_end_to_end(v.component)]
     failed = [v for v in micro if v.outcome is Outcome.FAIL and v.reason is not Reason.HARDWARE]
     passed = [v for v in micro if v.outcome in (Outcome.PASS, Outcome.MARGINAL)]
+    parts: dict[
+        str, tuple[tuple[MetricPlace, ...], int]
+    ] = {}  # by what a whole uses: many are alike
     found: dict[MetricPlace, EndToEndLoss] = {}
     for whole in every:
         bad = whole.outcome in (Outcome.FAIL, Outcome.MARGINAL)
         if not (bad and is_end_to_end(whole.component) and whole.better in ("higher", "lower")):
             continue
-        parts = tuple(dict.fromkeys(place_of_metric(v) for v in failed if _within(v, whole)))
-        names = {v.benchmark for v in passed if _within(v, whole)}
+        used = "" if whole.scope == "node" or whole.device == "node" else whole.device
+        if used not in parts:
+            parts[used] = _parts(failed, passed, used)
+        explained_by, others = parts[used]
         place = place_of_metric(whole)
-        found.setdefault(
-            place,
-            EndToEndLoss(
-                whole=place,
-                explained_by=parts,
-                passed=len(names.difference(part.benchmark for part in parts)),
-            ),
-        )
+        found.setdefault(place, EndToEndLoss(whole=place, explained_by=explained_by, passed=others))
     return tuple(found.values())
 
 
-def _within(part: MetricVerdict, whole: MetricVerdict) -> bool:
-    """Return whether a micro benchmark measured hardware that an end-to-end benchmark used.
+def _parts(
+    failed: Iterable[MetricVerdict], passed: Iterable[MetricVerdict], used: str
+) -> tuple[tuple[MetricPlace, ...], int]:
+    """Return the failed metrics of a device, and how many other micro benchmarks of it did not fail.
 
-    One of the node uses all of its devices, one of a card its own and its links.
+    Args:
+        failed: Verdicts of micro benchmarks that failed.
+        passed: Verdicts of micro benchmarks that did not fail.
+        used: What an end-to-end benchmark used: a device, or "" for all devices of the node.
     """
-    if whole.scope == "node" or whole.device in ("", "node"):
+    bad = tuple(dict.fromkeys(place_of_metric(v) for v in failed if _is_of(v, used)))
+    names = {v.benchmark for v in passed if _is_of(v, used)}
+    return bad, len(names.difference(one.benchmark for one in bad))
+
+
+def _is_of(part: MetricVerdict, used: str) -> bool:
+    """Return whether a micro benchmark measured what was used; that of a card includes its links."""
+    if not used:
         return True
     if part.scope == "node":
         return False
-    return whole.device in part.device.split(">") or {whole.device, part.device} <= set(HOST)
+    return used in part.device.split(">") or {used, part.device} <= set(HOST)

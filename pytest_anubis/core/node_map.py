@@ -68,6 +68,12 @@ class SharedPart:
         )
 
 
+def card_number(device: str) -> int | None:
+    """Return the place of a card among the node's accelerators, 3 of ``cuda:3``; None of another device."""
+    kind, _, number = device.partition(":")
+    return int(number) if kind.isalpha() and number.isdecimal() and len(number) < 6 else None
+
+
 def places_of(inventory: Mapping[str, Any], devices: Iterable[str]) -> dict[str, Place]:
     """Return device -> its place, for devices of which an inventory has it.
 
@@ -83,11 +89,12 @@ def places_of(inventory: Mapping[str, Any], devices: Iterable[str]) -> dict[str,
         if part.get("name")
     }
     found = {}
+    cards = listed["accelerators"]
     for device in dict.fromkeys(devices):
-        number = device.partition(":")[2]
+        number = card_number(device)
         sort, part = named.get(device, ("", {}))
-        if number.isdecimal() and int(number) < len(listed["accelerators"]):
-            sort, part = "accelerators", listed["accelerators"][int(number)]
+        if number is not None and number < len(cards):
+            sort, part = "accelerators", cards[number]
         place = _place(sort, part)
         if place is not None:
             found[device] = place

@@ -25,6 +25,7 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Purpose, TestResult
+from pytest_anubis.core.node_map import card_number
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
 from pytest_anubis.core.waiving import WaiversRead, in_noise, waived_verdict, widened, with_waiver
 
@@ -422,9 +423,9 @@ def card_texts(devices: Iterable[str], inventory: Mapping[str, Any]) -> dict[str
     found = {}
     accelerators = inventory.get("accelerators") or ()
     for device in (end for name in devices for end in name.split(">")):
-        position = device.partition(":")[2]
-        if position.isdecimal() and int(position) < len(accelerators):
-            card = accelerators[int(position)]
+        number = card_number(device)
+        if number is not None and number < len(accelerators):
+            card = accelerators[number]
             slot, serial = (str(card.get(key) or "") for key in ("pci", "serial"))
             words = [f"slot {slot}"] if slot else []
             words += [f"serial number {serial}"] if serial not in ("", REDACTED) else []

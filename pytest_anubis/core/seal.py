@@ -108,7 +108,7 @@ class Flaw:
     Attributes:
         kind: What is wrong.
         name: The file in the seal, the file of a key, or a key's fingerprint; empty: the seal as a whole.
-        detail: More about it, in words of whoever found it; may be empty.
+        detail: More about it, in one line for people; may be empty.
     """
 
     kind: FlawKind

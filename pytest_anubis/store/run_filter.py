@@ -45,7 +45,12 @@ class RunFilter:
 
     def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
         """Return the patterns of `nodes` that match none of these names; a mistyped one shows so."""
-        return tuple(one for one in self.nodes if not any(_one_of(name, (one,)) for name in names))
+        known = set(names)  # of a fleet, most patterns are names
+        return tuple(
+            one
+            for one in self.nodes
+            if one not in known and not any(_one_of(name, (one,)) for name in names)
+        )
 
     def wants_metric(self, metric: str, benchmark: str) -> bool:
         """Return whether a metric of a benchmark is selected."""

@@ -43,7 +43,6 @@ from pytest_anubis.cli.shared.run_sources import (
 from pytest_anubis.cli.site.import_judging import baselines_in_force
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.history import Defect
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Triage
@@ -148,7 +147,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json is not None:
         write_file(options.json, run_json(record) + "\n")
     if options.html is not None:
-        write_file(options.html, run_page(record, baseline, closed=_closed(options, record)))
+        closed = closed_defects(options.history or options.store, record.hardware_class)
+        write_file(options.html, run_page(record, baseline, closed=closed))
     if options.prometheus is not None:
         write_file(
             options.prometheus,
@@ -325,13 +325,6 @@ def _narrower(options: argparse.Namespace, classes: list[str]) -> str:
     if options.node is None:
         return "add --node NAME"
     return f"it is in the classes {first_of(classes, MAX_NAMES_LISTED)}: add --class KEY"
-
-
-def _closed(options: argparse.Namespace, record: RunRecord) -> tuple[Defect, ...]:
-    """Return the closed defects of a run's class, from the given history or the store."""
-    given = options.history
-    place = options.store if not given else given if "://" in given else Path(given)
-    return closed_defects(place, record.hardware_class)
 
 
 def _show(record: RunRecord, verbosity: int) -> None:

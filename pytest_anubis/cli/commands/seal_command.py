@@ -1,4 +1,4 @@
-"""``anubis seal RUN --key KEY -o FILE``: one signed archive of a run, for whoever must trust it later."""
+"""``anubis seal RUN --key KEY -o FILE``: one signed archive of a run, for those who must trust it later."""
 
 from __future__ import annotations
 

@@ -15,6 +15,8 @@ from pytest_anubis.codec import to_plain
 from pytest_anubis.durations import seconds
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.selector.selector_error import SelectorError
+from pytest_anubis.store.history import HISTORY_NAME
+from pytest_anubis.store.history.history_place import history_file
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.risk.forecast import RiskModel
@@ -75,8 +77,6 @@ def use(store: str, work: Callable[[History], T], *, limit: float | None = None)
 
 def may_be_there(store: str) -> bool:
     """Return whether a place may hold a history: any database, or a folder with the file."""
-    from pytest_anubis.store.history.database import HISTORY_NAME
-
     return "://" in store or Path(store, HISTORY_NAME).is_file()
 
 
@@ -100,8 +100,8 @@ def check_file_is_there(place: str) -> None:
     Raises:
         CommandError: The file does not exist.
     """
-    path = place.partition("?")[0].removeprefix("sqlite:///")
-    if place.startswith("sqlite:///") and path not in ("", ":memory:") and not Path(path).exists():
+    file = history_file(place) if "://" in place else None
+    if file is not None and not file.exists():
         raise CommandError(
             f"{place}: no such file, so no history is there; check its name, or push runs into it first "
             f"('anubis push --history {shlex.quote(shown_place(place))}')"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_anubis.core.inventory import REDACTED
+from pytest_anubis.core.node_map import card_number
 from pytest_anubis.core.run import RunRecord
 
 SERIAL = "serial"
@@ -41,7 +42,7 @@ def tested_node(record: RunRecord) -> TestedNode:
     ids = {name: name for name in hardware}
     software = _software(inventory)
     cards = _items(inventory, "accelerators")
-    named = {place: name for name in reversed(devices) if (place := _place(name)) is not None}
+    named = {place: name for name in reversed(devices) if (place := card_number(name)) is not None}
     for place, card in enumerate(cards):
         part = named.get(place, f"accelerator:{place}")
         hardware[part] = _card(card)
@@ -52,7 +53,7 @@ def tested_node(record: RunRecord) -> TestedNode:
                 hardware[part] = _other(one, kind)
                 software |= _firmware(part, {"firmware": one.get("firmware")})
     for device in devices:
-        place = _place(device)
+        place = card_number(device)
         slot = next(
             (i for i, c in enumerate(cards) if (pci := _text(c.get("pci"))) and pci in device), None
         )
@@ -86,12 +87,6 @@ def _devices(record: RunRecord) -> Iterable[str]:
     yield from (one.device for one in record.measurements)
     yield from (one.device for one in record.verdicts)
     yield from (one.device for one in record.hardware)
-
-
-def _place(device: str) -> int | None:
-    """Return the place of a card among the accelerators (`run.card_texts`); None if it is no single card."""
-    kind, _, number = device.partition(":")
-    return int(number) if kind.isalpha() and number.isdecimal() and len(number) < 6 else None
 
 
 def _host(inventory: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

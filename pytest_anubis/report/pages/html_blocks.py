@@ -18,6 +18,7 @@ from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
 from pytest_anubis.report.pages.rendering import as_markup, block
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
+from pytest_anubis.report.text.blamed_part_text import precedents_text, whole_text
 from pytest_anubis.report.text.device_identity import identity_text
 from pytest_anubis.report.text.numbers import (
     certainty_text,
@@ -25,7 +26,6 @@ from pytest_anubis.report.text.numbers import (
     similarity_text,
     value_text,
 )
-from pytest_anubis.report.text.part_text import precedents_text, whole_text
 from pytest_anubis.report.text.since_text import SINCE, since_text
 
 MAX_SERIES = 12

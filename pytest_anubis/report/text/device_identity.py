@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_anubis.core.node_map import card_number
+
 _CARD = (
     *(("name", "model"), ("pci", "slot"), ("serial", "serial number"), ("part", "part number")),
     *(("uuid", "UUID"), ("vbios", "VBIOS"), ("firmware", "firmware")),
@@ -18,12 +20,12 @@ def identity(device: str, inventory: Mapping[str, Any]) -> list[tuple[str, str]]
         device: ``cuda:3``, ``cpu``, ``node``, ...; an accelerator has its number on the node, or its slot.
         inventory: A node's inventory as plain data; may be empty or of another shape.
     """
-    kind, _, number = device.partition(":")
+    number = card_number(device)
     listed = inventory.get("accelerators")
     cards = listed if isinstance(listed, list | tuple) else ()
-    if number.isdecimal() and int(number) < len(cards):
-        return _pairs(cards[int(number)], _CARD)
-    if kind == "cpu":
+    if number is not None and number < len(cards):
+        return _pairs(cards[number], _CARD)
+    if device.partition(":")[0] == "cpu":
         labels = (("model", "model"), ("microcode", "microcode"), ("sockets", "sockets"))
         return _pairs(inventory.get("processor"), labels)
     # The gate names a card by its slot: "GPU 2 (0000:3a:00.0)".

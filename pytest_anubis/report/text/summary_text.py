@@ -28,8 +28,8 @@ from pytest_anubis.core.verdict import (
 from pytest_anubis.report.text.failure_text import sure_text, verdict_table, worst_text
 from pytest_anubis.report.text.headlines import COMPARED_ONLY, after_decision, questions_lines
 from pytest_anubis.report.text.numbers import count_text, percent
-from pytest_anubis.report.text.part_lines import part_lines
 from pytest_anubis.report.text.safe_text import plain_line, printable
+from pytest_anubis.report.text.shared_part_lines import shared_part_lines
 from pytest_anubis.report.text.text_table import clip, clip_but_end, wrap
 
 Line = tuple[str, str]
@@ -118,7 +118,7 @@ def _lists(
     ]
     if verbose:
         lists.append(("not judged, does not block", node.listed, ""))
-    seen = [*part_lines(node), *(node.noted if verbose else ())]
+    seen = [*shared_part_lines(node), *(node.noted if verbose else ())]
     lists.append(("seen, does not block", seen, ""))
     lines: list[Line] = []
     room = MAX_LINES

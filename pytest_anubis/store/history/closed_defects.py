@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_anubis.core.history import Defect
-from pytest_anubis.store.history import HISTORY_NAME
+from pytest_anubis.store.history.history_place import history_file
 
 TIMEOUT = 5.0
 """Seconds for reading: a report must not wait long for what only informs."""
@@ -18,10 +18,8 @@ def closed_defects(place: Path | str, hardware_class: str) -> tuple[Defect, ...]
         place: The store's folder or a database URL.
         hardware_class: Key of the class.
     """
-    path = str(place).partition("?")[0].removeprefix("sqlite:///")
-    file = Path(path) if isinstance(place, str) else place / HISTORY_NAME
-    is_file = not isinstance(place, str) or place.startswith("sqlite:///")
-    if is_file and not file.is_file():  # reading would create it
+    file = history_file(place)
+    if file is not None and not file.is_file():  # reading would create it
         return ()
     from pytest_anubis.store.history.bounded_use import use_history
     from pytest_anubis.store.history.database import HistoryError

@@ -31,7 +31,7 @@ from pytest_anubis.core.onset import (
 )
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.changes.segments import MAX_VALUES, Segments, medians_of
-from pytest_anubis.validator.similarity.usable_rows import BoolArray
+from pytest_anubis.validator.similarity.rank_tests import hypergeometric_tail, mean_ranks
 
 MIN_SAMPLES = 12
 """Fewest readings that are compared: with fewer, perfect order is no surprise among several sensors."""
@@ -211,7 +211,7 @@ def _step(series: FloatArray, at: float, unit: str) -> _Step | None:
     count = len(series)
     near = max(MIN_NEAR, math.ceil(NEAR * count))
     places = np.arange(MIN_SIDE, count - MIN_SIDE + 1)
-    excess = np.cumsum(_ranks(series))[places - 1] - places * (count + 1) / 2
+    excess = np.cumsum(mean_ranks(series))[places - 1] - places * (count + 1) / 2
     split = int(places[np.argmax(np.abs(excess) / np.sqrt(places * (count - places)))])
     if abs(split - at) > near:
         return None
@@ -229,9 +229,8 @@ def _step(series: FloatArray, at: float, unit: str) -> _Step | None:
     higher = series > (before + after) / 2
     if after < before:
         higher = ~higher
-    chance = (
-        _chance(higher, split) * 2 * (2 * near + 1)
-    )  # either direction, every place that is near
+    tail = hypergeometric_tail(int(higher[split:].sum()), count, int(higher.sum()), count - split)
+    chance = tail * 2 * (2 * near + 1)  # either direction, every place that is near
     return _Step(before, after, abs(after - before) / noise, chance)
 
 
@@ -243,21 +242,3 @@ def _rises_evenly(series: FloatArray, split: int) -> bool:
     slope = float(time @ level) / float(time @ time)
     step = sum(float(side.var()) * len(side) for side in (series[:split], series[split:]))
     return step > LINE * float(((level - slope * time) ** 2).sum())
-
-
-def _ranks(series: FloatArray) -> FloatArray:
-    """Return the ranks of values from 1; equal values share their mean rank."""
-    _, where, counts = np.unique(series, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[where], dtype=np.float64)
-
-
-def _chance(higher: BoolArray, split: int) -> float:
-    """Return the chance that random order puts as many of the higher readings behind the split."""
-    count, total = len(higher), int(higher.sum())
-    since, later = count - split, int(higher[split:].sum())
-    ways = sum(
-        math.comb(total, hits) * math.comb(count - total, since - hits)
-        for hits in range(later, min(since, total) + 1)
-    )
-    return ways / math.comb(count, since)

@@ -138,7 +138,7 @@ def readings(measurements: Sequence[Measurement], baseline: Baseline | None) -> 
             else median(middle for _, middle in devices.values())
         )
         for device, (one, middle) in devices.items():
-            level = math.log(middle / usual)
+            level = math.log(middle) - math.log(usual)  # a quotient may be 0 or infinite
             found.append(
                 Reading(
                     component=one.component,
@@ -192,10 +192,12 @@ def suspects(places: Mapping[str, Place]) -> list[Suspect]:
     """
     order = {device: number for number, device in enumerate(sorted(places, key=_in_order))}
     below: dict[str, set[str]] = {}
+    height: dict[str, int] = {}  # fewest bridges between a bridge and a device below it
     sockets: dict[int, set[str]] = {}
     for device, place in places.items():
-        for bridge in place.bridges:
+        for number, bridge in enumerate(place.bridges):
             below.setdefault(bridge, set()).add(device)
+            height[bridge] = min(number, height.get(bridge, number))
         if place.numa_node is not None:
             sockets.setdefault(place.numa_node, set()).add(device)
 
@@ -206,7 +208,7 @@ def suspects(places: Mapping[str, Place]) -> list[Suspect]:
                 found.setdefault(tuple(sorted(devices, key=order.__getitem__)), name)
         return found
 
-    switches = shared(dict(sorted(below.items(), key=lambda one: _height(one[0], places))))
+    switches = shared(dict(sorted(below.items(), key=lambda one: height[one[0]])))
     nodes = shared({str(number): devices for number, devices in sorted(sockets.items())})
     found = [
         Suspect(kind="device", name=one, devices=(one,), prior=1 / len(order), alike=len(order))
@@ -236,11 +238,6 @@ def suspects(places: Mapping[str, Place]) -> list[Suspect]:
 def _in_order(device: str) -> tuple[str, int, str]:
     kind, _, number = device.partition(":")
     return kind, int(number) if number.isdecimal() else 0, device
-
-
-def _height(bridge: str, places: Mapping[str, Place]) -> int:
-    """Return the fewest bridges between a bridge and a device below it."""
-    return min(p.bridges.index(bridge) for p in places.values() if bridge in p.bridges)
 
 
 def accused(levels: Levels, hypotheses: Sequence[Suspect]) -> list[Accused]:

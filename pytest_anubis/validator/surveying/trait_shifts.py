@@ -14,6 +14,11 @@ from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.fleet_survey import MIN_NODES, SLOW_PART, ShiftedMetric, TraitShift
 from pytest_anubis.core.node_map import SharedPart
 from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.validator.similarity.rank_tests import (
+    binomial_tail,
+    hypergeometric_tail,
+    mean_ranks,
+)
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians
 
@@ -114,20 +119,24 @@ def part_shifts(
         parts: Each of its nodes -> the parts that slow devices share by its latest run.
         rejected: The nodes of the class that are rejected.
     """
-    found: dict[tuple[str, int], dict[str, list[str]]] = {}
+    found: dict[tuple[str, int], dict[str, dict[str, None]]] = {}
     for node, own in sorted(parts.items()):
         for part in own:
             if part.kind != "all":
-                names = found.setdefault((part.kind, part.alike), {})
-                names.setdefault(part.called, []).append(node)
+                names = found.setdefault((part.kind, max(part.alike, 1)), {})
+                names.setdefault(part.called, {})[node] = (
+                    None  # once, though two components name it
+                )
+    bad = parts.keys() & set(rejected)
     shifts = []
     for (_, alike), names in found.items():
         every = sum(map(len, names.values()))
         for name, nodes in names.items():
-            chance = alike * _binomial_tail(len(nodes), every, 1 / max(alike, 1))
-            if len(nodes) < MIN_NODES or chance >= ERROR_RATE:
+            if len(nodes) < MIN_NODES:
                 continue
-            hit = len(set(nodes).intersection(rejected))
+            if alike * binomial_tail(len(nodes), every, 1 / alike) >= ERROR_RATE:
+                continue
+            hit = len(bad & nodes.keys())
             shifts.append(
                 TraitShift(
                     hardware_class=hardware_class,
@@ -137,17 +146,10 @@ def part_shifts(
                     others=len(parts) - len(nodes),
                     metrics=(),
                     rejected=hit,
-                    rejected_others=len(parts.keys() & set(rejected)) - hit,
+                    rejected_others=len(bad) - hit,
                 )
             )
     return sorted(shifts, key=lambda one: -len(one.nodes))
-
-
-def _binomial_tail(hit: int, every: int, share: float) -> float:
-    """Return the chance of at least `hit` hits of `every`, each with a probability of `share`."""
-    return sum(
-        math.comb(every, k) * share**k * (1 - share) ** (every - k) for k in range(hit, every + 1)
-    )
 
 
 def as_the_others(
@@ -246,8 +248,7 @@ def _ranks(values: FloatArray) -> FloatArray:
     found = np.zeros(values.shape)
     for column in range(values.shape[1]):
         known = np.flatnonzero(~np.isnan(values[:, column]))
-        _, code, counts = np.unique(values[known, column], return_inverse=True, return_counts=True)
-        found[known, column] = (np.cumsum(counts) - (counts - 1) / 2)[code]
+        found[known, column] = mean_ranks(values[known, column])
     return found
 
 
@@ -272,24 +273,10 @@ def _most_rejected(bad: BoolArray, groups: _Groups, left: BoolArray) -> int | No
         size, hit = int(members.sum()), int((bad & members).sum())
         if hit < MIN_NODES or hit * whole < 2 * every * size:
             continue
-        chance = _hypergeometric_tail(hit, whole, every, size) * len(groups.names)
+        chance = hypergeometric_tail(hit, whole, every, size) * len(groups.names)
         if chance < ERROR_RATE:
             scores.append((chance, group))
     return min(scores)[1] if scores else None
-
-
-def _hypergeometric_tail(hit: int, whole: int, every: int, size: int) -> float:
-    """Return the chance of at least `hit` of all hits in `every` among `size` random nodes (Fisher 1922)."""
-
-    def chosen(n: int, k: int) -> float:
-        return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-
-    total = chosen(whole, size)
-    first, last = max(hit, size - (whole - every)), min(size, every)
-    return sum(
-        math.exp(chosen(every, k) + chosen(whole - every, size - k) - total)
-        for k in range(first, last + 1)
-    )
 
 
 def _shift(

@@ -179,6 +179,12 @@ def test_a_part_that_is_slow_in_two_components_is_named_once() -> None:
     assert part.loss == pytest.approx(0.2, abs=0.01)  # the larger one
 
 
+def test_values_beyond_any_measure_are_compared() -> None:
+    odd = {name: 5e-324 if name in ("cuda:2", "cuda:3") else 1e300 for name in CARDS}
+    (found,) = shared_parts(run_of(*measured("rate", "higher", odd)), None, failed("cuda:2"))
+    assert (found.name, found.loss) == (SWITCHES[1], 1)
+
+
 def test_disturbed_and_exact_values_name_nothing() -> None:
     rates = measured("rate", "higher", RATES)
     disturbed = [replace(one, disturbance=("steal",)) for one in rates]
@@ -256,6 +262,18 @@ def test_a_part_that_fails_on_many_nodes_is_shared_by_them() -> None:
     assert shift.nodes == tuple(f"n{n:02}" for n in range(6))
     assert (shift.others, shift.rejected, shift.rejected_others) == (34, 2, 1)
     assert not shift.explains(failed("cuda:0"))  # it excuses no node
+
+
+def test_a_node_counts_once_for_a_part_of_two_components() -> None:
+    twice = [part(SWITCHES[1]), replace(part(SWITCHES[1]), devices=("cuda:0", "cuda:1", "cuda:2"))]
+    parts = {f"n{n:02}": twice if n < 4 else [] for n in range(40)}
+    assert part_shifts("class", parts) == []  # four nodes, not eight
+
+
+def test_a_part_of_thousands_of_nodes_is_shared_by_them() -> None:
+    parts = {f"n{n:04}": [part(SWITCHES[n % 4 if n < 2000 else 1])] for n in range(3000)}
+    (shift,) = part_shifts("class", parts)
+    assert (shift.value, len(shift.nodes)) == (f"PCIe switch {SWITCHES[1]}", 1500)
 
 
 def test_independent_faults_share_no_part() -> None:

@@ -48,7 +48,7 @@ def check_seal(data: bytes, keys: Sequence[PublicKey] | None) -> CheckedSeal:
 
     Args:
         data: Its bytes.
-        keys: The keys that must have signed, and no others; None: whoever has, as to add a signature.
+        keys: The keys that must have signed, and no others; None: any may have, as to add a signature.
     """
     files, odd = files_of_bundle(data)
     flaws = list(odd)

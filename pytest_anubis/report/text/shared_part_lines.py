@@ -16,12 +16,12 @@ MAX_SHOWN = 0.99
 """Highest confidence that is printed: a hypothesis is never certain."""
 
 
-def part_lines(node: NodeVerdict | None) -> list[str]:
+def shared_part_lines(node: NodeVerdict | None) -> list[str]:
     """Return a line for each part that slow devices of a node share; none without a decision."""
-    return [part_line(part) for part in node.shared] if node is not None else []
+    return [shared_part_line(part) for part in node.shared] if node is not None else []
 
 
-def part_line(part: SharedPart) -> str:
+def shared_part_line(part: SharedPart) -> str:
     """Return ``cuda:2 and cuda:3 share PCIe switch 0000:58:00.0 (.98), nothing else is slow there: ...``."""
     sure = f"({min(part.confidence, MAX_SHOWN):.2f})".replace("0.", ".")
     lost = f"{percent(part.loss)} slower in {first_of(part.components, MAX_NAMED)}"
@@ -36,7 +36,6 @@ def part_line(part: SharedPart) -> str:
 
 
 def _listed(devices: Sequence[str]) -> str:
-    if len(devices) > MAX_NAMED:
+    if not 1 < len(devices) <= MAX_NAMED:
         return first_of(devices, MAX_NAMED)
-    *first, last = devices
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"{', '.join(devices[:-1])} and {devices[-1]}"

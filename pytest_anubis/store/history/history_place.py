@@ -1,0 +1,22 @@
+"""The file of a history, since SQLite creates the one that it is asked to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_anubis.store.history import HISTORY_NAME
+
+_SQLITE = "sqlite:///"
+
+
+def history_file(place: Path | str) -> Path | None:
+    """Return the file of a history, which may not exist; None for a database without one.
+
+    Args:
+        place: The store's folder or a database URL.
+    """
+    if isinstance(place, Path) or "://" not in place:
+        return Path(place) / HISTORY_NAME
+    path = place.partition("?")[0].removeprefix(_SQLITE)
+    has_file = place.startswith(_SQLITE) and path not in ("", ":memory:")
+    return Path(path) if has_file else None
