@@ -380,11 +380,31 @@ def test_a_rewritten_verdict_is_refused(
     assert not (tmp_path / "sealed.zip").exists()
 
 
-def test_another_blamed_part_is_refused(vendor: Key, files: Files) -> None:
-    def blame(event: dict[str, Any]) -> None:
-        event["components"] = ["network"]
+def other_component(event: dict[str, Any]) -> None:
+    event["components"] = ["network"]
 
-    journal = rewritten(files[JOURNAL], "node_verdict", blame)
+
+def no_component(event: dict[str, Any]) -> None:
+    event["components"] = []
+
+
+def other_card(event: dict[str, Any]) -> None:
+    if event["outcome"] == "FAIL":
+        event["device"] = "cuda:2"
+
+
+@pytest.mark.parametrize(
+    ("kind", "lie"),
+    [
+        *(("node_verdict", other_component), ("node_verdict", no_component)),
+        ("verdict", other_card),
+    ],
+)
+def test_another_blamed_part_is_refused(
+    vendor: Key, files: Files, kind: str, lie: Callable[[dict[str, Any]], None]
+) -> None:
+    journal = rewritten(files[JOURNAL], kind, lie)
+    assert journal != files[JOURNAL]
     data = signed_anew({**files, JOURNAL: journal}, vendor)
     assert list(flaws(data, vendor)) == [FlawKind.VERDICT]
 

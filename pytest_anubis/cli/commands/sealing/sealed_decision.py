@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +13,17 @@ from pytest_anubis.cli.shared.collected_judging import judge_collected
 from pytest_anubis.cli.shared.run_lookup import completed
 from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.seal import BASELINE, DOSSIER, INVENTORY, JOURNAL, WAIVERS
-from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reference, Waiver
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reference,
+    Waiver,
+)
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.store.baselines.baseline_files import BaselineError, baseline_of_bytes
@@ -22,6 +31,9 @@ from pytest_anubis.store.collected_runs import RunReader
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import state_of
 from pytest_anubis.store.sealing.manifest_form import text_of
+
+MAX_BLAMED = 8
+"""Components and devices named in one line."""
 
 
 class SealingError(ValueError):
@@ -117,14 +129,27 @@ def decided(record: RunRecord, journal: bytes, baseline: bytes | None) -> Sealed
             f"the journal says {verdict.decision}, its values and baseline alone give {anew.decision}{why}"
             f"{hint}"
         )
-    if verdict.decision is Decision.REJECTED and (
-        extra := [name for name in verdict.components if name not in anew.components]
-    ):
-        blamed = ", ".join(anew.components) or "no component"
-        raise VerdictError(
-            f"the journal blames {', '.join(extra)}, its values and baseline alone blame {blamed}"
-        )
+    if verdict.decision is Decision.REJECTED:
+        said = _blamed(verdict, whole.effective_verdicts)
+        found = _blamed(anew, judged.details[0].verdicts)
+        if said != found:
+            raise VerdictError(
+                f"the journal blames {_named(said - found)}, its values and baseline alone blame "
+                f"{_named(found - said)}"
+            )
     return SealedRun(record=whole, verdict=verdict, baseline=known)
+
+
+def _blamed(verdict: NodeVerdict, verdicts: Iterable[MetricVerdict]) -> set[str]:
+    """Return the components that a rejection blames, and each with the devices that failed in it."""
+    failed = (one for one in verdicts if one.outcome is Outcome.FAIL)
+    places = (f"{one.component} on {one.device}" for one in failed if one.component and one.device)
+    return {*verdict.components, *places}
+
+
+def _named(blamed: Collection[str]) -> str:
+    """Return what one side alone blames."""
+    return first_of(sorted(blamed), MAX_BLAMED) or "nothing else"
 
 
 def _waivers(record: RunRecord, day: str) -> tuple[Waiver, ...]:
