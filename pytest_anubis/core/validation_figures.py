@@ -81,7 +81,7 @@ class BenchmarkFigures:
         per_hour: Confirmed defects per hour of its tests; None if unknown.
         compared: How many runs compare planned with taken time.
         ratio: Median over these runs of taken by planned time; None without any.
-        error: Mean absolute error of the planned time of one test in seconds; None without any.
+        error: Mean over these runs of the planned time's absolute error, in seconds a test; None without any.
     """
 
     benchmark: str

@@ -217,15 +217,22 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
 
 
 def _with_shared_parts(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
-    """Return verdicts with the parts that slow devices share by the latest journal of each node."""
+    """Return verdicts with the parts that slow devices share by the latest journal of each node.
+
+    A part is left out if none of its devices is slow as judged here. Runs that only measured name none.
+    """
     parts: dict[Unit, tuple[SharedPart, ...]] = {}
     for run in sorted(runs.journals, key=lambda run: run.started):
         decided = run.node_verdict
         parts[run.node, run.hardware_class] = decided.shared if decided is not None else ()
-    nodes = [
-        replace(verdict, shared=parts.get((verdict.node, detail.hardware_class), ()))
-        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
-    ]
+    nodes = []
+    for verdict, detail in zip(judged.nodes, judged.details, strict=True):
+        slow = {
+            one.device for one in detail.verdicts if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)
+        }
+        known = parts.get((verdict.node, detail.hardware_class), ())
+        shared = tuple(part for part in known if not slow.isdisjoint(part.devices))
+        nodes.append(replace(verdict, shared=shared))
     return replace(judged, nodes=tuple(nodes))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,18 @@ def test_judge_repeats_the_part_of_the_run(
     capsys.readouterr()
     assert main(["judge", ".anubis/runs", "-v"]) == 1
     assert capsys.readouterr().out.count(f"PCIe switch {SWITCHES[1]}") == 1
+
+
+def test_judge_names_no_part_of_devices_that_it_accepts(
+    eight: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(eight)
+    (path,) = (eight.path / "baselines").glob("*.json")
+    path.write_text(re.sub(r'"alpha": [0-9.]+', '"alpha": 0.5', path.read_text()))
+    assert main(["baseline", "promote", str(path), "--to=milder"]) == 0
+    capsys.readouterr()
+    main(["judge", ".anubis/runs", "-v", "--baseline=milder"])
+    assert SWITCHES[1] not in capsys.readouterr().out
 
 
 def test_without_a_map_no_part_is_named(eight: pytest.Pytester) -> None:
