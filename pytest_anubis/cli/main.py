@@ -8,6 +8,7 @@ import importlib
 import os
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -58,6 +59,9 @@ _MAY_BE_BLANK = ("--note", "--pytest-args")
 WRONG = 2
 """Exit code of wrong usage or input, and of an answer that could not be written."""
 
+BROKEN = 20
+"""Exit code of an error of this program itself: nothing is decided, so it must not be read as a rejection."""
+
 
 def module_of(command: str) -> str:
     """Return the name of the module that holds a command."""
@@ -65,7 +69,7 @@ def module_of(command: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command; an unexpected error of the program itself ends with a traceback and `BROKEN`.
 
     Args:
         arguments: The command line without the program's name; default: the process's.
@@ -73,6 +77,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    if sys.stdout is None:  # the caller closed it (``>&-``); files must not get its number
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    try:
+        return _run(arguments)
+    except Exception as error:
+        traceback.print_exc()
+        say(
+            f"anubis: an error of the program itself, {type(error).__name__}: nothing was decided; please "
+            "report it with the lines above",
+            file=sys.stderr,
+        )
+        return BROKEN
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser, commands = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
     every = any(word.startswith(FLAG) for word in given)
@@ -86,13 +107,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = importlib.import_module(module_of(command))
             module.add(sub)
             sub.set_defaults(handler=module.run)
-    if sys.stdout is None:  # the caller closed it (``>&-``); files must not get its number
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     try:
         refuse_blanks(given)
         options = parser.parse_args(given)
         # A program that reads the standard output gets the JSON alone; text for people goes to stderr.
-        places = [str(getattr(options, name, "")) for name in ("json", "prometheus", "ocp")]
+        places = [str(getattr(options, name, "")) for name in ("json", "prometheus", "ocp", "html")]
+        if places.count("-") > 1:
+            raise CommandError(
+                "two answers to the standard output (-): write one of them into a file"
+            )
         printed = "-" in places or getattr(options, "format", "") == "json"
         with words_aside(wanted=printed):
             code = int(options.handler(options))
@@ -219,10 +242,10 @@ def _parser() -> tuple[_Command, argparse._SubParsersAction[_Command]]:
         prog="anubis",
         description="Hardware acceptance testing: learn what is normal, judge nodes, keep history.",
         epilog="The tests themselves are run with: pytest --anubis suites/. Exit codes: 0 fine, "
-        "1 negative verdict, 2 wrong usage or input, 20 judged, but neither accepted nor rejected, "
-        "130 interrupted. A reader that stops early (head) changes none of them, and no file that is "
-        "written. A file that would fill the memory is "
-        "refused; the environment variable PYTEST_ANUBIS_MAX_INPUT, e.g. 4GiB, raises the limit.",
+        "1 negative verdict, 2 wrong usage or input, 20 judged, but neither accepted nor rejected, or an "
+        "error of the program itself, 130 interrupted. A reader that stops early (head) changes none of "
+        "them, and no file that is written. A file that would fill the memory is refused; the environment "
+        "variable PYTEST_ANUBIS_MAX_INPUT, e.g. 4GiB, raises the limit.",
     )
     parser.add_argument("--version", action="version", version=f"anubis {__version__}")
     parser.add_argument(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.metric import named_by
@@ -45,12 +47,16 @@ class RunFilter:
 
     def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
         """Return the patterns of `nodes` that match none of these names; a mistyped one shows so."""
-        known = set(names)  # of a fleet, most patterns are names
+        known = tuple(names)
         return tuple(
             one
             for one in self.nodes
-            if one not in known and not any(_one_of(name, (one,)) for name in names)
+            if not _one_of(one, known) and not (_WILD.search(one) and self._matches_any(one, known))
         )
+
+    @staticmethod
+    def _matches_any(pattern: str, names: Sequence[str]) -> bool:
+        return any(are_of_one_host(name, pattern, _matches) for name in names)
 
     def wants_metric(self, metric: str, benchmark: str) -> bool:
         """Return whether a metric of a benchmark is selected."""
@@ -94,8 +100,39 @@ class RunFilter:
         return began is None or began >= self.since
 
 
+_WILD = re.compile(r"[*?\[]")
+
+
+class _Patterns(NamedTuple):
+    """Patterns of names, sorted so that thousands of plain names are found at once."""
+
+    names: frozenset[str]
+    short: frozenset[str]
+    hosts: frozenset[str]  # the first words of full names
+    wild: tuple[str, ...]
+
+
+@lru_cache(maxsize=16)
+def _sorted_patterns(patterns: tuple[str, ...]) -> _Patterns:
+    plain = [one for one in patterns if not _WILD.search(one)]
+    words = [one.partition(".") for one in plain]
+    return _Patterns(
+        names=frozenset(patterns),
+        short=frozenset(host for host, _, domain in words if not domain),
+        hosts=frozenset(host for host, _, domain in words if domain),
+        wild=tuple(one for one in patterns if _WILD.search(one)),
+    )
+
+
 def _one_of(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(are_of_one_host(name, pattern, _matches) for pattern in patterns)
+    """Return whether a name, or the host's other one, matches one of the patterns (`are_of_one_host`)."""
+    known = _sorted_patterns(patterns)
+    host, _, domain = name.partition(".")
+    if name in known.names:
+        return True
+    if not host.isdecimal() and host in (known.short if domain else known.hosts):
+        return True
+    return any(are_of_one_host(name, pattern, _matches) for pattern in known.wild)
 
 
 def _matches(name: str, pattern: str) -> bool:

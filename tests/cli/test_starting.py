@@ -167,3 +167,28 @@ def test_a_misspelt_command_gets_a_suggestion(
         main(words)
     assert ended.value.code == 2
     assert f"invalid choice: {meant}choose from " in capsys.readouterr().err
+
+
+def test_an_error_of_the_program_itself_is_no_rejection(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(options: object) -> int:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr("pytest_anubis.cli.commands.health_command.run", broken)
+    assert main(["health"]) == 20
+    printed = capsys.readouterr().err
+    assert "RuntimeError: a mistake of ours" in printed
+    assert printed.splitlines()[-1].startswith("anubis: an error of the program itself")
+
+
+def test_one_answer_alone_goes_to_the_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--json", "-", "--ocp", "-"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_a_closed_standard_error_changes_no_exit_code(tmp_path: Path) -> None:
+    line = f"exec {sys.executable} -m pytest_anubis health --store {tmp_path} 2>&-"
+    assert (
+        subprocess.run(["sh", "-c", line], check=False, stdout=subprocess.DEVNULL).returncode == 20
+    )

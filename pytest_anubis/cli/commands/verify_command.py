@@ -99,6 +99,7 @@ def _document(place: Path, report: SealReport) -> dict[str, Any]:
         "hardware_class": None if manifest is None else manifest.hardware_class,
         "started": None if manifest is None else manifest.started,
         "baseline": None if manifest is None else manifest.baseline,
+        "files": {} if manifest is None else {one.name: one.sha256 for one in manifest.files},
         "version": None if manifest is None else manifest.version,
         "dossier_compared": report.compared,
         "signatures": [

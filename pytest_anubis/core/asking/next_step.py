@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.measurement import HOST_SLOWER
-from pytest_anubis.core.metric import counts_faults
+from pytest_anubis.core.metric import counts_faults, first_of
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -35,6 +35,9 @@ ABSENT = "measure there what is missing"
 
 STEP = ". Next step: "
 """Separator between an undecided headline and its step."""
+
+MAX_SHARING = 4
+"""Devices of a shared part that a step names."""
 
 MIN_COMPONENTS = 3
 """Components in which a node must be worse for one common cause to be more likely than several."""
@@ -174,10 +177,32 @@ def _led_by(verdict: NodeVerdict, *blocking: Blocker) -> NodeVerdict:
 
 
 def shared_act(verdict: NodeVerdict | None) -> str:
-    """Return the step against a node's shared cause; empty if only its own faults reject it."""
-    if verdict is None or verdict.triage is not Triage.SHARED or not verdict.blocking:
+    """Return the step against what nodes share, or all slow devices of this one; empty without either."""
+    if verdict is None:
         return ""
-    return verdict.blocking[0].act
+    if verdict.triage is Triage.SHARED and verdict.blocking:
+        return verdict.blocking[0].act
+    return _part_act(verdict)
+
+
+def _part_act(verdict: NodeVerdict) -> str:
+    """Return the step against the part that alone explains a rejection; empty without such a part."""
+    part = next(iter(verdict.shared), None)
+    if part is None or verdict.decision is not Decision.REJECTED or part.kind == "all":
+        return ""
+    if not part.alone or not set(part.components).issuperset(verdict.components):
+        return ""
+    return (
+        f"check {part.called}, which {first_of(part.devices, MAX_SHARING)} share, before you replace one "
+        "of them; then measure again"
+    )
+
+
+def with_part_act(verdict: NodeVerdict) -> NodeVerdict:
+    """Return a rejection with the step against the part that alone explains it in its headline."""
+    act = _part_act(verdict)
+    head = verdict.headline.partition(STEP)[0].removesuffix(".")
+    return replace(verdict, headline=f"{head}{STEP}{act}") if act else verdict
 
 
 def open_act(blocker: Blocker) -> str:

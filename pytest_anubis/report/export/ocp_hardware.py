@@ -49,7 +49,10 @@ def tested_node(record: RunRecord) -> TestedNode:
         software |= _firmware(part, {"vbios": card.get("vbios"), "firmware": card.get("firmware")})
     for kind, key in (("disk", "disks"), ("network port", "nics")):
         for one in _items(inventory, key):
-            if part := _text(one.get("name")):
+            part = _text(one.get("name"))
+            if (
+                part and part not in hardware
+            ):  # no name in the inventory replaces a card or the host
                 hardware[part] = _other(one, kind)
                 software |= _firmware(part, {"firmware": one.get("firmware")})
     for device in devices:

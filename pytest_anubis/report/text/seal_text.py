@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.seal import MANIFEST, Flaw, FlawKind, Manifest, SealReport, Signed
+from pytest_anubis.core.seal import BASELINE, MANIFEST, Flaw, FlawKind, Manifest, SealReport, Signed
 from pytest_anubis.report.text.numbers import moment_text
 from pytest_anubis.report.text.safe_text import printable
 
@@ -60,7 +60,9 @@ def signature_line(signed: Signed) -> str:
 def seal_line(manifest: Manifest) -> str:
     """Return what was sealed."""
     began = moment_text(manifest.started)
-    baseline = f"baseline {manifest.baseline}" if manifest.baseline else "no baseline"
+    # The short digest of the run could be that of two baselines of one author.
+    whole = next((one.sha256 for one in manifest.files if one.name == BASELINE), "")
+    baseline = f"baseline {manifest.baseline} (SHA-256 {whole})" if whole else "no baseline"
     return printable(
         f"intact: run {manifest.run} of {manifest.node}, begun {began}, {baseline}, sealed by "
         f"pytest-anubis {manifest.version}"

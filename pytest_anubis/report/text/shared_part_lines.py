@@ -22,8 +22,8 @@ def shared_part_lines(node: NodeVerdict | None) -> list[str]:
 
 
 def shared_part_line(part: SharedPart) -> str:
-    """Return ``cuda:2 and cuda:3 share PCIe switch 0000:58:00.0 (.98), nothing else is slow there: ...``."""
-    sure = f"({min(part.confidence, MAX_SHOWN):.2f})".replace("0.", ".")
+    """Return ``cuda:2 and cuda:3 share PCIe switch 0000:58:00.0 (98 % likely), ...``."""
+    sure = f"({percent(min(part.confidence, MAX_SHOWN))} likely)"
     lost = f"{percent(part.loss)} slower in {first_of(part.components, MAX_NAMED)}"
     whole = "" if part.socket is None else f" (all of NUMA node {part.socket})"
     devices = _listed(part.devices)

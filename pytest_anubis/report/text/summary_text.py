@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pytest_anubis.core.asking.next_step import host_trouble, next_step, next_steps
+from pytest_anubis.core.asking.next_step import host_trouble, next_step, next_steps, shared_act
 from pytest_anubis.core.asking.open_questions import AskedQuestions, inapplicable, why_inapplicable
 from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.measurement import NOT_INSTALLED
@@ -130,7 +130,7 @@ def _lists(
         # The blockers name the step against a shared cause.
         if number == 1 and node.triage is not Triage.SHARED:
             odd = [v for v in looks if v.outcome is not Outcome.PASS]
-            lines += _steps([*failed, *odd], columns, verbose=verbose)
+            lines += _steps([*failed, *odd], columns, verbose=verbose, act=shared_act(node))
     return lines
 
 
@@ -343,12 +343,18 @@ def _listed(
     return lines
 
 
-def _steps(bad: Sequence[MetricVerdict], columns: int | None, *, verbose: bool) -> list[Line]:
-    """Return the next steps for bad verdicts, each step once."""
-    steps = [
-        f"next step for {', '.join(dict.fromkeys(map(_part, those)))}: {plain_line(step)}"
-        for step, those in next_steps(bad).items()
-    ]
+def _steps(
+    bad: Sequence[MetricVerdict], columns: int | None, *, verbose: bool, act: str
+) -> list[Line]:
+    """Return the next steps for bad verdicts, each step once; `act` replaces them."""
+    steps = (
+        [f"next step: {plain_line(act)}"]
+        if act
+        else [
+            f"next step for {', '.join(dict.fromkeys(map(_part, those)))}: {plain_line(step)}"
+            for step, those in next_steps(bad).items()
+        ]
+    )
     if not steps and bad and bad[0].outcome is Outcome.FAIL:  # results of other tools name no step
         steps = [f"next step: {plain_line(next_step(bad[0]))}"]
     shown = steps if verbose else steps[:MAX_STEPS]

@@ -144,7 +144,9 @@ def _list_of(data: bytes) -> tuple[int, int, int]:
     Raises:
         BundleError: As of `_listed`.
     """
-    place = data.rfind(_END_MARK)
+    place = (
+        len(data) - _END.size if data[-_END.size :].startswith(_END_MARK) else data.rfind(_END_MARK)
+    )
     if not data.startswith(_LOCAL_MARK) and place < 0:
         raise BundleError("it is no sealed archive: seal a run with 'anubis seal'")
     if place < 0 or place + _END.size > len(data):

@@ -30,6 +30,8 @@ MAKE_KEYS = (
 _MAX_KEY_BYTES = 16 << 10
 _DER_HEAD = bytes.fromhex("302a300506032b6570032100")
 """Beginning of an Ed25519 public key in DER (RFC 8410), before its 32 bytes."""
+_ANY_MESSAGE = b"\1" + bytes(63)
+"""The signature of the neutral point and of 0, which a key of small order takes for many messages."""
 
 
 class KeyFileError(ValueError):
@@ -73,7 +75,11 @@ def load_public_key(path: Path) -> PublicKey:
         raise KeyFileError(f"{path}: no public key in PEM; make keys with: {_made()}") from None
     if not isinstance(key, ed25519.Ed25519PublicKey):
         raise KeyFileError(f"{path}: no Ed25519 key; make keys with: {_made()}")
-    return PublicKey(raw=key.public_bytes_raw(), path=str(path))
+    raw = key.public_bytes_raw()
+    # A key of small order takes this signature for one message in eight, so its owner could deny all others.
+    if any(_is_valid(raw, _ANY_MESSAGE, bytes([number])) for number in range(256)):
+        raise KeyFileError(f"{path}: no proper Ed25519 key; make keys with: {_made()}")
+    return PublicKey(raw=raw, path=str(path))
 
 
 def load_private_key(path: Path, password: Callable[[], str]) -> Ed25519PrivateKey:
@@ -197,12 +203,16 @@ def _is_valid(raw: bytes, signature: bytes, text: bytes) -> bool:
 
 
 def _pem_of(path: Path) -> bytes:
+    """Return the content of a file with one key: of several, only the first would be used."""
     try:
-        return read_bytes(path, largest=_MAX_KEY_BYTES)
+        content = read_bytes(path, largest=_MAX_KEY_BYTES)
     except OSError as error:
         raise KeyFileError(f"{path}: cannot be read ({error.strerror})") from error
-    except CodecError as error:
-        raise KeyFileError(f"{path}: {error}") from None
+    except CodecError:
+        raise KeyFileError(f"{path}: no key in PEM; make keys with: {_made()}") from None
+    if content.count(b"-----BEGIN") > 1:
+        raise KeyFileError(f"{path}: several keys; put each into a file of its own")
+    return content
 
 
 def _made() -> str:

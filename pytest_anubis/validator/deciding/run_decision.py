@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pytest_anubis.core.asking.next_step import with_part_act
 from pytest_anubis.core.asking.open_questions import kept_silent
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.machine_marks import identity_marks
@@ -130,7 +131,8 @@ def decide_run(
         unneeded=left_out.unneeded,
         broken_off=broken_off,
     )
-    node_verdict = replace(node_verdict, shared=shared_parts(run, baseline, [*counted, *extra]))
+    shared = shared_parts(run, baseline, [*counted, *extra])
+    node_verdict = with_part_act(replace(node_verdict, shared=shared))
     # They belong to no test: a resumed run concludes them anew.
     added = tuple(replace(verdict, test="") for verdict in (*extra, *further))
     return RunDecision(node_verdict=node_verdict, added=added)

@@ -23,8 +23,8 @@ def test_devices_are_named_up_to_a_number(count: int) -> None:
 
 
 def test_no_hypothesis_is_certain() -> None:
-    assert "(.99)" in shared_part_line(replace(PART, confidence=1.0))
-    assert "(.05)" in shared_part_line(replace(PART, confidence=0.05))
+    assert "(99 % likely)" in shared_part_line(replace(PART, confidence=1.0))
+    assert "(50 % likely)" in shared_part_line(replace(PART, confidence=0.5))
 
 
 def test_a_bridge_of_a_damaged_journal_stays_one_line() -> None:

@@ -62,11 +62,14 @@ def test_both_cards_fail_and_their_switch_is_named(eight: pytest.Pytester) -> No
     assert part.components == ("accelerator.memory",)
     assert part.alone
     assert part.loss == pytest.approx(0.195, abs=0.001)
-    assert result.stdout.str().count(SWITCHES[1]) == 1
+    result.stdout.fnmatch_lines(
+        [f"next step: check PCIe switch {SWITCHES[1]}, which cuda:2, cuda:3 *"]
+    )
+    assert record.node_verdict.headline.count(SWITCHES[1]) == 1
     dossier = run_page(record)
     for page in (dossier, (eight.path / "report.html").read_text()):
         above = page[: page.index("class='card FAIL'")]
-        assert above.count(f"PCIe switch {SWITCHES[1]}") == 1
+        assert above.count(f"share PCIe switch {SWITCHES[1]}") == 1
     (plain,) = json.loads(run_json(record))["node_verdict"]["shared"]
     assert (plain["kind"], plain["name"]) == ("switch", SWITCHES[1])
 
@@ -76,8 +79,10 @@ def test_judge_repeats_the_part_of_the_run(
 ) -> None:
     run(eight)
     capsys.readouterr()
+    assert main(["judge", ".anubis/runs"]) == 1
+    assert capsys.readouterr().out.count(f"check PCIe switch {SWITCHES[1]}") == 1
     assert main(["judge", ".anubis/runs", "-v"]) == 1
-    assert capsys.readouterr().out.count(f"PCIe switch {SWITCHES[1]}") == 1
+    assert capsys.readouterr().out.count(f"share PCIe switch {SWITCHES[1]}") == 1
 
 
 def test_judge_names_no_part_of_devices_that_it_accepts(
