@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.report import chromium as browsing
 from tests.report import sample_run
 from tests.report.fleet.test_fleet_index import view
 from tests.report.text.test_node_text import SLOW, row
+from tests.report.text.test_shared_part_lines import PART
 
 SUITE = """
 import pytest
@@ -29,7 +31,7 @@ def test_speed(anubis_metric):
 def test_bad():
     assert 1 == 2
 """
-PHONE = 390
+PHONE, SHEET = 390, 794
 """Pixels."""
 _OPEN = """[...document.querySelectorAll('#results-table>tbody')].filter(body=>
 body.querySelector('.extras-row').getBoundingClientRect().height)
@@ -49,15 +51,18 @@ def browser() -> Iterator[Any]:
 
 
 def serious(browser: Any, page: Path) -> list[str]:
-    """Return serious findings on a dark phone: broken rules of axe-core, and too wide a page."""
-    browser.size(PHONE, browsing.HEIGHT, dark=True)
-    browser.open(page)
+    """Return serious findings on a sheet and a dark phone: broken rules of axe-core, and too wide a page."""
     axe = browsing.axe_source()
     assert axe is not None
-    found = browsing.audited(browser, axe, page)
-    wide = browser.value("document.documentElement.scrollWidth")
-    bad = [str(one) for one in found if one[0] in browsing.SERIOUS]
-    return [*bad, f"{wide} pixels wide"] if wide > PHONE else bad
+    bad = []
+    for width in (SHEET, PHONE):
+        browser.size(width, browsing.HEIGHT, dark=width == PHONE)
+        browser.open(page)
+        found = browsing.audited(browser, axe, page)
+        bad += [str(one) for one in found if one[0] in browsing.SERIOUS]
+        wide = browser.value("document.documentElement.scrollWidth")
+        bad += [f"{wide} pixels wide"] if wide > width else []
+    return bad
 
 
 def test_what_is_wrong_is_found(browser: Any, tmp_path: Path) -> None:
@@ -71,7 +76,11 @@ def test_what_is_wrong_is_found(browser: Any, tmp_path: Path) -> None:
 def test_our_own_pages_can_be_used_by_everybody(browser: Any, tmp_path: Path) -> None:
     learned = sample_run.baseline(5)
     some = view()
+    shared = sample_run.record(learned)
+    assert shared.node_verdict is not None
+    shared = replace(shared, node_verdict=replace(shared.node_verdict, shared=(PART,)))
     pages = {
+        "shared part": run_page(shared, learned),
         "dossier": run_page(sample_run.record(learned), learned),
         "learned": learn_page(learned, sample_run.populations(5)),
         "judged": judged_nodes_page([row("bad", Decision.REJECTED, SLOW)], ["a note"]),
