@@ -36,6 +36,9 @@ ABSENT = "measure there what is missing"
 STEP = ". Next step: "
 """Separator between an undecided headline and its step."""
 
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+"""What may be in a command to type: the names of a journal are not ours."""
+
 MAX_SHARING = 4
 """Devices of a shared part that a step names."""
 
@@ -192,9 +195,10 @@ def _part_act(verdict: NodeVerdict) -> str:
         return ""
     if not part.alone or not set(part.components).issuperset(verdict.components):
         return ""
+    how = f" (lspci -vv -s {part.name})" if _PCI_ADDRESS.fullmatch(part.name) else ""
     return (
-        f"check {part.called}, which {first_of(part.devices, MAX_SHARING)} share, before you replace one "
-        "of them; then measure again"
+        f"check {part.called}{how}, which {first_of(part.devices, MAX_SHARING)} share; if it is fine, "
+        "replace the slowest of these; then measure again"
     )
 
 

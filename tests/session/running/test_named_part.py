@@ -63,9 +63,9 @@ def test_both_cards_fail_and_their_switch_is_named(eight: pytest.Pytester) -> No
     assert part.alone
     assert part.loss == pytest.approx(0.195, abs=0.001)
     result.stdout.fnmatch_lines(
-        [f"next step: check PCIe switch {SWITCHES[1]}, which cuda:2, cuda:3 *"]
+        [f"next step: check PCIe switch {SWITCHES[1]} *, which cuda:2, cuda:3 *"]
     )
-    assert record.node_verdict.headline.count(SWITCHES[1]) == 1
+    assert SWITCHES[1] in record.node_verdict.headline
     dossier = run_page(record)
     for page in (dossier, (eight.path / "report.html").read_text()):
         above = page[: page.index("class='card FAIL'")]
