@@ -27,7 +27,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.seal import BASELINE, JOURNAL, MANIFEST, Manifest
 from pytest_anubis.report.text.numbers import bytes_text
 from pytest_anubis.report.text.safe_text import printable
-from pytest_anubis.report.text.seal_text import cycle_lines, flaw_line
+from pytest_anubis.report.text.seal_text import cycle_lines, dossier_lines, flaw_line
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.baselines.baseline_files import (
     LARGEST_BASELINE,
@@ -246,7 +246,10 @@ def _opened(path: Path) -> tuple[dict[str, bytes], list[str]]:
     if checked.run is None or checked.report.flaws:
         flaws = "; ".join(map(flaw_line, checked.report.flaws[:MAX_FLAWS]))
         raise CommandError(f"{path}: not signed: {flaws}")
-    return dict(checked.files), cycle_lines(checked.run.record)
+    return dict(checked.files), [
+        *dossier_lines(checked.report),
+        *cycle_lines(checked.run.record),
+    ]
 
 
 def _content(path: Path, largest: int) -> bytes:

@@ -11,7 +11,7 @@ from pytest_anubis.cli.shared.arguments import add_json, add_verbose, explain
 from pytest_anubis.cli.shared.printing import answer, edge, write_file
 from pytest_anubis.codec import CodecError
 from pytest_anubis.core.seal import DOSSIER, Flaw, FlawKind, SealReport
-from pytest_anubis.report.text.seal_text import cycle_lines, flaw_line, report_lines
+from pytest_anubis.report.text.seal_text import cycle_lines, dossier_lines, flaw_line, report_lines
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.sealing.acceptance_bundle import read_bundle
 from pytest_anubis.store.sealing.seal_signatures import load_public_key
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         lines += cycle_lines(record)
         shown = summary_lines(
             report.verdict,
-            record.effective_verdicts,
+            found.verdicts,
             cards=record.cards,
             verbosity=options.verbose - 1,
             width=shutil.get_terminal_size().columns,
@@ -76,7 +76,11 @@ def run(options: argparse.Namespace) -> int:
         )
         lines += [text for text, _ in shown]
     document = _document(options.file, report)
-    document["campaign"] = found.record.campaign if found and not report.flaws else ""
+    intact = found is not None and not report.flaws
+    document["campaign"] = found.record.campaign if found and intact else ""
+    document["notes"] = (
+        [*dossier_lines(report), *cycle_lines(found.record)] if found and intact else []
+    )
     answer(options.json, document, *lines)
     if options.html is not None and found is not None and not report.flaws:
         write_file(options.html, found.derived()[DOSSIER].decode())

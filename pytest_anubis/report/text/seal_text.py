@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.seal import BASELINE, MANIFEST, Flaw, FlawKind, Manifest, SealReport, Signed
+from pytest_anubis.core.seal import BASELINE, Flaw, FlawKind, Manifest, SealReport, Signed
 from pytest_anubis.report.text.numbers import moment_text
 from pytest_anubis.report.text.safe_text import printable
 
@@ -75,13 +75,19 @@ def report_lines(report: SealReport, place: str) -> list[str]:
     if report.flaws or report.manifest is None:
         flaws = [flaw_line(one) for one in report.flaws]
         return [*flaws, *signers, printable(f"not verified: {place}: trust nothing in it")]
-    notes = []
-    if not report.compared:
-        notes.append(
-            f"note: the dossier is of version {report.manifest.version} and was not compared: --html FILE "
-            f"makes one from the journal ({MANIFEST} lists the files)"
+    return [seal_line(report.manifest), *dossier_lines(report), *signers]
+
+
+def dossier_lines(report: SealReport) -> list[str]:
+    """Return a line if the dossier in an intact seal was not compared with its journal, else none."""
+    if report.compared or report.manifest is None:
+        return []
+    return [
+        printable(
+            f"the dossier in it was NOT verified: made by version {report.manifest.version}; verify --html "
+            "FILE writes one anew"
         )
-    return [seal_line(report.manifest), *signers, *map(printable, notes)]
+    ]
 
 
 def cycle_lines(record: RunRecord) -> list[str]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_anubis.cli.commands.sealing.sealed_evidence import (
+    first_difference,
+    inventory_of,
+    unstated_fault,
+)
 from pytest_anubis.cli.shared.collected_judging import judge_collected
 from pytest_anubis.cli.shared.run_lookup import completed
+from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.seal import BASELINE, DOSSIER, INVENTORY, JOURNAL, WAIVERS
 from pytest_anubis.core.verdict import (
-    Decision,
     MetricVerdict,
     NodeVerdict,
     Outcome,
@@ -25,15 +28,13 @@ from pytest_anubis.core.verdict import (
     Waiver,
 )
 from pytest_anubis.core.waiving import holds_on
+from pytest_anubis.hardware.inventory.inventory_reading import InventoryError
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.store.baselines.baseline_files import BaselineError, baseline_of_bytes
 from pytest_anubis.store.collected_runs import RunReader
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import state_of
 from pytest_anubis.store.sealing.manifest_form import text_of
-
-MAX_BLAMED = 8
-"""Components and devices named in one line."""
 
 
 class SealingError(ValueError):
@@ -49,13 +50,15 @@ class SealedRun:
     """A run with the decision that its journal and its baseline give, and no other.
 
     Attributes:
-        record: The run, with its verdict also if it was cut short.
-        verdict: That verdict.
+        record: The run, with its decision made anew, also if it was cut short.
+        verdict: That decision.
+        verdicts: What it rests on, without what simply passed.
         baseline: What it was judged by; None if it had none.
     """
 
     record: RunRecord
     verdict: NodeVerdict
+    verdicts: tuple[MetricVerdict, ...]
     baseline: Baseline | None
 
     def derived(self) -> dict[str, bytes]:
@@ -101,6 +104,19 @@ def decided(record: RunRecord, journal: bytes, baseline: bytes | None) -> Sealed
         SealingError: The baseline is another one, or nothing can be decided.
     """
     known = _baseline(record, baseline)
+    try:
+        fault = unstated_fault(record, inventory_of(record), known)
+    except (CodecError, InventoryError) as error:
+        raise SealingError(str(error)) from None
+    if fault:
+        hint = (
+            "; only the inventory of a resumed run's first part is known: measure anew"
+            if len(record.parts) > 1
+            else ""
+        )
+        raise VerdictError(
+            f"its inventory gives {fault}, and the journal has no such verdict{hint}"
+        )
     began = moment(record.started)
     if began is None:
         raise SealingError("the journal does not say when the run began")
@@ -129,27 +145,28 @@ def decided(record: RunRecord, journal: bytes, baseline: bytes | None) -> Sealed
             f"the journal says {verdict.decision}, its values and baseline alone give {anew.decision}{why}"
             f"{hint}"
         )
-    if verdict.decision is Decision.REJECTED:
-        said = _blamed(verdict, whole.effective_verdicts)
-        found = _blamed(anew, judged.details[0].verdicts)
-        if said != found:
-            raise VerdictError(
-                f"the journal blames {_named(said - found)}, its values and baseline alone blame "
-                f"{_named(found - said)}"
-            )
-    return SealedRun(record=whole, verdict=verdict, baseline=known)
+    other = _other_blame(verdict, anew) or first_difference(
+        whole.effective_verdicts, judged.details[0].verdicts
+    )
+    if other:
+        raise VerdictError(other)
+    return SealedRun(
+        record=dataclasses.replace(whole, node_verdict=anew),
+        verdict=anew,
+        verdicts=judged.details[0].verdicts,
+        baseline=known,
+    )
 
 
-def _blamed(verdict: NodeVerdict, verdicts: Iterable[MetricVerdict]) -> set[str]:
-    """Return the components that a rejection blames, and each with the devices that failed in it."""
-    failed = (one for one in verdicts if one.outcome is Outcome.FAIL)
-    places = (f"{one.component} on {one.device}" for one in failed if one.component and one.device)
-    return {*verdict.components, *places}
-
-
-def _named(blamed: Collection[str]) -> str:
-    """Return what one side alone blames."""
-    return first_of(sorted(blamed), MAX_BLAMED) or "nothing else"
+def _other_blame(verdict: NodeVerdict, anew: NodeVerdict) -> str:
+    """Return the first component that one side alone blames, in words; empty if both blame the same."""
+    said, found = set(verdict.components), set(anew.components)
+    if said == found:
+        return ""
+    one = min(said ^ found)
+    if one in said:
+        return f"the journal blames {one}, its values and baseline alone do not"
+    return f"its values and baseline alone blame {one}, the journal does not"
 
 
 def _waivers(record: RunRecord, day: str) -> tuple[Waiver, ...]:

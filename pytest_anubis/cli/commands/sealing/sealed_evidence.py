@@ -1,0 +1,124 @@
+"""Compare what a sealed journal states with what follows from its values: gate findings and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import isclose
+
+from pytest_anubis.codec import CodecError
+from pytest_anubis.codec.plain_reading import from_plain
+from pytest_anubis.core.alike_devices import without_repeats
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.inventory import Inventory
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.standing_of import GATE
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
+from pytest_anubis.settings import Settings
+
+NEAR = 1e-6
+"""Relative difference of two values that are the same."""
+
+_Place = tuple[str, str, str, str, str]  # benchmark, metric, device, scope, component
+
+
+def inventory_of(record: RunRecord) -> Inventory | None:
+    """Return the run's inventory, None if it has none, after a check of its settings' types as well.
+
+    Raises:
+        CodecError: Something in the settings of a part of the run has the wrong type.
+        InventoryError: Something in the inventory has.
+    """
+    for part in record.parts:
+        from_plain(Settings, part, where="settings", unknown="ignore")
+    return inventory_from_plain(record.inventory) if record.inventory else None
+
+
+def unstated_fault(
+    record: RunRecord, inventory: Inventory | None, baseline: Baseline | None
+) -> str:
+    """Return the first finding of the gate for which the journal has no verdict; empty if there is none.
+
+    A run without a baseline was compared with that of a similar class, which no seal has: only what fails
+    by itself counts then.
+
+    Args:
+        record: The run.
+        inventory: From `inventory_of`.
+        baseline: What judged the run.
+
+    Raises:
+        CodecError: The baseline's inventory cannot be read.
+    """
+    if inventory is None or any(part.get("gate") == "off" for part in record.parts):
+        return ""
+    golden = None
+    if baseline is not None and baseline.inventory:
+        try:
+            golden = inventory_from_plain(baseline.inventory, where="baseline: inventory")
+        except InventoryError as error:
+            raise CodecError(str(error)) from None
+    stated = {
+        (one.metric, one.device, one.component, one.outcome.value)
+        for one in record.verdicts
+        if one.benchmark == GATE[0]
+    }
+    count = ("FAIL",) if baseline is None else ("FAIL", "INCONCLUSIVE")
+    return next(
+        (
+            f"{one.severity} {one.text}"
+            for one in check_inventory(inventory, golden)
+            if one.severity in count
+            and (one.what, one.slot, one.component, one.severity) not in stated
+        ),
+        "",
+    )
+
+
+def first_difference(stated: Sequence[MetricVerdict], anew: Sequence[MetricVerdict]) -> str:
+    """Return the first failure that one side lacks or has with another value; empty if there is none."""
+    said, found = _failures(stated), _failures(anew)
+    return next(_differences(said, found), "")
+
+
+def _differences(
+    said: dict[_Place, list[float]], found: dict[_Place, list[float]]
+) -> Iterator[str]:
+    for place in said:
+        if place not in found:
+            yield f"the journal blames {_words(place)}, its values and baseline alone do not"
+    for place, values in found.items():
+        if place not in said:
+            yield f"its values and baseline alone blame {_words(place)}, the journal does not"
+        elif said[place] and values and not _same(said[place], values):
+            yield (
+                f"the journal says {said[place][0]:g} of {_words(place)}, its values and baseline alone "
+                f"give {values[0]:g}"
+            )
+
+
+def _failures(verdicts: Sequence[MetricVerdict]) -> dict[_Place, list[float]]:
+    """Return the failures with their values; the metrics of a test whose own check failed are that check."""
+    found: dict[_Place, list[float]] = {}
+    for one in without_repeats([v for v in verdicts if v.outcome is Outcome.FAIL]):
+        check = one.reason is Reason.TEST_FAILED
+        metric = "" if check else one.metric
+        device = one.device or "node" if check else one.device
+        place = (one.benchmark, metric, device, one.scope, one.component)
+        values = found.setdefault(place, [])
+        if one.value is not None and not check:
+            values.append(one.value)
+    return found
+
+
+def _same(said: Iterable[float], found: Sequence[float]) -> bool:
+    return all(any(isclose(one, other, rel_tol=NEAR) for other in found) for one in said)
+
+
+def _words(place: _Place) -> str:
+    benchmark, metric, device, scope, component = place
+    name = " ".join(filter(None, (benchmark, metric)))
+    where = f" on {device}" if device else ""
+    part = f" [{component}]" if component else ""
+    return f"{name}{where}{part}" + (f" ({scope})" if scope != "unit" else "")
