@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
+from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.metric import wholes_of
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
 
@@ -14,17 +16,18 @@ END_TO_END = ("training", "workload", "collective.overlap")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPlace:
-    """A metric on a device."""
+    """A metric on a device; of collected runs, in one run."""
 
     benchmark: str
     metric: str
     device: str
     component: str
+    run: Annotated[str, Rare] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndToEndLoss:
-    """The loss of an end-to-end benchmark, next to the micro benchmarks of the same device.
+    """The loss of an end-to-end benchmark, next to the micro benchmarks of the same device and run.
 
     Attributes:
         whole: The end-to-end metric.
@@ -49,45 +52,60 @@ def place_of_metric(verdict: MetricVerdict) -> MetricPlace:
         metric=verdict.metric,
         device=verdict.device,
         component=verdict.component,
+        run=verdict.run,
     )
 
 
 def end_to_end_losses(verdicts: Iterable[MetricVerdict]) -> tuple[EndToEndLoss, ...]:
     """Return the losses of end-to-end benchmarks among the verdicts of a node, the worst first."""
     every = sorted(verdicts, key=lambda verdict: verdict.severity)
-    micro = [v for v in every if v.component and not is_end_to_end(v.component)]
-    failed = [v for v in micro if v.outcome is Outcome.FAIL and v.reason is not Reason.HARDWARE]
-    passed = [v for v in micro if v.outcome in (Outcome.PASS, Outcome.MARGINAL)]
-    parts: dict[
-        str, tuple[tuple[MetricPlace, ...], int]
-    ] = {}  # by what a whole uses: many are alike
+    micro: dict[str, list[MetricVerdict]] = {}
+    for one in every:
+        if one.component and not is_end_to_end(one.component):
+            micro.setdefault(one.run, []).append(one)
+    # By run and by what a whole uses: many are alike.
+    parts: dict[tuple[str, str], tuple[tuple[MetricPlace, ...], int]] = {}
     found: dict[MetricPlace, EndToEndLoss] = {}
     for whole in every:
         bad = whole.outcome in (Outcome.FAIL, Outcome.MARGINAL)
         if not (bad and is_end_to_end(whole.component) and whole.better in ("higher", "lower")):
             continue
         used = "" if whole.scope == "node" or whole.device == "node" else whole.device
-        if used not in parts:
-            parts[used] = _parts(failed, passed, used)
-        explained_by, others = parts[used]
+        key = whole.run, used
+        if key not in parts:
+            parts[key] = _parts(micro.get(whole.run, ()), used)
+        explained_by, others = parts[key]
         place = place_of_metric(whole)
         found.setdefault(place, EndToEndLoss(whole=place, explained_by=explained_by, passed=others))
     return tuple(found.values())
 
 
-def _parts(
-    failed: Iterable[MetricVerdict], passed: Iterable[MetricVerdict], used: str
-) -> tuple[tuple[MetricPlace, ...], int]:
+def _parts(micro: Iterable[MetricVerdict], used: str) -> tuple[tuple[MetricPlace, ...], int]:
     """Return the failed metrics of a device, and how many other micro benchmarks of it did not fail.
 
     Args:
-        failed: Verdicts of micro benchmarks that failed.
-        passed: Verdicts of micro benchmarks that did not fail.
+        micro: Verdicts of one run's micro benchmarks, the worst first.
         used: What an end-to-end benchmark used: a device, or "" for all devices of the node.
     """
-    bad = tuple(dict.fromkeys(place_of_metric(v) for v in failed if _is_of(v, used)))
-    names = {v.benchmark for v in passed if _is_of(v, used)}
+    of_it = [one for one in micro if _is_of(one, used)]
+    bad = tuple(dict.fromkeys(place_of_metric(one) for one in of_it if _failed(one)))
+    names = {one.benchmark for one in of_it if _passed(one)}
     return bad, len(names.difference(one.benchmark for one in bad))
+
+
+def _failed(part: MetricVerdict) -> bool:
+    """Return whether a micro benchmark failed in its run, even if a later run passed it."""
+    if part.reason is Reason.ANSWERED:
+        return (
+            part.recovered and part.similarity is not None
+        )  # else the hardware may have reported it
+    return part.outcome is Outcome.FAIL and part.reason is not Reason.HARDWARE
+
+
+def _passed(part: MetricVerdict) -> bool:
+    """Return whether a micro benchmark was judged in its run and did not fail."""
+    fine = part.outcome in (Outcome.PASS, Outcome.MARGINAL)
+    return fine and part.reason is not Reason.ANSWERED
 
 
 def _is_of(part: MetricVerdict, used: str) -> bool:

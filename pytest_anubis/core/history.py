@@ -68,6 +68,7 @@ class Defect:
     state: str = "open"  # ``open``, ``confirmed`` or ``false alarm``
     closed: float | None = None  # when it was confirmed or found a false alarm; None while open
     note: str = ""
+    note_of_run: Annotated[bool, Rare] = False  # the note is its run's headline, not a person's
     passed: Annotated[bool, Rare] = False  # it was not closed, but later runs passed it
 
 
@@ -77,7 +78,7 @@ class Precedents:
 
     confirmed: int
     false_alarms: int
-    note: str = ""  # the operator's latest note; empty if there is none
+    note: str = ""  # the latest note of a person; empty if there is none
 
 
 def precedents_of(closed: Iterable[Defect], benchmarks: Collection[str]) -> Precedents:
@@ -87,7 +88,7 @@ def precedents_of(closed: Iterable[Defect], benchmarks: Collection[str]) -> Prec
     return Precedents(
         confirmed=sum(one.state == "confirmed" for one in alike),
         false_alarms=sum(one.state == "false alarm" for one in alike),
-        note=next((one.note for one in reversed(alike) if one.note), ""),
+        note=next((one.note for one in reversed(alike) if one.note and not one.note_of_run), ""),
     )
 
 

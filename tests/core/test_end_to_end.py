@@ -86,6 +86,27 @@ def test_a_whole_without_failed_parts_says_how_many_passed() -> None:
     assert (loss.explained_by, loss.passed) == ((), 1)
 
 
+def test_a_loss_is_explained_by_its_own_run() -> None:
+    first, second = end_to_end_losses(
+        [
+            verdict("training", "cpu", run="a", similarity=0.7),
+            verdict(
+                "cpu.compute", "cpu", Outcome.PASS, run="a", reason=Reason.ANSWERED, recovered=True
+            ),
+            verdict(
+                "cpu.noise", "cpu", Outcome.PASS, run="a", reason=Reason.ANSWERED, similarity=None
+            ),
+            verdict("memory.copy", "cpu", Outcome.PASS, run="a"),
+            verdict("training", "cpu", run="b"),
+            verdict("cpu.compute", "cpu", Outcome.PASS, run="b"),
+            verdict("memory.copy", "cpu", Outcome.PASS, run="b"),
+        ]
+    )
+    assert (first.whole.run, named(first), first.passed) == ("a", [("cpu.compute", "cpu")], 1)
+    assert (second.whole.run, named(second), second.passed) == ("b", [], 2)
+    assert [one.run for one in first.explained_by] == ["a"]
+
+
 def test_wrong_results_and_passes_are_no_losses() -> None:
     assert not end_to_end_losses(
         [

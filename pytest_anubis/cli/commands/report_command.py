@@ -147,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json is not None:
         write_file(options.json, run_json(record) + "\n")
     if options.html is not None:
-        closed = closed_defects(options.history or options.store, record.hardware_class)
+        closed = closed_defects(options.history or options.store, record)
         write_file(options.html, run_page(record, baseline, closed=closed))
     if options.prometheus is not None:
         write_file(

@@ -374,8 +374,8 @@ class Run:
         return [f"{r.test}: {r.misuse}" for r in self.state.results.values() if r.misuse]
 
     def closed_defects(self) -> Sequence[Defect]:
-        """Return the defects of the node's class that operators have closed, as far as they can be read."""
-        return closed_defects(self.context.settings.history_place, self.context.hardware_class)
+        """Return the class's earlier defects that operators have closed, as far as they can be read."""
+        return closed_defects(self.context.settings.history_place, self.state.record())
 
     def _keep_standing(self) -> None:
         """Store the verdict for health checks; a run without one keeps the known verdict."""

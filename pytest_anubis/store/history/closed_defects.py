@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import Defect
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.history.history_place import history_file
 
 TIMEOUT = 5.0
 """Seconds for reading: a report must not wait long for what only informs."""
 
 
-def closed_defects(place: Path | str, hardware_class: str) -> tuple[Defect, ...]:
-    """Return the closed defects of a hardware class, in time order; none if they cannot be read.
+def closed_defects(place: Path | str, record: RunRecord) -> tuple[Defect, ...]:
+    """Return the closed defects of a run's class found before it and by other runs, in time order.
+
+    There are none if they cannot be read.
 
     Args:
         place: The store's folder or a database URL.
-        hardware_class: Key of the class.
+        record: The run, or several collected runs of a node as one.
     """
     file = history_file(place)
     if file is not None and not file.is_file():  # reading would create it
@@ -29,6 +33,13 @@ def closed_defects(place: Path | str, hardware_class: str) -> tuple[Defect, ...]
         found = use_history(place, defects, limit=TIMEOUT)
     except HistoryError:
         return ()
+    began = moment(record.started)
+    own = {record.run, *(verdict.run for verdict in record.verdicts)}
     return tuple(
-        one for one in found if one.closed is not None and one.hardware_class == hardware_class
+        one
+        for one in found
+        if one.closed is not None
+        and one.hardware_class == record.hardware_class
+        and (began is None or one.found < began)
+        and not (one.node == record.node and not own.isdisjoint(one.runs))
     )

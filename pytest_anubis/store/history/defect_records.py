@@ -119,7 +119,7 @@ def _sighted(connection: sa.Connection, node: int | None) -> list[tuple[Defect, 
     """Return the defects of one node or all in time order, each with the numbers of its rows."""
     table, nodes, runs = schema.defects, schema.nodes, schema.runs
     query = (
-        sa.select(table, nodes.c.name, runs.c.run)
+        sa.select(table, nodes.c.name, runs.c.run, runs.c.headline)
         .join(nodes, nodes.c.id == table.c.node_id)
         .outerjoin(runs, runs.c.id == table.c.run_id)
         .order_by(table.c.found, table.c.id)
@@ -190,6 +190,7 @@ def _defect(row: Any, exposed: Mapping[str, str]) -> Defect:
         state=row.state,
         closed=row.closed,
         note=row.note,
+        note_of_run=bool(row.note) and row.note == row.headline,
     )
 
 

@@ -123,7 +123,10 @@ def _delete(history: History, numbers: list[int], *, whole: bool) -> None:
         if not whole:
             return
         # Not left to foreign keys, which a database may not enforce.
-        defects = schema.defects
+        defects, runs = schema.defects, schema.runs
+        headline = sa.select(runs.c.headline).where(runs.c.id == defects.c.run_id).scalar_subquery()
+        of_run = defects.c.run_id.in_(numbers) & (defects.c.note == headline)
+        connection.execute(defects.update().where(of_run).values(note=""))  # else a person's
         connection.execute(
             defects.update().where(defects.c.run_id.in_(numbers)).values(run_id=None)
         )

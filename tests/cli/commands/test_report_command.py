@@ -33,7 +33,8 @@ def test_a_dossier_counts_closed_defects_like_its_own(here: Path) -> None:
     failed = next(v.benchmark for v in run.verdicts if v.outcome is Outcome.FAIL)
     with History(here / ".anubis") as history:
         record_run(history, dataclasses.replace(run, run="another", verdicts=()))
-        add_defect(history, node=run.node, benchmarks=[failed], note="riser exchanged")
+        for found, note in ((1.0, "riser exchanged"), (None, "found after the run")):
+            add_defect(history, node=run.node, benchmarks=[failed], found=found, note=note)
     for more, counted in (((), 1), (("--store", "empty"), 0)):
         done = anubis("report", str(RUNS / "slow-card"), "--html", "n.html", *more)
         assert done.returncode == 0, done.stderr
