@@ -66,6 +66,7 @@ class Onset:
         compared: How many sensors were read often enough to be compared; at least 1.
         sensor: The one that moved most at that moment, relative to its own noise; None if none moved.
         limits: Limits of the clocks that came on at that moment.
+        until: Number of the last worse value if other values follow it; else 0.
     """
 
     number: Count
@@ -74,3 +75,4 @@ class Onset:
     compared: Count
     sensor: SensorMove | None = None
     limits: tuple[RaisedLimit, ...] = ()
+    until: Count = 0

@@ -39,7 +39,7 @@ class ValidationRun:
 
     Attributes:
         began: Seconds since 1970; None if unknown.
-        decision: What it decided of its node; empty if nothing.
+        decision: What it says of its node (`said_of_node`); empty if nothing.
         spent: What it spent on each benchmark; None if unknown, as of tables without durations.
     """
 
@@ -78,7 +78,7 @@ class BenchmarkFigures:
         runs: How many runs spent time on it.
         hours: Hours of its tests.
         confirmed: Confirmed defects that it exposed in a run whose times are known; None if unknown.
-        per_hour: Confirmed defects per hour of its tests; None if unknown.
+        per_hour: Confirmed defects per hour of its tests; None if unknown, or from too few hours.
         compared: How many runs compare planned with taken time.
         ratio: Median over these runs of taken by planned time; None without any.
         error: Mean over these runs of the planned time's absolute error, in seconds a test; None without any.

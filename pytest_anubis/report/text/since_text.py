@@ -19,6 +19,7 @@ def since_text(verdict: MetricVerdict) -> str:
         return ""
     how = loss_text(1 - onset.size, verdict.better, verdict.unit)
     where = f"{verdict.metric} {how} from value {onset.number} of {onset.count}"
+    where += f" until value {onset.until}" if onset.until else ""
     return plain_line(f"{where}{moved_text(onset)}")
 
 
@@ -28,7 +29,7 @@ def moved_text(onset: Onset) -> str:
     several = len({limit.part for limit in onset.limits}) > 1
     for one in onset.limits:
         known = onset.sensor is not None and onset.sensor.part == one.part and not several
-        moved.append(f"the {one.limit}{'' if known else f' of {one.part}'} was set")
+        moved.append(f"{one.limit}{'' if known else f' of {one.part}'} came on")
     if not moved:
         return f"; none of {count_text(onset.compared, 'sensor')} moved then"
     return f", when {' and '.join(moved)}"

@@ -39,7 +39,7 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
     if baseline is None and verdict.reason is Reason.NO_BASELINE:
         verdict = replace(verdict, text=context.baseline_note)
     found = changes_of(measurement, criterion)
-    verdict = replace(with_segments(verdict, found), onset=onset_of(measurement, found))
+    verdict = with_segments(verdict, found, onset_of(measurement, found))
     if context.settings.profile != PROFILE:
         return verdict
     return judge_current(verdict, np.asarray(measurement.values), criterion, baseline, found)

@@ -9,7 +9,9 @@ import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.validation_figures import BenchmarkSpent, ValidationRun, spent_of
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judgements import read_spent
 from pytest_anubis.store.history.database import History
@@ -24,7 +26,7 @@ _RUNS_PER_QUERY = 500
 def filed_validation_runs(history: History, wanted: RunFilter) -> tuple[ValidationRun, ...]:
     """Return the latest `MAX_RUNS` wanted runs of a history, which say what they spent.
 
-    Runs that an older version filed do not say it.
+    Runs that an older version filed do not say it. A recorded inventory accepts nothing (`said_of_node`).
     """
     runs, nodes, judgements = schema.runs, schema.nodes, schema.judgements
     query = (
@@ -36,8 +38,10 @@ def filed_validation_runs(history: History, wanted: RunFilter) -> tuple[Validati
         query = query.where(runs.c.hardware_class == wanted.hardware_class)
     if wanted.since is not None:
         query = query.where(schema.began >= wanted.since)
+    marks = sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == schema.REPLAYED)
     spent: dict[int, tuple[BenchmarkSpent, ...] | None] = {}
     with history.reading() as connection:
+        replayed = set(connection.execute(marks).scalars())
         every = (row for row in connection.execute(query) if wanted.wants_node(row.name))
         rows = list(islice(every, MAX_RUNS))
         for first in range(0, len(rows), _RUNS_PER_QUERY):
@@ -53,7 +57,9 @@ def filed_validation_runs(history: History, wanted: RunFilter) -> tuple[Validati
             node=row.name,
             run=row.run,
             began=row.began,
-            decision=row.decision,
+            decision=""
+            if row.id in replayed and row.decision == Decision.ACCEPTED
+            else row.decision,
             spent=spent.get(row.id),
         )
         for row in rows
@@ -61,13 +67,13 @@ def filed_validation_runs(history: History, wanted: RunFilter) -> tuple[Validati
 
 
 def collected_validation_runs(records: Iterable[RunRecord]) -> tuple[ValidationRun, ...]:
-    """Return collected runs with what they decided themselves."""
+    """Return collected runs with what they say of their node themselves."""
     return tuple(
         ValidationRun(
             node=one.node,
             run=one.run,
             began=moment(one.started),
-            decision=one.node_verdict.decision.value if one.node_verdict is not None else "",
+            decision=said_of_node(one),
             spent=spent_of(one),
         )
         for one in records

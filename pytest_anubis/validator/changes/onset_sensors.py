@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -105,13 +105,16 @@ def onset_of(measurement: Measurement, found: Segments) -> Onset | None:
         onset=float(ends[change.onset]),
         end=float(ends[change.until]),
     )
-    return moved_at(
+    onset = moved_at(
         measurement.telemetry,
         moment,
         number=change.onset + 1,
         count=found.count,
         size=change.size,
     )
+    if onset is None or change.until >= found.count:
+        return onset
+    return replace(onset, until=change.until)
 
 
 def _ends(metric: Metric, values: FloatArray) -> FloatArray:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pytest_anubis.core.baseline import ALPHA, Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Direction, loss_text
+from pytest_anubis.core.onset import Onset
 from pytest_anubis.core.sample import FloatArray, unusable_reason
 from pytest_anubis.core.verdict import MIN_SEARCHED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.steady_state import steady_from
@@ -157,12 +158,21 @@ def medians_of(series: FloatArray, size: int) -> FloatArray:
     return np.asarray(np.median(series[:whole].reshape(-1, size), axis=1))
 
 
-def with_segments(verdict: MetricVerdict, found: Segments) -> MetricVerdict:
-    """Add a change to a verdict: a lasting change makes a PASS MARGINAL, others become evidence."""
+def with_segments(
+    verdict: MetricVerdict, found: Segments, onset: Onset | None = None
+) -> MetricVerdict:
+    """Add a change to a verdict: a lasting change makes a PASS MARGINAL, others become evidence.
+
+    Args:
+        verdict: The verdict on all values together.
+        found: The segments of the values.
+        onset: The begin of the change, which replaces the line of evidence; None if it is unknown.
+    """
     text = found.sentence(verdict.better, verdict.unit)
     if found.change is None or not text:
         return verdict
-    evidence = (*verdict.evidence, text)
+    verdict = replace(verdict, onset=onset)
+    evidence = verdict.evidence if onset is not None else (*verdict.evidence, text)
     if verdict.outcome is not Outcome.PASS or verdict.disturbance or not found.change.lasting:
         return replace(verdict, evidence=evidence)
     return replace(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.onset import Onset
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, SampleProblem
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -137,12 +138,11 @@ def _compared(
     for key, measurement in lonely.items():
         change = changes_of(measurement)
         if key in found:
-            known = with_segments(replace(found[key], evidence=measurement.evidence), change)
-            found[key] = replace(known, onset=onset_of(measurement, change))
+            known = replace(found[key], evidence=measurement.evidence)
+            found[key] = with_segments(known, change, onset_of(measurement, change))
         elif change.change and change.change.lasting and not measurement.disturbance:
             text = change.sentence(measurement.metric.better, measurement.metric.unit)
-            known = _changed(open_ones[key], text)
-            found[key] = replace(known, onset=onset_of(measurement, change))
+            found[key] = _changed(open_ones[key], text, onset_of(measurement, change))
     return found
 
 
@@ -167,7 +167,7 @@ def _by_history(
             yield from judged.values()
 
 
-def _changed(verdict: MetricVerdict, change: str) -> MetricVerdict:
+def _changed(verdict: MetricVerdict, change: str, onset: Onset | None) -> MetricVerdict:
     """Return a warning about a change in a metric that could not be judged otherwise."""
     return replace(
         verdict,
@@ -176,7 +176,8 @@ def _changed(verdict: MetricVerdict, change: str) -> MetricVerdict:
         reference=Reference.SELF,
         population="the earlier values of this run",
         text=f"{verdict.metric} {change}; as a whole it could not be judged",
-        evidence=tuple(dict.fromkeys((*verdict.evidence, change))),
+        evidence=tuple(dict.fromkeys((*verdict.evidence, *([] if onset else [change])))),
+        onset=onset,
     )
 
 

@@ -20,6 +20,9 @@ from pytest_anubis.validator.learning.self_check import share_interval
 _DAY = 86400.0
 _HOUR = 3600.0
 
+MIN_HOURS = 0.1
+"""Hours of tests below which a benchmark has no rate: one defect in seconds would be thousands an hour."""
+
 
 def validation_figures(
     runs: Sequence[ValidationRun], defects: Sequence[Defect] | None
@@ -97,7 +100,7 @@ def _figures(name: str, spent: Sequence[BenchmarkSpent], confirmed: int | None) 
         runs=len(spent),
         hours=hours,
         confirmed=confirmed,
-        per_hour=None if confirmed is None or hours <= 0 else confirmed / hours,
+        per_hour=None if confirmed is None or hours < MIN_HOURS else confirmed / hours,
         compared=len(compared),
         ratio=median(one.took / one.planned for one in compared) if compared else None,
         error=fmean(errors) if errors else None,

@@ -85,7 +85,7 @@ def test_the_page_shows_the_figures(place: Path, tmp_path: Path) -> None:
     text = section(page)
     assert "accepted a day: 1 (4 on 4 days" in text
     assert "1 of 2 closed rejections, 50 %" in text
-    assert re.search(r"test_copy 8 0\.02667 1 37\.5 8 1\.2 2\.5", text)
+    assert re.search(r"test_copy 8 0\.02667 1 - 8 1\.2 2\.5", text)
     assert re.search(r"test_stream 8 0\.2139 0 0 8 1 6\.2", text)
 
 

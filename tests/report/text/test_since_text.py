@@ -31,6 +31,13 @@ def test_both_values_and_limits_are_said() -> None:
     assert "GPU 3" in said(replace(NOTHING, limits=(BRAKE,)))
 
 
+def test_limits_come_on_and_changes_may_end() -> None:
+    assert said(replace(NOTHING, sensor=CLOCK, limits=(BRAKE,))).endswith("and power brake came on")
+    assert said(replace(NOTHING, limits=(BRAKE,))).endswith(", when power brake of GPU 3 came on")
+    assert "from value 22 of 44 until value 33;" in said(replace(NOTHING, until=33))
+    assert "until" not in said(NOTHING)
+
+
 def test_that_nothing_moved_is_said_and_the_unknown_is_not() -> None:
     assert "none of 7 sensors" in said(NOTHING)
     assert said(None) == ""

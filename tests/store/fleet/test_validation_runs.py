@@ -52,6 +52,24 @@ def test_a_history_says_what_the_journals_say(
         assert [run.run for run in filed_validation_runs(history, RunFilter())] == ["r8", "r7"]
 
 
+def test_a_recorded_inventory_accepts_nothing(place: Path | str, tmp_path: Path) -> None:
+    write_journals(tmp_path / "collected")
+    records = read_runs([tmp_path / "collected"]).journals
+    recorded = [
+        dataclasses.replace(one, settings={"inventory": "n.json"})
+        if one.run in ("r1", "r2")
+        else one
+        for one in records
+    ]
+    with History(place) as history:
+        for record in recorded:
+            record_run(history, record)
+        filed = filed_validation_runs(history, RunFilter())
+    for found in (filed, collected_validation_runs(recorded)):
+        decided = {one.run: one.decision for one in found}
+        assert [decided[run] for run in ("r1", "r2", "r3")] == ["", "REJECTED", "ACCEPTED"]
+
+
 @pytest.mark.parametrize("packed", [None, b"", b"damaged"])
 def test_a_damaged_cell_says_nothing(packed: bytes | None) -> None:
     assert read_spent(packed) is None

@@ -135,6 +135,21 @@ def test_slow_values_take_their_share_of_time(metric: Metric, factor: float) -> 
     assert onset.sensor.quantity == "SM clock"
 
 
+def test_the_end_of_a_change_is_known() -> None:
+    values = np.tile([100.0, 101.0], 60)
+    values[40:80] *= 0.8
+    found = changes_of(one := measured(RATE, values, node(np.random.default_rng(5), 60, 20)))
+    onset = onset_of(one, found)
+    assert onset is not None
+    assert onset.number == 41
+    assert onset.until == pytest.approx(80, abs=2)
+    values[80:] *= 0.8
+    found = changes_of(one := measured(RATE, values, node(np.random.default_rng(5), 60, 20)))
+    onset = onset_of(one, found)
+    assert onset is not None
+    assert (onset.number, onset.until) == (41, 0)
+
+
 def test_a_ramp_has_no_moment() -> None:
     rng = np.random.default_rng(7)
     values = np.linspace(100, 70, 120) * np.exp(rng.normal(0, 0.01, 120))

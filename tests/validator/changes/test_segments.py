@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.onset import Onset
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator import segments, with_segments
@@ -116,4 +117,7 @@ def test_a_change_makes_a_pass_marginal_and_names_the_onset() -> None:
     )
     assert with_segments(failed, found).outcome is Outcome.FAIL
     assert with_segments(failed, found).evidence
+    onset = Onset(number=101, count=200, size=0.2, compared=3)
+    known = with_segments(failed, found, onset)
+    assert (known.onset, known.evidence) == (onset, ())
     assert with_segments(passed, segments([100.0] * 200)) == passed

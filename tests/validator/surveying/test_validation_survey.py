@@ -94,6 +94,13 @@ def test_a_benchmark_without_time_has_no_rate() -> None:
     ]
 
 
+@pytest.mark.parametrize(("seconds", "rate"), [(0.1, None), (359.0, None), (360.0, 10.0)])
+def test_a_rate_needs_a_tenth_of_an_hour(seconds: float, rate: float | None) -> None:
+    runs, defects = [run("r", 0, "REJECTED", spent(seconds))], [defect(1, "confirmed", "r")]
+    (one,) = validation_figures(runs, defects).benchmarks
+    assert (one.confirmed, one.per_hour) == (1, rate)
+
+
 def test_planned_time_is_compared_where_there_is_a_plan() -> None:
     runs = [run(str(took), 0, "", spent(took, 10.0)) for took in (5.0, 20.0, 11.0)]
     (one,) = validation_figures([*runs, run("free", 0, "", spent(99.0))], None).benchmarks
