@@ -78,7 +78,7 @@ def test_the_store_itself_holds_runs(tmp_path: Path) -> None:
 def test_learning_a_second_time_measures_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class MeasuredError(Exception):
+    class MeasuredError(BaseException):
         pass
 
     def start(*_: object, **__: object) -> None:
