@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 
 FloatArray = npt.NDArray[np.float64]
@@ -103,6 +104,21 @@ class Population:
     def sample(self, row: int) -> FloatArray:
         """Return the values of one unit, shape (n_row,), in time order."""
         return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    def measurement(self, row: int) -> Measurement:
+        """Return the sample of one unit as a measurement, which its benchmark's name stands for."""
+        problem = self.problems.get(row)
+        return Measurement(
+            test=self.benchmark,
+            benchmark=self.benchmark,
+            component=self.component,
+            metric=self.metric,
+            device=self.devices[row],
+            group=self.group,
+            values=tuple(self.sample(row).tolist()),
+            disturbance=(problem.text,) if problem and problem.kind == "disturbed" else (),
+            looks=self.looks.get(row, 1),
+        )
 
     def only(self, rows: Sequence[int]) -> Population:
         """Return the population of some rows, in the given order."""

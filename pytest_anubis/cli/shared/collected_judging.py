@@ -16,11 +16,10 @@ from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.alike_devices import without_repeats
-from pytest_anubis.core.asking.next_step import STEP
+from pytest_anubis.core.asking.next_step import STEP, with_part_act
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.history import CLOCK_TOLERANCE, COMPLETING_SECONDS
 from pytest_anubis.core.metric import first_of
-from pytest_anubis.core.node_map import SharedPart
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, was_killed
 from pytest_anubis.core.standing.standing_of import JudgedRun
@@ -43,6 +42,7 @@ from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, NodeDeta
 from pytest_anubis.validator.deciding.requirement import Requirement, known_things, names_alike
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.surveying.shared_parts import parts_of_collected
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, UnlikeNode
@@ -217,22 +217,22 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
 
 
 def _with_shared_parts(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
-    """Return verdicts with the parts that slow devices share by the latest journal of each node.
-
-    A part is left out if none of its devices is slow as judged here. Runs that only measured name none.
-    """
-    parts: dict[Unit, tuple[SharedPart, ...]] = {}
-    for run in sorted(runs.journals, key=lambda run: run.started):
-        decided = run.node_verdict
-        parts[run.node, run.hardware_class] = decided.shared if decided is not None else ()
-    nodes = []
-    for verdict, detail in zip(judged.nodes, judged.details, strict=True):
-        slow = {
-            one.device for one in detail.verdicts if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)
-        }
-        known = parts.get((verdict.node, detail.hardware_class), ())
-        shared = tuple(part for part in known if not slow.isdisjoint(part.devices))
-        nodes.append(replace(verdict, shared=shared))
+    """Return verdicts with the parts that slow devices share, by the latest inventory of each node."""
+    latest = {
+        (run.node, run.hardware_class): run
+        for run in sorted(runs.runs, key=lambda run: run.started)
+        if run.inventory
+    }
+    units = [
+        (verdict.node, detail.hardware_class)
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+    ]
+    verdicts = {unit: one.verdicts for unit, one in zip(units, judged.details, strict=True)}
+    parts = parts_of_collected(runs.populations, latest, verdicts, judged.baselines, _started(runs))
+    nodes = (
+        with_part_act(replace(verdict, shared=parts[unit])) if parts.get(unit) else verdict
+        for unit, verdict in zip(units, judged.nodes, strict=True)
+    )
     return replace(judged, nodes=tuple(nodes))
 
 

@@ -57,20 +57,9 @@ class NodeRuns:
             if verdict is None:
                 verdict = columns.of_run(place, self._judged.baselines.get(unit[1]))
             verdicts.append(verdict)
-            if verdict.scope == "unit" and len(values := population.sample(place)):
-                measurements.append(
-                    Measurement(
-                        test=population.benchmark,
-                        benchmark=population.benchmark,
-                        component=population.component,
-                        metric=population.metric,
-                        device=population.devices[place],
-                        group=population.group,
-                        values=tuple(values.tolist()),
-                        disturbance=verdict.disturbance,
-                        looks=population.looks.get(place, 1),
-                    )
-                )
+            if verdict.scope == "unit" and len(population.sample(place)):
+                one = population.measurement(place)
+                measurements.append(dataclasses.replace(one, disturbance=verdict.disturbance))
         judged_ones = {(v.benchmark, v.metric, v.device, v.scope) for v in verdicts}
         verdicts += [
             v for v in row.verdicts if (v.benchmark, v.metric, v.device, v.scope) not in judged_ones

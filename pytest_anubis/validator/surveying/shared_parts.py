@@ -23,6 +23,7 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.node_map import PartKind, Place, SharedPart, places_of
 from pytest_anubis.core.part_odds import ALPHA, log_odds, posterior
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.validator.similarity.component_means import MIN_SPREAD
 from pytest_anubis.validator.surveying.trait_shifts import MIN_CHANGE
@@ -37,6 +38,8 @@ class differ by more than the devices of a node do."""
 _ACCUSED = math.log(1 / ALPHA)
 _SHIFT = math.log1p(-MIN_CHANGE)
 
+Unit = tuple[str, str]
+"""Node and hardware class."""
 Levels = Mapping[str, float]
 """Device -> its mean log(value / expected) over the metrics of one component."""
 
@@ -101,16 +104,62 @@ def shared_parts(
         verdicts: The verdicts as they count: a part is named only if one of its devices is FAIL or MARGINAL.
     """
     places = places_of(run.inventory, [one.device for one in run.measurements])
-    bad: dict[str, set[str]] = {}
-    for verdict in verdicts:
-        if verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL) and verdict.device in places:
-            bad.setdefault(verdict.component, set()).add(verdict.device)
+    bad = _bad_devices(verdicts, places)
     wanted = [one for one in run.measurements if one.component in bad and one.device in places]
     found: list[SharedPart] = []
     for component, levels in _levels(readings(wanted, baseline), places):
         own = {device: places[device] for device in levels}
         found += parts_of(component, accused(levels, suspects(own)), bad[component])
     return merged(found)
+
+
+def _bad_devices(
+    verdicts: Iterable[MetricVerdict], places: Mapping[str, Place]
+) -> dict[str, set[str]]:
+    """Return component -> the devices with a place that are FAIL or MARGINAL in it."""
+    found: dict[str, set[str]] = {}
+    for verdict in verdicts:
+        if verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL) and verdict.device in places:
+            found.setdefault(verdict.component, set()).add(verdict.device)
+    return found
+
+
+def parts_of_collected(
+    populations: Iterable[Population],
+    runs: Mapping[Unit, RunRecord],
+    verdicts: Mapping[Unit, Sequence[MetricVerdict]],
+    baselines: Mapping[str, Baseline],
+    began: Mapping[tuple[str, str], str],
+) -> dict[Unit, tuple[SharedPart, ...]]:
+    """Return the shared parts of collected nodes with bad devices, as `shared_parts` of one run.
+
+    Args:
+        populations: The samples of all nodes; the latest one of each device counts.
+        runs: The run of each node that has its inventory.
+        verdicts: The verdicts on each node, as they count.
+        baselines: Hardware class -> its baseline.
+        began: (run, node) -> when the run began, ISO 8601.
+    """
+    bad: dict[Unit, dict[str, set[str]]] = {}
+    for unit, run in runs.items():
+        own = verdicts.get(unit, ())
+        found = _bad_devices(own, places_of(run.inventory, [one.device for one in own]))
+        if found:
+            bad[unit] = found
+    samples: dict[Unit, list[tuple[str, Population, int]]] = {unit: [] for unit in bad}
+    for one in populations if bad else ():
+        key = one.hardware_class
+        nodes = {node for (node, of), slow in bad.items() if of == key and one.component in slow}
+        for row, node in enumerate(one.nodes if nodes else ()):
+            if node in nodes:
+                when = began.get((one.runs[row], node), "")
+                samples[node, key].append((when, one, row))
+    parts = {}
+    for unit, those in samples.items():
+        those.sort(key=lambda sample: sample[0])
+        run = replace(runs[unit], measurements=tuple(one.measurement(row) for _, one, row in those))
+        parts[unit] = shared_parts(run, baselines.get(unit[1]), verdicts[unit])
+    return parts
 
 
 def readings(measurements: Sequence[Measurement], baseline: Baseline | None) -> list[Reading]:

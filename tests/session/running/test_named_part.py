@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.hardware.telemetry.recorded_node import replay
 from pytest_anubis.report.export.run_json import run_json
@@ -74,15 +77,36 @@ def test_both_cards_fail_and_their_switch_is_named(eight: pytest.Pytester) -> No
     assert (plain["kind"], plain["name"]) == ("switch", SWITCHES[1])
 
 
-def test_judge_repeats_the_part_of_the_run(
+def judged(pytester: pytest.Pytester, *more: str) -> dict[str, Any]:
+    """Return the node as ``anubis judge`` writes it."""
+    main(["judge", ".anubis/runs", "--json=judged.json", *more])
+    (node,) = json.loads((pytester.path / "judged.json").read_text())["nodes"]
+    return dict(node)
+
+
+def test_judge_finds_the_part_in_a_run_that_only_measured(
     eight: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(eight)
+    decided = read_journal(journal(eight)).node_verdict
+    assert decided is not None
+    of_run = to_plain(decided.shared, full=True)
+    assert judged(eight)["shared"] == of_run
+    shutil.rmtree(eight.path / ".anubis")
+    run(eight, "--anubis-mode=measure")
     capsys.readouterr()
-    assert main(["judge", ".anubis/runs"]) == 1
-    assert capsys.readouterr().out.count(f"check PCIe switch {SWITCHES[1]}") == 1
-    assert main(["judge", ".anubis/runs", "-v"]) == 1
+    found = judged(eight, "-v", "--html=fleet.html")
+    assert found["shared"] == of_run
+    assert found["next"].startswith(f"check PCIe switch {SWITCHES[1]} ")
+    assert found["next"] in found["headline"]
     assert capsys.readouterr().out.count(f"share PCIe switch {SWITCHES[1]}") == 1
+    assert f"PCIe switch {SWITCHES[1]}" in (eight.path / "fleet.html").read_text()
+
+
+def test_judge_finds_no_part_in_a_healthy_run(eight: pytest.Pytester) -> None:
+    eight.makepyfile(test_suite=SUITE.replace("0.8", "1.0"))
+    run(eight, "--anubis-mode=measure")
+    assert "shared" not in judged(eight)
 
 
 def test_judge_names_no_part_of_devices_that_it_accepts(

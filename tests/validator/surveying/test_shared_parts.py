@@ -23,6 +23,7 @@ from pytest_anubis.validator.surveying.shared_parts import (
     Reading,
     accused,
     levels_of,
+    parts_of_collected,
     ranked,
     shared_parts,
     suspects,
@@ -168,6 +169,32 @@ def test_a_run_names_the_part_of_its_bad_devices_only() -> None:
     assert not shared_parts(run, None, failed("cuda:2", "cuda:5"))[0].alone
     assert shared_parts(run, None, failed("cuda:5")) == ()
     assert shared_parts(run, None, ()) == ()
+
+
+def test_of_collected_runs_the_latest_sample_of_each_device_counts() -> None:
+    """Two cards of one switch are slow; later runs measure one of them alone, or both."""
+    later = {"cuda:2": RATES["cuda:2"]}
+    mended = dict.fromkeys(("cuda:2", "cuda:3"), 50.0)
+    for again, verdicts, parts in (
+        (later, failed("cuda:2", "cuda:3"), 1),
+        (mended, failed("cuda:2"), 0),
+        (later, (), 0),
+    ):
+        rows = [("b", again), ("a", RATES)]
+        devices = [(name, run, value) for run, rates in rows for name, value in rates.items()]
+        known = population_of(
+            [[value] * 3 for _, _, value in devices],
+            metric=Metric(name="rate", unit="GB/s", better="higher"),
+            benchmark="t.py::test_rate",
+            nodes=["n"] * len(devices),
+            devices=[name for name, _, _ in devices],
+            runs=[run for _, run, _ in devices],
+            component="memory.transfer",
+        )
+        began = {("b", "n"): "2026-02-01", ("a", "n"): "2026-01-01"}
+        unit = ("n", "")
+        found = parts_of_collected([known], {unit: run_of()}, {unit: verdicts}, {}, began)
+        assert [one.name for one in found.get(unit, ())] == [SWITCHES[1]] * parts
 
 
 def test_a_part_that_is_slow_in_two_components_is_named_once() -> None:
