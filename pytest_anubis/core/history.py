@@ -68,6 +68,7 @@ class Defect:
     state: str = "open"  # ``open``, ``confirmed`` or ``false alarm``
     closed: float | None = None  # when it was confirmed or found a false alarm; None while open
     note: str = ""
+    metrics: Annotated[tuple[tuple[str, str], ...], Rare] = ()  # benchmark and metric that failed
     note_of_run: Annotated[bool, Rare] = False  # the note is its run's headline, not a person's
     passed: Annotated[bool, Rare] = False  # it was not closed, but later runs passed it
 
@@ -81,9 +82,39 @@ class Precedents:
     note: str = ""  # the latest note of a person; empty if there is none
 
 
-def precedents_of(closed: Iterable[Defect], benchmarks: Collection[str]) -> Precedents:
-    """Count the closed defects that some benchmarks exposed; the history keeps no metrics of theirs."""
-    alike = [one for one in closed if not set(benchmarks).isdisjoint(one.benchmarks)]
+def earlier_defects(
+    found: Iterable[Defect],
+    *,
+    node: str,
+    hardware_class: str,
+    began: float | None,
+    runs: Collection[str],
+) -> tuple[Defect, ...]:
+    """Return the defects of a class that were found before a run began, but none of a node's own runs."""
+    return tuple(
+        one
+        for one in found
+        if one.hardware_class == hardware_class
+        and (began is None or one.found < began)
+        and not (one.node == node and not set(runs).isdisjoint(one.runs))
+    )
+
+
+def precedents_of(closed: Iterable[Defect], failed: Collection[tuple[str, str]]) -> Precedents:
+    """Count the closed defects in which one of these failed: benchmarks with their metrics.
+
+    Of a defect without known metrics, as one that was entered by hand, the benchmarks count.
+    """
+    benchmarks = {benchmark for benchmark, _ in failed}
+    alike = [
+        one
+        for one in closed
+        if not (
+            set(failed).isdisjoint(one.metrics)
+            if one.metrics
+            else benchmarks.isdisjoint(one.benchmarks)
+        )
+    ]
     alike.sort(key=lambda one: one.closed or 0.0)
     return Precedents(
         confirmed=sum(one.state == "confirmed" for one in alike),

@@ -15,7 +15,7 @@ from pytest_anubis.cli.shared.run_sources import wanted_of
 from pytest_anubis.cli.site.validation_source import validation_of
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.fleet_survey import SLOW_PART, TraitShift
-from pytest_anubis.core.history import OUT_OF_SERVICE
+from pytest_anubis.core.history import OUT_OF_SERVICE, Defect
 from pytest_anubis.core.validation_figures import ValidationFigures
 from pytest_anubis.core.verdict import Decision, Reason
 from pytest_anubis.report.plots.fleet_plots import day_text
@@ -23,6 +23,7 @@ from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.shared_causes import with_shared
 from pytest_anubis.store.collected_runs import RunSet
+from pytest_anubis.store.history.closed_defects import all_closed_defects
 from pytest_anubis.store.namesakes import are_of_one_host
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.surveying.trait_shifts import as_the_others, part_shifts, trait_shifts
@@ -60,6 +61,7 @@ class FleetSource:
         shifts: Traits that separate nodes of a class, slow nodes first.
         out: Nodes that are drained or in repair by the history that was judged from.
         validation: How validation itself does; None if no page asks for it.
+        closed: Defects that operators have closed; none if no page asks for them.
     """
 
     runs: RunSet
@@ -72,6 +74,7 @@ class FleetSource:
     shifts: Sequence[TraitShift] = ()
     out: frozenset[str] = frozenset()
     validation: ValidationFigures | None = None
+    closed: Sequence[Defect] = ()
 
     @property
     def began(self) -> dict[tuple[str, str], float]:
@@ -178,6 +181,7 @@ def judged_source(
         shifts=shifts,
         out=out_of_service(history) if history else frozenset(),
         validation=validation,
+        closed=[one for home in homes for one in all_closed_defects(home)] if whole_page else (),
     )
 
 

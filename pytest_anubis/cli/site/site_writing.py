@@ -71,7 +71,7 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
                     if (place := places.get(_metric_of(case))) is not None
                 }
                 baseline = baselines.get(node.row.hardware_class)
-                page = run_page(record, baseline, drawn=len(drawn), home=HOME)
+                page = run_page(record, baseline, drawn=len(drawn), home=HOME, closed=node.closed)
                 write_atomically(folder / link, page, durable=False)
                 nodes.append(dataclasses.replace(node, link=link, anchors=anchors))
                 progress.count(number + 1, len(view.nodes))

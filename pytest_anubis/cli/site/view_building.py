@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,9 @@ from pytest_anubis.cli.site.fleet_source import (
     class_tables,
     telling_traits,
 )
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.fleet_survey import MetricDrift
+from pytest_anubis.core.history import Defect, earlier_defects
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.shown_loss import shown_similarity
@@ -158,6 +160,7 @@ def fleet_view(source: FleetSource) -> FleetView:
         )
     )
     started = sorted(run.started for run in source.runs.runs if run.started)
+    closed = _precedents(source)
     return FleetView(
         nodes=tuple(
             FleetNode(
@@ -168,6 +171,7 @@ def fleet_view(source: FleetSource) -> FleetView:
                     if n in (*traits, SERIAL)
                 },
                 filed=_filed(source, row),
+                closed=closed(row),
             )
             for row in rows
         ),
@@ -191,6 +195,27 @@ def fleet_view(source: FleetSource) -> FleetView:
         first=started[0] if started else "",
         last=started[-1] if started else "",
     )
+
+
+def _precedents(source: FleetSource) -> Callable[[NodeRow], Sequence[Defect]]:
+    """Return what tells of a bad node which defects of its class were found earlier, and closed."""
+    own: dict[tuple[str, str], list[RunRecord]] = {}
+    for run in source.runs.runs if source.closed else ():
+        own.setdefault((run.node, run.hardware_class), []).append(run)
+
+    def of_row(row: NodeRow) -> Sequence[Defect]:
+        if not own or not any(one.outcome is Outcome.FAIL for one in row.verdicts):
+            return ()
+        runs = own.get(row.unit, [])
+        return earlier_defects(
+            source.closed,
+            node=row.verdict.node,
+            hardware_class=row.hardware_class,
+            began=moment(max((run.started for run in runs), default="")),
+            runs={run.run for run in runs},
+        )
+
+    return of_row
 
 
 def _filed(source: FleetSource, row: NodeRow) -> str:

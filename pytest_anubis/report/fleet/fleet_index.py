@@ -58,7 +58,7 @@ def fleet_index(view: FleetView) -> str:
         times=times_table(view),
         spent=duration_text(sum(one.seconds for one in view.times)),
         validation=validation_section(view.validation),
-        found=[found_on(one.row, number, one.traits) for number, one in enumerate(found)],
+        found=[found_on(one.row, n, one.traits, one.closed) for n, one in enumerate(found)],
         found_left=count_text(left, "node") if left > 0 else "",
         data=script_data(view),
     )

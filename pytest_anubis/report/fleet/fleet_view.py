@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.fleet_survey import MetricDrift, TraitShift
+from pytest_anubis.core.history import Defect
 from pytest_anubis.core.metric import Metric, loss_size, loss_text
 from pytest_anubis.core.validation_figures import ValidationFigures
 from pytest_anubis.core.verdict import Decision, Outcome, Reason
@@ -97,6 +98,7 @@ class FleetNode:
         traits: Rack, batch, driver and the like, from the register and its inventory.
         anchors: Number of a metric -> anchor of its plot in the dossier.
         filed: Decision and day in the history, where nothing was judged for want of a baseline; else empty.
+        closed: Earlier defects of its class that operators have closed, if it is bad.
     """
 
     row: NodeRow
@@ -104,6 +106,7 @@ class FleetNode:
     traits: Mapping[str, str] = field(default_factory=dict)
     anchors: Mapping[int, str] = field(default_factory=dict)
     filed: str = ""
+    closed: Sequence[Defect] = ()
 
     @property
     def name(self) -> str:

@@ -232,7 +232,7 @@ def _in_order(parts: Mapping[tuple[str, str], list[MetricVerdict]], wholes: Whol
 
 def _before(verdicts: Sequence[MetricVerdict], closed: Sequence[Defect]) -> list[tuple[str, str]]:
     """Return how often defects like this failed part were confirmed, if any was closed."""
-    failed = {v.benchmark for v in verdicts if v.outcome is Outcome.FAIL}
+    failed = {(v.benchmark, v.metric) for v in verdicts if v.outcome is Outcome.FAIL}
     text = precedents_text(precedents_of(closed, failed))
     return [("before", text)] if text else []
 

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from pytest_anubis.core.asking.next_step import shared_act
 from pytest_anubis.core.end_to_end import end_to_end_losses
+from pytest_anubis.core.history import Defect
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.rendering import block, render
@@ -72,8 +73,13 @@ def _table(rows: Sequence[NodeRow], numbers: Mapping[int, int]) -> Markup:
     return block("table", heads, cells, kind="brief stack")
 
 
-def found_on(row: NodeRow, number: int, traits: Mapping[str, str]) -> Markup:
-    """Return what was found on a node, to be unfolded; its anchor is ``n`` and its number."""
+def found_on(
+    row: NodeRow, number: int, traits: Mapping[str, str], closed: Sequence[Defect] = ()
+) -> Markup:
+    """Return what was found on a node, to be unfolded; its anchor is ``n`` and its number.
+
+    `closed` are the earlier defects of its class that operators have closed.
+    """
     verdict = row.verdict
     rejected = verdict.decision is Decision.REJECTED
     bad = [verdict for verdict in row.verdicts if verdict.outcome in BAD]
@@ -86,7 +92,9 @@ def found_on(row: NodeRow, number: int, traits: Mapping[str, str]) -> Markup:
         row,
         why=after_name(verdict),
         facts=", ".join(filter(None, facts)),
-        parts=blocks.blamed_parts(bad, row.cards, step=shared_act(verdict), losses=losses),
+        parts=blocks.blamed_parts(
+            bad, row.cards, step=shared_act(verdict), losses=losses, closed=closed
+        ),
         blocking=list(map(str, verdict.blocking)),
         rejected=rejected,
         open=rejected and number < MAX_OPEN,

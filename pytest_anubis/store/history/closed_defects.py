@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_anubis.codec.moments import moment
-from pytest_anubis.core.history import Defect
+from pytest_anubis.core.history import Defect, earlier_defects
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.history.history_place import history_file
 
@@ -16,30 +16,33 @@ TIMEOUT = 5.0
 def closed_defects(place: Path | str, record: RunRecord) -> tuple[Defect, ...]:
     """Return the closed defects of a run's class found before it and by other runs, in time order.
 
-    There are none if they cannot be read.
-
     Args:
         place: The store's folder or a database URL.
         record: The run, or several collected runs of a node as one.
+    """
+    return earlier_defects(
+        all_closed_defects(place),
+        node=record.node,
+        hardware_class=record.hardware_class,
+        began=moment(record.started),
+        runs={record.run, *(verdict.run for verdict in record.verdicts)},
+    )
+
+
+def all_closed_defects(place: Path | str) -> tuple[Defect, ...]:
+    """Return all closed defects of a history with what failed in them; none if they cannot be read.
+
+    Args:
+        place: The store's folder or a database URL.
     """
     file = history_file(place)
     if file is not None and not file.is_file():  # reading would create it
         return ()
     from pytest_anubis.store.history.bounded_use import use_history
     from pytest_anubis.store.history.database import HistoryError
-    from pytest_anubis.store.history.defect_records import defects
+    from pytest_anubis.store.history.defect_records import closed_with_metrics
 
     try:
-        found = use_history(place, defects, limit=TIMEOUT)
+        return use_history(place, closed_with_metrics, limit=TIMEOUT)
     except HistoryError:
         return ()
-    began = moment(record.started)
-    own = {record.run, *(verdict.run for verdict in record.verdicts)}
-    return tuple(
-        one
-        for one in found
-        if one.closed is not None
-        and one.hardware_class == record.hardware_class
-        and (began is None or one.found < began)
-        and not (one.node == record.node and not own.isdisjoint(one.runs))
-    )

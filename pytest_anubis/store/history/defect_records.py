@@ -14,9 +14,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from pytest_anubis.core.history import DEFECT_STATES, Defect
+from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History, HistoryError, past
 from pytest_anubis.store.history.node_rows import known_node
+
+_FAILED = ("outcome", "benchmark", "metric")
+"""Columns of a verdict that say what failed."""
 
 
 def add_defect(
@@ -113,6 +117,35 @@ def defects(history: History, *, node: str = "", state: str = "") -> tuple[Defec
         number = known_node(connection, node) if node else None
         found = [defect for defect, _ in _sighted(connection, number)]
     return tuple(one for one in found if state in ("", one.state))
+
+
+def closed_with_metrics(history: History) -> tuple[Defect, ...]:
+    """Return the closed defects in time order with what failed in their runs, as far as these are kept.
+
+    Only in a run without a FAIL, which rejected for MARGINAL verdicts, these count.
+    """
+    closed = [one for one in defects(history) if one.closed is not None]
+    nodes, runs, verdicts = schema.nodes, schema.runs, schema.verdicts
+    blamed = sa.select(schema.defects.c.run_id).where(schema.defects.c.closed.is_not(None))
+    bad = [Outcome.FAIL.value, Outcome.MARGINAL.value]
+    query = (
+        sa.select(nodes.c.name, runs.c.run, *(verdicts.c[name] for name in _FAILED))
+        .join(runs, runs.c.id == verdicts.c.run_id)
+        .join(nodes, nodes.c.id == runs.c.node_id)
+        .where(runs.c.id.in_(blamed), verdicts.c.outcome.in_(bad))
+        .distinct()
+    )
+    found: dict[tuple[str, str], dict[str, set[tuple[str, str]]]] = {}
+    with history.reading() as connection:
+        for node, run, outcome, benchmark, metric in connection.execute(query):
+            of_run = found.setdefault((node, run), {})
+            of_run.setdefault(outcome, set()).add((benchmark, metric))
+
+    def failed(one: Defect) -> set[tuple[str, str]]:
+        those = [found[one.node, run] for run in one.runs if (one.node, run) in found]
+        return {pair for own in those for pair in own.get(bad[0]) or own[bad[1]]}
+
+    return tuple(replace(one, metrics=tuple(sorted(failed(one)))) for one in closed)
 
 
 def _sighted(connection: sa.Connection, node: int | None) -> list[tuple[Defect, tuple[int, ...]]]:

@@ -43,6 +43,23 @@ def test_a_dossier_counts_closed_defects_like_its_own(here: Path) -> None:
         assert page.count(text) == counted
 
 
+def test_pages_of_judged_nodes_count_closed_defects_like_theirs(here: Path) -> None:
+    shutil.copytree(RUNS / "slow-card", here / ".anubis" / "runs" / "slow-card")
+    shutil.copytree(RUNS / "accepted", here / ".anubis" / "runs" / "accepted")
+    run = read_journal(RUNS / "slow-card")
+    failed = next(v.benchmark for v in run.verdicts if v.outcome is Outcome.FAIL)
+    with History(here / ".anubis") as history:
+        record_run(history, dataclasses.replace(run, run="another", verdicts=()))
+        for found, note in ((1.0, "riser exchanged"), (None, "found after the run")):
+            add_defect(history, node=run.node, benchmarks=[failed], found=found, note=note)
+    of = (".anubis/runs", "--baseline", str(BASELINES))
+    assert anubis("judge", *of, "--html", "judged.html").returncode == 1
+    assert anubis("report", "--fleet", *of, "--html", "site").returncode == 0
+    text = "1 of 1 like it was confirmed; last note: riser exchanged"
+    for page in ("judged.html", "site/nodes/node-gpu-a.html"):
+        assert (here / page).read_text(encoding="utf-8").count(text) == 1
+
+
 def test_an_unknown_node_is_refused_with_known_ones(here: Path) -> None:
     rows = "".join(f"n{i},c,b,rate,GB/s,higher,{100 + i}\n" for i in range(10))
     for count, end in ((2, "there is n0, n1\n"), (10, "n7 and 2 more\n")):

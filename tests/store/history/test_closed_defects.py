@@ -76,9 +76,32 @@ def test_the_headline_of_a_run_is_no_note(tmp_path: Path) -> None:
         close_defect(history, named.number, "confirmed", note="cable")
         close_defect(history, bare.number, "confirmed")
     found = closed_defects(tmp_path, RUN)
-    before = precedents_of(found, [TEST])
+    before = precedents_of(found, [(TEST, "rate")])
     assert (before.confirmed, before.note) == (2, "cable")
-    assert precedents_of(found[1:], [TEST]).note == ""
+    assert precedents_of(found[1:], [(TEST, "rate")]).note == ""
+
+
+def test_defects_count_by_metric_where_their_runs_are_known(tmp_path: Path) -> None:
+    one, other = rejected("a", "n1", 2), rejected("b", "n2", 4)
+    slow = other.verdicts[0]
+    two = (replace(slow, outcome=Outcome.MARGINAL), replace(slow, metric="latency"))
+    mild = replace(rejected("c", "n3", 6), settings={"fail_on": "marginal"}, verdicts=two[:1])
+    with History(tmp_path) as history:
+        for run in (one, replace(other, verdicts=two), mild):
+            record_run(history, run)
+        add_defect(history, node="n1", benchmarks=[TEST], found=1.0)
+        for defect in defects(history, state="open"):
+            close_defect(history, defect.number, "confirmed")
+    found = closed_defects(tmp_path, RUN)
+    assert [defect.metrics for defect in found] == [
+        (), ((TEST, "rate"),), ((TEST, "latency"),), ((TEST, "rate"),),
+    ]  # fmt: skip
+    counts = {
+        metric: precedents_of(found, [(TEST, metric)]).confirmed
+        for metric in ("rate", "latency", "third")
+    }
+    assert counts == {"rate": 3, "latency": 2, "third": 1}
+    assert precedents_of(found, [("another", "rate")]).confirmed == 0
 
 
 def test_a_headline_goes_with_its_deleted_run(tmp_path: Path) -> None:
