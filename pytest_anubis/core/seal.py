@@ -88,6 +88,8 @@ class FlawKind(StrEnum):
     UNREADABLE = "unreadable"
     VERSION = "version"
     CHANGED = "changed"
+    UNLISTED = "baseline not listed"
+    OTHER_FILES = "other files listed"
     MISSING = "missing"
     ADDED = "added"
     TWICE = "twice"
@@ -99,6 +101,7 @@ class FlawKind(StrEnum):
     DIFFERS = "differs"
     UNDECIDABLE = "undecidable"
     VERDICT = "verdict"
+    DECISION = "decision"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +111,16 @@ class Flaw:
     Attributes:
         kind: What is wrong.
         name: The file in the seal, the file of a key, or a key's fingerprint; empty: the seal as a whole.
-        detail: More about it, in one line for people; may be empty.
+        detail: What a reader of the file says of it, or a field or a key; may be empty.
+        decisions: The decision that the manifest states, and the one that the journal gives, if they differ.
+        version: The version that sealed, if it is another one and the decision cannot be confirmed.
     """
 
     kind: FlawKind
     name: str = ""
     detail: str = ""
+    decisions: tuple[Decision, Decision] | None = None
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,7 +213,8 @@ class RunReader:
         record = self.names.disambiguate(record, self.warnings)
         if not self.wanted.wants_run(record):
             return
-        self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
+        named = path.parent.name or record.run
+        self.warnings += [f"{named}: {text}" for text in record.warnings]
         if (record.run, record.node) in self.digests:
             self.refused.append(self._known_already(path, record.run, record.node, digest))
             return

@@ -196,7 +196,9 @@ def evidence(found: RunSet, run: str) -> RunEvidence:
     return evidence_of(journal, found.unmeasured.get((journal.run, journal.node), ()))
 
 
-def test_evidence_of_a_journal_besides_samples(tmp_path: Path) -> None:
+def test_evidence_of_a_journal_besides_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inventory = MetricVerdict(
         outcome=Outcome.FAIL,
         reason=Reason.BEYOND,
@@ -235,6 +237,9 @@ def test_evidence_of_a_journal_besides_samples(tmp_path: Path) -> None:
     assert said.broken_off == {"r1": "never finished"}
     assert evidence(found, "r2").broken_off == {"r2": "was broken off (exit status 2)"}
     assert [(refused.damaged, refused.run) for refused in found.refused] == [(True, "")]
+    monkeypatch.chdir(path.parent)
+    named = ["r1: journal.jsonl: the run never finished"]
+    assert [*read_runs([Path("journal.jsonl")]).warnings] == named
 
 
 def test_obstacle_before_a_resumption_is_forgotten(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.asking.open_questions import asked_questions
-from pytest_anubis.core.end_to_end import end_to_end_losses
+from pytest_anubis.core.end_to_end import MetricPlace, end_to_end_losses
 from pytest_anubis.core.events import BenchmarksChosen, Event, UnknownEvent
 from pytest_anubis.core.run import RunRecord
 
@@ -20,7 +20,8 @@ def run_json(record: RunRecord) -> str:
     """Return the whole record as strict JSON: NaN and the infinities become strings.
 
     ``verdicts`` are those reached before waivers; ``waived`` repeats the waived ones as they count.
-    ``questions`` are the counts of `AskedQuestions.plain`; ``end_to_end`` are the losses of `EndToEndLoss`.
+    ``questions`` are the counts of `AskedQuestions.plain`; ``end_to_end`` are the losses of
+    `EndToEndLoss`, those with the same explanation together.
     """
     reached = record.reached
     plain = to_plain(dataclasses.replace(record, verdicts=reached, events=()), full=True)
@@ -33,8 +34,14 @@ def run_json(record: RunRecord) -> str:
     effective = record.effective_verdicts
     plain["questions"] = asked_questions(record.planned, effective, record.results).plain()
     waived = [to_plain(one, full=True) for one in effective if one.waiver is not None]
-    if losses := end_to_end_losses(effective):
-        plain["end_to_end"] = to_plain(losses)
+    together: dict[tuple[tuple[MetricPlace, ...], int], list[MetricPlace]] = {}
+    for one in end_to_end_losses(effective):
+        together.setdefault((one.explained_by, one.passed), []).append(one.whole)
+    if together:
+        plain["end_to_end"] = [
+            {"wholes": to_plain(wholes), "explained_by": to_plain(parts), "passed": passed}
+            for (parts, passed), wholes in together.items()
+        ]
     if record.waivers or waived:  # any of several collected runs may have had waivers
         plain["waived"] = waived
     return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)

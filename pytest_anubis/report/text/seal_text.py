@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from pytest_anubis import __version__
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.seal import BASELINE, Flaw, FlawKind, Manifest, SealReport, Signed
 from pytest_anubis.report.text.numbers import moment_text
@@ -13,6 +14,8 @@ _OF_FLAW: Mapping[FlawKind, Callable[[Flaw], str]] = {
     FlawKind.UNREADABLE: lambda flaw: f"unreadable: {flaw.detail}{_at(flaw)}",
     FlawKind.VERSION: lambda flaw: f"{flaw.name}: {flaw.detail}",
     FlawKind.CHANGED: lambda flaw: f"changed: {flaw.name}{_more(flaw)}",
+    FlawKind.UNLISTED: lambda flaw: f"changed: {flaw.name} (its baseline is not listed)",
+    FlawKind.OTHER_FILES: lambda flaw: f"changed: {flaw.name} (it lists other files)",
     FlawKind.MISSING: lambda flaw: f"missing: {flaw.name}",
     FlawKind.ADDED: lambda flaw: f"added: {flaw.name}",
     FlawKind.TWICE: lambda flaw: f"added: a second {flaw.name}",
@@ -31,6 +34,7 @@ _OF_FLAW: Mapping[FlawKind, Callable[[Flaw], str]] = {
     FlawKind.DIFFERS: lambda flaw: f"{flaw.name} is not what the journal gives{_more(flaw)}",
     FlawKind.UNDECIDABLE: lambda flaw: f"no decision: {flaw.detail}",
     FlawKind.VERDICT: lambda flaw: f"another verdict: {flaw.detail}",
+    FlawKind.DECISION: lambda flaw: f"another verdict: {_decisions(flaw)}",
 }
 
 
@@ -42,9 +46,17 @@ def _at(flaw: Flaw) -> str:
     return f", first at {flaw.name}" if flaw.name else ""
 
 
+def _decisions(flaw: Flaw) -> str:
+    said, given = flaw.decisions or ("", "")
+    return f"the seal says {said}, its journal {given}"
+
+
 def flaw_line(flaw: Flaw) -> str:
     """Return what is wrong in one line."""
-    return printable(_OF_FLAW[flaw.kind](flaw))
+    line = _OF_FLAW[flaw.kind](flaw)
+    if flaw.version:
+        line += f"; this is version {__version__}: verify it with {flaw.version}, which sealed it"
+    return printable(line)
 
 
 def signature_line(signed: Signed) -> str:

@@ -38,6 +38,8 @@ def add_defect(
 ) -> int:
     """Record a defect by hand, e.g. from an older system, and return its number.
 
+    It may be a sighting of a known one, whose number is returned then.
+
     With `known_benchmarks` each must have run on some node, since a misspelt one would never be chosen.
 
     Raises:
@@ -72,7 +74,7 @@ def add_defect(
             schema.defect_benchmarks.insert(),
             [{"defect_id": defect, "benchmark": name} for name in exposed],
         )
-    return defect
+        return next(one.number for one, rows in _sighted(connection, number) if defect in rows)
 
 
 def close_defect(

@@ -90,11 +90,9 @@ def differences(manifest: Manifest, files: Mapping[str, bytes]) -> list[Flaw]:
     listed = {one.name: one for one in manifest.files}
     expected = [name for name in CONTENTS if name in listed or name != BASELINE]
     if bool(manifest.baseline) != (BASELINE in listed):
-        flaws.append(
-            Flaw(kind=FlawKind.CHANGED, name=MANIFEST, detail="its baseline is not listed")
-        )
+        flaws.append(Flaw(kind=FlawKind.UNLISTED, name=MANIFEST))
     if [one.name for one in manifest.files] != expected:
-        flaws.append(Flaw(kind=FlawKind.CHANGED, name=MANIFEST, detail="it lists other files"))
+        flaws.append(Flaw(kind=FlawKind.OTHER_FILES, name=MANIFEST))
     for name, one in listed.items():
         content = files.get(name)
         if content is None:

@@ -24,6 +24,7 @@ from pytest_anubis.core.seal import (
     FlawKind,
 )
 from pytest_anubis.core.verdict import Decision
+from pytest_anubis.report.text.seal_text import flaw_line
 from pytest_anubis.store.baselines.baseline_files import (
     baseline_from_plain,
     baseline_to_plain,
@@ -411,7 +412,10 @@ def test_another_blamed_part_is_refused(
 
 def test_another_decision_in_the_manifest_is_refused(vendor: Key, files: Files) -> None:
     data = signed_anew(files, vendor, decision=Decision.ACCEPTED)
-    assert list(flaws(data, vendor)) == [FlawKind.VERDICT]
+    (flaw,) = verify(data, vendor).report.flaws
+    assert (flaw.kind, flaw.version) == (FlawKind.DECISION, "")
+    assert flaw.decisions == (Decision.ACCEPTED, Decision.REJECTED)
+    assert "the seal says ACCEPTED, its journal REJECTED" in flaw_line(flaw)
 
 
 def test_a_journal_of_another_run_is_refused(vendor: Key, files: Files) -> None:
@@ -497,5 +501,5 @@ def test_an_older_journal_names_the_other_version(vendor: Key, files: Files) -> 
     journal = rewritten(files[JOURNAL], "run_started", lambda event: event.update(schema=1))
     data = signed_anew({**files, JOURNAL: journal}, vendor, version="0.1.0")
     (flaw,) = verify(data, vendor).report.flaws
-    assert flaw.kind is FlawKind.UNDECIDABLE
-    assert "0.1.0" in flaw.detail
+    assert (flaw.kind, flaw.version) == (FlawKind.UNDECIDABLE, "0.1.0")
+    assert "verify it with 0.1.0" in flaw_line(flaw)

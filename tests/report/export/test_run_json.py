@@ -90,10 +90,12 @@ def test_an_end_to_end_loss_names_what_explains_it() -> None:
         better="lower", similarity=0.6, component="training.step", device="cuda:1",
     )  # fmt: skip
     gemm = replace(train, benchmark="g", metric="rate", component="compute.matrix")
-    plain = json.loads(run_json(RunRecord(run="r", node="n", verdicts=(train, gemm))))
+    infer = replace(train, benchmark="i", metric="latency", component="workload.inference")
+    plain = json.loads(run_json(RunRecord(run="r", node="n", verdicts=(train, infer, gemm))))
     (loss,) = plain["end_to_end"]
     place = {"benchmark": "g", "metric": "rate", "device": "cuda:1", "component": "compute.matrix"}
-    assert (loss["whole"]["metric"], loss["explained_by"]) == ("step", [place])
+    assert [one["metric"] for one in loss["wholes"]] == ["step", "latency"]
+    assert loss["explained_by"] == [place]
     assert "end_to_end" not in json.loads(run_json(RunRecord(run="r", node="n", verdicts=(gemm,))))
 
 

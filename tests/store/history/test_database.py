@@ -259,6 +259,16 @@ def test_defects_by_hand(history: History) -> None:
     add_defect(history, node="n2", benchmarks=[NET, DISK, NET], kind="nic", found=NOW - 1, now=NOW)
     (defect,) = defects(history, node="n2")
     assert (defect.benchmarks, defect.kind, defect.state) == ((DISK, NET), "nic", "confirmed")
+
+    def older(found: float) -> int:
+        return add_defect(
+            history, node="n2", benchmarks=[NET], kind="nic", found=NOW - found, now=NOW
+        )
+
+    number = older(2)
+    for state in ("open", "confirmed"):
+        close_defect(history, number, state, now=NOW)
+    assert older(1.5) == number != defect.number
     with pytest.raises(HistoryError, match="at least one"):
         add_defect(history, node="n2", benchmarks=[])
     with pytest.raises(HistoryError, match="unknown"):

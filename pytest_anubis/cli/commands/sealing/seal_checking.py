@@ -101,18 +101,17 @@ def _manifest(files: Mapping[str, bytes], flaws: list[Flaw]) -> Manifest | None:
 
 def _decided(files: Mapping[str, bytes], manifest: Manifest, flaws: list[Flaw]) -> SealedRun | None:
     """Return the run with its decision; add to the flaws where the seal states anything else."""
+    version = "" if manifest.version == __version__ else manifest.version
     try:
         record = journal_record(files[JOURNAL], JOURNAL)
         run = decided(record, files[JOURNAL], files.get(BASELINE))
-    except VerdictError as error:
-        flaws.append(Flaw(kind=FlawKind.VERDICT, detail=_with_version(str(error), manifest)))
-        return None
     except SealingError as error:
-        flaws.append(Flaw(kind=FlawKind.UNDECIDABLE, detail=_with_version(str(error), manifest)))
+        kind = FlawKind.VERDICT if isinstance(error, VerdictError) else FlawKind.UNDECIDABLE
+        flaws.append(Flaw(kind=kind, detail=str(error), version=version))
         return None
-    if manifest.decision is not run.verdict.decision:
-        detail = f"the seal says {manifest.decision}, its journal {run.verdict.decision}"
-        flaws.append(Flaw(kind=FlawKind.VERDICT, detail=_with_version(detail, manifest)))
+    decisions = manifest.decision, run.verdict.decision
+    if decisions[0] is not decisions[1]:
+        flaws.append(Flaw(kind=FlawKind.DECISION, decisions=decisions, version=version))
     for name in ("run", "node", "hardware_class", "started", "baseline"):
         if getattr(manifest, name) != getattr(record, name):
             flaws.append(Flaw(kind=FlawKind.DIFFERS, name=MANIFEST, detail=name))
@@ -123,12 +122,3 @@ def _decided(files: Mapping[str, bytes], manifest: Manifest, flaws: list[Flaw]) 
         if files[name] != content and (name != DOSSIER or manifest.version == __version__)
     ]
     return run
-
-
-def _with_version(text: str, manifest: Manifest) -> str:
-    """Return why there is no decision, with the version of a seal that another one made."""
-    if manifest.version == __version__:
-        return text
-    return (
-        f"{text}; this is version {__version__}: verify it with {manifest.version}, which sealed it"
-    )
