@@ -96,7 +96,7 @@ def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Take what is loaded out of the garbage collector's way: it would look through it again and again."""
+    """Take what is loaded out of the garbage collector's way: each run inside a test looks through the rest."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*FEW_COLLECTIONS)
@@ -154,6 +154,7 @@ def loaded_once() -> None:
     ):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
+    pytest_collection_finish()
 
 
 @pytest.fixture
