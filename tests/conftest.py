@@ -96,7 +96,7 @@ def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Take what is loaded out of the garbage collector's way: each run inside a test looks through the rest."""
+    """Take what is loaded out of the garbage collector's way, which looks through all else in each run."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*FEW_COLLECTIONS)

@@ -211,8 +211,8 @@ def _always_true(tests: Iterable[Path], config: pytest.Config) -> Iterator[tuple
     modules = [one for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
     names = [vars(one).get("__file__") for one in modules]
     files = {os.path.normpath(one) for one in names if isinstance(one, str) and one.endswith(".py")}
-    root = str(config.rootpath / "_")[:-1]
-    own = {Path(file) for file in files if file.startswith(root)}  # of text: a process has thousands
+    root = str(config.rootpath / "_")[:-1]  # of text, because a process has thousands of files
+    own = {Path(file) for file in files if file.startswith(root)}
     for path in sorted({*tests, *own}):
         if any(part in path.parts for part in INSTALLED):
             continue
