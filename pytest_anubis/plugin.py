@@ -17,6 +17,7 @@ from pytest_anubis import hookspecs
 from pytest_anubis.session.collecting.benchmark_mark import MARKER_LINE
 from pytest_anubis.session.collecting.collection_checks import CollectionChecks
 from pytest_anubis.session.collecting.device_parameters import DeviceParametrizer
+from pytest_anubis.session.collecting.trace_files import TraceCollector
 from pytest_anubis.session.context import RunContext, add_part, context_key
 from pytest_anubis.session.measuring.fixtures import (
     anubis_device,
@@ -109,6 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if any(config.getoption(name, False) for name in ("showfixtures", "show_fixtures_per_test")):
         settings = replace(settings, active=False)  # no test will run
     config.stash[context_key] = RunContext(settings=settings)
+    config.pluginmanager.register(TraceCollector(), "anubis-traces")
     if not settings.active:
         config.pluginmanager.register(DeviceParametrizer(), "anubis-devices")
         config.pluginmanager.register(CollectionChecks(config), "anubis-collection")

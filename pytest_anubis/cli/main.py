@@ -33,6 +33,7 @@ COMMANDS = {
     "goals": "show why everything is measured, with the last verdicts",
     "baseline": "list, show, compare, promote, expire or backtest baselines",
     "import": "turn results of other tools into runs",
+    "trace": "record a job as an execution trace, which is a benchmark on any node",
     "suites": "copy the benchmark set that came with this package, to run it or to change it",
     "fleet": "run the tests on many hosts, and say what came of it for the whole fleet",
     "health": "say at once, from its last verdict, whether this node is fit",

@@ -102,6 +102,18 @@ CAUSES = (
         "a tool did not begin: it does not know an option, or lacks slots, memory or space",
         "use the version of the tool that the adapter was written for, or give it what it says it lacks",
     ),
+    # Ours (traces/trace_reading.py).
+    _cause(
+        r"^TraceError",
+        "the file is no execution trace that can be read",
+        "record it anew (anubis trace record)",
+    ),
+    # Ours (benchmarking/replay/operation_calls.py), whatever text of torch the message quotes.
+    _cause(
+        r"^CannotReplayError",
+        "the trace cannot be replayed here",
+        "record the job on such a device (anubis trace record), or leave the trace out on this one",
+    ),
     # nv-hostengine, which dcgmi asks.
     _cause(
         r"unable to (establish a connection|connect to host engine)|connection is not valid",

@@ -31,21 +31,22 @@ MAY_IMPORT = {
     "validator": {"core"},
     "selector": {"core"},
     "tool_outputs": {"core", "codec"},
-    "benchmarking": {"core", "codec", "hardware", "tool_outputs", "fleet"},
+    "traces": {"core", "codec"},
+    "benchmarking": {"core", "codec", "hardware", "tool_outputs", "fleet", "traces"},
     "store": {"core", "codec", "passwords", "tool_outputs", "durations"},
     "report": {"core", "codec"},
     "hardware": {"core", "codec"},
     "fleet": {"core", "codec", "store", "report", "durations"},
     "session": {
         "core", "fixture_types", "validator", "selector", "store", "hardware", "report", "codec", "settings",
-        "fleet", "benchmarking", "options", "durations",
+        "fleet", "benchmarking", "options", "durations", "traces",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "session",
     },
     "cli": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings",
-        "distributed", "passwords", "fleet", "durations",
+        "distributed", "passwords", "fleet", "durations", "traces",
     },
     "__main__": {"cli"},
     "run_context": {
@@ -84,7 +85,7 @@ SHELVES = {
     "selector": (".", "risk", "choice", "planning", "simulation"),
     "selector/risk": ("models", "choosing", "."),
     "fleet": ("links", "launching", "."),
-    "benchmarking": (".", "hosts"),
+    "benchmarking": (".", "hosts", "replay"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": (
         "atomic",
@@ -110,6 +111,7 @@ PUBLIC_ROOMS = ("pytest_anubis.benchmarking", "pytest_anubis.tool_outputs")
 PURE = (
     "core",
     "tool_outputs",
+    "traces",
     "validator",
     "selector",
     "fleet/links",

@@ -50,6 +50,7 @@ from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.store.best_probe import forget_best
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
 from pytest_anubis.store.run_filter import RunFilter
+from pytest_anubis.traces.trace_names import is_trace
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -305,14 +306,14 @@ def takes_runs(path: Path, store: Path) -> bool:
     again. Runs elsewhere were brought here to be learned from.
     """
     if not path.is_dir():
-        return path.suffix != ".py"
+        return path.suffix != ".py" and not is_trace(path.name)
     from pytest_anubis.store.run_files import PARQUET
     from pytest_anubis.store.samples.columnar_files import SUFFIX, is_columns
 
     files = list(_files(path, store))
     runs = [one for one in files if one.name == JOURNAL_NAME or one.suffix == SUFFIX]
     inside = path.resolve().is_relative_to(store.resolve())
-    if inside or not any(one.match("test_*.py") for one in files):
+    if inside or not any(one.match("test_*.py") or is_trace(one.name) for one in files):
         exported = not any(one.suffix == ".py" for one in files) and any(
             one.suffix in PARQUET and one.parent == path for one in files
         )

@@ -289,6 +289,7 @@ class Recorder:
         __tracebackhide__ = True
         if self._watch is None:
             self._keep(self._measurement(metric, group, values := take(plan, None)))
+            self._given[metric.name, self._device_name] = [True] * len(values)
             return tuple(values)
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)

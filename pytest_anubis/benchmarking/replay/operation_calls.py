@@ -1,0 +1,217 @@
+"""Turn a recorded operation into a call of torch: its registered form, and arguments of the right types.
+
+An operation is looked up by name among torch's registered ones; no text of a trace is ever run. What is bound
+to one kind of device (batch norm and convolution of cuDNN, MIOpen and oneDNN) is translated to the form that
+every device has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.traces.execution_trace import Opaque, Operation, TensorUse
+from pytest_anubis.traces.operation_kinds import Kind, kind_of, operation_name
+
+if TYPE_CHECKING:
+    import torch
+
+Arguments = list[Any]
+_LEFT_OUT = frozenset(("Layout", "Generator", "Stream"))
+"""Types of arguments that a replay gives no value: the usual layout, generator and stream are right."""
+
+Translation = tuple[str, Callable[[Arguments], Arguments]]
+
+# Numbers of c10::ScalarType, as traces hold them.
+_TYPES = [
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex32",
+    "complex64",
+    "complex128",
+    "bool",
+    "qint8",
+    "quint8",
+    "qint32",
+    "bfloat16",
+]
+_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+ELEMENTS = {
+    "float": "float32",
+    "double": "float64",
+    "c10::Half": "float16",
+    "c10::BFloat16": "bfloat16",
+    "long": "int64",
+    "long int": "int64",
+    "int": "int32",
+    "short": "int16",
+    "short int": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "bool": "bool",
+    "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128",
+    "c10::Float8_e4m3fn": "float8_e4m3fn",
+    "c10::Float8_e5m2": "float8_e5m2",
+}
+"""torch's name of an element type by that of a trace."""
+
+
+class CannotReplayError(RuntimeError):
+    """An operation of a trace cannot be run here; the message is one line and names it."""
+
+
+def _zeros_like(sizes: Sequence[int]) -> list[int]:
+    return [0] * len(sizes)
+
+
+# Where a device's own form is translated to: the name, and how its arguments are put.
+_TRANSLATED: dict[str, Translation] = {
+    "cudnn_batch_norm": ("native_batch_norm.default", lambda a: a[:8]),
+    "miopen_batch_norm": ("native_batch_norm.default", lambda a: a[:8]),
+    "cudnn_batch_norm_backward": (
+        "native_batch_norm_backward.default",
+        lambda a: [a[1], a[0], *a[2:7], True, a[7], [True, True, a[2] is not None]],
+    ),
+    "miopen_batch_norm_backward": (
+        "native_batch_norm_backward.default",
+        lambda a: [a[1], a[0], *a[2:7], True, a[7], [True, True, a[2] is not None]],
+    ),
+    "cudnn_convolution": (
+        "convolution.default",
+        lambda a: [a[0], a[1], None, a[3], a[2], a[4], False, _zeros_like(a[2]), a[5]],
+    ),
+    "cudnn_convolution_transpose": (
+        "convolution.default",
+        lambda a: [a[0], a[1], None, a[4], a[2], a[5], True, a[3], a[6]],
+    ),
+    "miopen_convolution": (
+        "convolution.default",
+        lambda a: [*a[:3], a[4], a[3], a[5], False, _zeros_like(a[3]), a[6]],
+    ),
+    "miopen_depthwise_convolution": (
+        "convolution.default",
+        lambda a: [*a[:3], a[4], a[3], a[5], False, _zeros_like(a[3]), a[6]],
+    ),
+    "miopen_convolution_transpose": (
+        "convolution.default",
+        lambda a: [*a[:3], a[5], a[3], a[6], True, a[4], a[7]],
+    ),
+    "mkldnn_convolution": (
+        "convolution.default",
+        lambda a: [*a[:3], a[4], a[3], a[5], False, _zeros_like(a[3]), a[6]],
+    ),
+    "pin_memory": ("clone.default", lambda a: a[:1]),
+    "_pin_memory": ("clone.default", lambda a: a[:1]),
+}
+
+
+class OperationCall:
+    """One operation of a trace, ready to be run.
+
+    Attributes:
+        operation: What was recorded.
+        kind: Of the operation.
+        writes: Numbers of the recorded inputs that it changes in place.
+
+    Raises:
+        CannotReplayError: It may not be run, or torch has no such operation here.
+    """
+
+    __slots__ = ("_convert", "_function", "_named", "_put", "kind", "operation", "writes")
+
+    def __init__(self, operation: Operation, device: torch.device) -> None:
+        import torch
+
+        kind = kind_of(operation.schema)
+        if kind is None or kind is Kind.COLLECTIVE:
+            raise CannotReplayError(operation.name)
+        self.operation, self.kind = operation, kind
+        _, name, overload = operation_name(operation.schema)
+        recorded = _registered(torch, f"{name}.{overload}")
+        translation = _TRANSLATED.get(name)
+        self._put = translation[1] if translation else None
+        self._function = _registered(torch, translation[0]) if translation else recorded
+        if recorded is None or self._function is None:
+            raise CannotReplayError(operation.name)
+        known = recorded._schema.arguments
+        if len(operation.inputs) > len(known) or _unknown(operation.inputs, known):
+            raise CannotReplayError(operation.name)
+        self.writes = tuple(
+            place
+            for place, one in enumerate(known[: len(operation.inputs)])
+            if one.alias_info is not None and one.alias_info.is_write
+        )
+        self._named = [
+            one.name if one.kwarg_only and not translation else ""
+            for one in known[: len(operation.inputs)]
+        ]
+        self._convert = [_converter(torch, one.name, str(one.real_type), device) for one in known]
+
+    def run(self, tensor_of: Callable[[TensorUse], torch.Tensor]) -> Any:
+        """Run the operation on tensors that the caller finds; return what torch returns."""
+        given = [
+            convert(_value(argument, tensor_of))
+            for argument, convert in zip(self.operation.inputs, self._convert, strict=False)
+        ]
+        if self._put is not None:
+            return self._function(*self._put(given))
+        placed = [value for value, name in zip(given, self._named, strict=True) if not name]
+        named = {name: value for value, name in zip(given, self._named, strict=True) if name}
+        return self._function(*placed, **named)
+
+
+def _unknown(inputs: Sequence[Any], known: Sequence[Any]) -> bool:
+    """Return whether a trace holds no value for an argument that the operation needs."""
+    for one, argument in zip(inputs, known, strict=False):
+        parts = one if isinstance(one, tuple) else (one,)
+        if any(isinstance(part, Opaque) for part in parts):
+            kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]")
+            if kind not in _LEFT_OUT:
+                return True
+    return False
+
+
+def _registered(torch: Any, name: str) -> Any:
+    """Return a registered operation of ``aten``; None if there is none of this name."""
+    name, _, overload = name.partition(".")
+    packet = getattr(torch.ops.aten, name, None)
+    return getattr(packet, overload, None) if hasattr(packet, "overloads") else None
+
+
+def _value(argument: Any, tensor_of: Callable[[TensorUse], Any]) -> Any:
+    if isinstance(argument, TensorUse):
+        return tensor_of(argument)
+    if isinstance(argument, tuple):
+        return [_value(one, tensor_of) for one in argument]
+    return argument
+
+
+def _converter(torch: Any, name: str, kind: str, device: Any) -> Callable[[Any], Any]:
+    """Return what turns a recorded argument into one of the type that the operation wants."""
+    bare = (
+        kind.removeprefix("Optional[").removesuffix("]") if kind.startswith("Optional[") else kind
+    )
+    if bare == "ScalarType":
+        return lambda value: _of(torch, _TYPES, value)
+    if bare == "MemoryFormat":
+        return lambda value: _of(torch, _FORMATS, value)
+    if bare == "Device":
+        return lambda value: None if value in (None, "") else device
+    if bare in _LEFT_OUT or name == "pin_memory":
+        return lambda value: None
+    return lambda value: value
+
+
+def _of(torch: Any, names: Sequence[str], value: Any) -> Any:
+    if type(value) is not int:
+        return None
+    if not 0 <= value < len(names):
+        raise CannotReplayError(f"a type or layout of number {value}")
+    return getattr(torch, names[value])

@@ -1,0 +1,47 @@
+"""The process of ``anubis trace record``: runs a script of the user as ``__main__`` and records some steps.
+
+Run as ``python -m pytest_anubis.benchmarking.replay.recorded_script FILE STEPS SCRIPT [ARGUMENT ...]``.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from pathlib import Path
+
+from pytest_anubis.benchmarking.replay.trace_recording import (
+    RecordingError,
+    StepCounter,
+    StepsRecordedError,
+)
+
+NO_TRACE = 66
+"""Exit code when the script ended well before there was a trace."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the script; return 0 when the trace is complete."""
+    file, steps, script, *rest = arguments
+    counter = StepCounter(Path(file), int(steps))
+    sys.argv = [script, *rest]
+    sys.path[0] = str(Path(script).resolve().parent)
+    try:
+        counter.watch()
+        runpy.run_path(script, run_name="__main__")
+    except StepsRecordedError:
+        return 0
+    except RecordingError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - this is a process of its own
+        return NO_TRACE
+    if why := counter.missing():
+        print(why, file=sys.stderr)  # noqa: T201
+        return NO_TRACE
+    return 0
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # threads of the user's loaders would keep the process

@@ -1,0 +1,144 @@
+"""``anubis trace``: record a job as an execution trace, and show what a trace holds."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.cli.shared.arguments import add_action, add_json, explain
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import answer, say
+from pytest_anubis.report.text.trace_text import info_lines
+from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
+from pytest_anubis.traces.operation_kinds import FREE_OF_WORK, Kind, kind_of, operation_name
+from pytest_anubis.traces.step_plan import planned
+from pytest_anubis.traces.trace_names import is_trace
+from pytest_anubis.traces.trace_reading import TraceError, read_trace
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions."""
+    explain(
+        parser,
+        "Record a job as an execution trace, and look at one. A trace has operations, shapes and types, no "
+        "code and no data; pytest --anubis FILE.trace.json replays it as a benchmark on any node.",
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    record = add_action(
+        actions,
+        "record",
+        _record,
+        "run a training script, and record some of its steps, which torch's optimizer counts; the script is "
+        "ended when they are recorded",
+    )
+    record.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="e.g. job.trace.json.gz"
+    )
+    record.add_argument(
+        "--steps", type=int, default=1, metavar="N", help="how many steps to record (default: 1)"
+    )
+    record.add_argument("script", metavar="-- SCRIPT", help="a script of Python")
+    record.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    info = add_action(
+        actions,
+        "info",
+        _info,
+        "show a trace's operations by kind, the memory that it needs, and what cannot be replayed",
+    )
+    info.add_argument("file", type=Path, metavar="FILE", help="an execution trace")
+    add_json(info, "what is shown")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out an action; return its exit code."""
+    code: int = options.action(options)
+    return code
+
+
+def load_trace(path: Path) -> ExecutionTrace:
+    """Return the trace of a file.
+
+    Raises:
+        CommandError: It cannot be read, or is no execution trace.
+    """
+    try:
+        return read_trace(path)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
+    except TraceError as error:
+        raise CommandError(f"{path}: {error}") from None
+
+
+def _record(options: argparse.Namespace) -> int:
+    if not is_trace(options.output.name):
+        raise CommandError(
+            f"{options.output}: a trace's name ends with .trace.json or .trace.json.gz"
+        )
+    if options.steps < 1:
+        raise CommandError(f"--steps {options.steps}: record one step or more")
+    if not Path(options.script).is_file():
+        raise CommandError(f"{options.script}: no such script")
+    module = "pytest_anubis.benchmarking.replay.recorded_script"
+    file = options.output.resolve()
+    before = file.stat().st_mtime_ns if file.exists() else 0
+    # The recording process may not start in another folder: a script opens files beside it.
+    code = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            module,
+            str(file),
+            str(options.steps),
+            options.script,
+            *options.rest,
+        ],
+        check=False,
+    ).returncode
+    if not file.exists() or file.stat().st_mtime_ns == before:
+        raise CommandError(f"{options.script} ended with {code}, and no trace was recorded")
+    trace = load_trace(file)
+    say(
+        f"{options.output}: {len(trace.operations)} operations of {options.steps} "
+        f"step{'s' if options.steps > 1 else ''}; next: anubis learn {options.output}"
+    )
+    return 0
+
+
+def _info(options: argparse.Namespace) -> int:
+    facts = facts_of(load_trace(options.file))
+    answer(
+        options.json, {"file": str(options.file), **facts}, *info_lines(str(options.file), facts)
+    )
+    return 0
+
+
+def facts_of(trace: ExecutionTrace) -> dict[str, Any]:
+    """Return what a trace holds, as plain values."""
+    kinds: Counter[str] = Counter()
+    missing: Counter[str] = Counter()
+    replayed = []
+    for operation in trace.operations:
+        kind = kind_of(operation.schema)
+        if kind is not None:
+            kinds[kind.value] += 1
+            if kind is not Kind.COLLECTIVE:
+                replayed.append(operation)
+        elif operation_name(operation.schema)[1] not in FREE_OF_WORK:
+            missing[operation.name] += 1
+    devices = {
+        use.device for one in trace.operations for use in tensors_of((*one.inputs, *one.outputs))
+    }
+    return {
+        "schema": trace.schema,
+        "digest": trace.digest,
+        "nodes": len(trace.nodes),
+        "operations": len(trace.operations),
+        "kinds": dict(sorted(kinds.items(), key=lambda pair: -pair[1])),
+        "devices": sorted(devices - {""}),
+        "bytes": planned(replayed).bytes,
+        "not_replayable": dict(missing.most_common()),
+    }

@@ -1,0 +1,191 @@
+"""A recorded job as a benchmark: pytest collects ``*.trace.json[.gz]``, and replays it on every device.
+
+A file ``NAME.trace.toml`` beside the trace may state component, goal, question, action and cost. The trace is
+read when its test runs, so that a damaged one stops no other test. Several traces in one folder are several
+benchmarks; another content under the same name has no criterion, because the values' group is its digest.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_anubis.fixture_types import DeviceFixture, MetricFixture
+from pytest_anubis.traces.trace_names import PROFILER_SUFFIXES, is_trace
+
+if TYPE_CHECKING:
+    from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
+
+TEST = "replay"
+"""Name of the one test of a trace."""
+
+STATED = ("component", "goal", "question", "action", "cost")
+"""Keys of the file beside a trace; each has the meaning that it has in the mark."""
+
+LARGEST_STATEMENT = 1 << 16
+
+_MARK: dict[str, Any] = {
+    "component": "workload.trace",
+    "scope": "device",
+    "metrics": ["step_time", "replayed", "step_bits"],
+    "goal": "Each device runs the customer's own job as fast as its siblings, and computes the same",
+    "question": "How long does one step of the recorded job take, and is every bit of it right?",
+    "action": "Look which kind of operation lost most (time_matrix, time_pointwise, ...), and run that "
+    "component's benchmarks; other bits than the siblings': take the device out of service",
+}
+
+_SHORTEST = 0.02  # seconds of one value: as many steps as fill it
+_WARM_UP = 3  # first steps, in which libraries choose their kernels
+
+
+class TraceFile(pytest.Module):
+    """A trace; a module without code, because fixtures of a module's scope need one."""
+
+    def _getobj(self) -> types.ModuleType:
+        module = types.ModuleType(self.path.name.partition(".")[0])
+        body = pytest.mark.anubis(**{**_MARK, **_stated(self.path)})(_replay_of(self.path))
+        setattr(module, TEST, body)
+        return module
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Yield the replay of the trace on every device."""
+        return self._genfunctions(TEST, getattr(self.obj, TEST))
+
+
+class TraceCollector:
+    """Plugin that makes tests of traces."""
+
+    def pytest_collect_file(
+        self, file_path: Path, parent: pytest.Collector
+    ) -> pytest.Collector | None:
+        """Return the collector of a trace; name what to record instead of a profiler's timeline."""
+        if is_trace(file_path.name):
+            found: TraceFile = TraceFile.from_parent(parent, path=file_path)
+            return found
+        if file_path.name.endswith(PROFILER_SUFFIXES):
+            parent.warn(
+                pytest.PytestWarning(
+                    f"{file_path.name} is a timeline of the profiler, which cannot be replayed; record with "
+                    "anubis trace record"
+                )
+            )
+        return None
+
+
+def _stated(trace: Path) -> dict[str, str]:
+    """Return what the file beside a trace states.
+
+    Raises:
+        pytest.Collector.CollectError: It cannot be read, has an unknown key or a value that is no text.
+    """
+    path = trace.with_name(f"{trace.name.partition('.trace.json')[0]}.trace.toml")
+    if not path.exists():
+        return {}
+    import tomllib
+
+    from pytest_anubis.codec import CodecError
+    from pytest_anubis.codec.json_files import read_bytes
+
+    try:
+        stated = tomllib.loads(read_bytes(path, largest=LARGEST_STATEMENT).decode())
+    except (OSError, CodecError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise pytest.Collector.CollectError(f"{path}: {str(error).partition(chr(10))[0]}") from None
+    for key, value in stated.items():
+        if key not in STATED:
+            raise pytest.Collector.CollectError(
+                f"{path}: no key {key[:40]!r}; valid keys: {', '.join(STATED)}"
+            )
+        if not isinstance(value, str):
+            raise pytest.Collector.CollectError(f"{path}: {key} must be text")
+    return stated
+
+
+def _replay_of(path: Path) -> Callable[..., None]:
+    """Return the test that replays a trace."""
+
+    def replay(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> None:
+        from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
+        from pytest_anubis.traces.trace_reading import read_trace
+
+        trace = read_trace(path)
+        step = ReplayedStep(trace, anubis_device.torch)
+        step.prepare()
+        if step.collectives:
+            named = ", ".join(f"{name} {times}" for name, times in sorted(step.collectives.items()))
+            print(f"not replayed, because collective: {named}")  # noqa: T201 - pytest shows it on failure
+        record(anubis_metric, anubis_device, step, trace.digest)
+
+    return replay
+
+
+def record(metric: MetricFixture, device: DeviceFixture, step: ReplayedStep, digest: str) -> None:
+    """Record the metrics of a replayed step.
+
+    Args:
+        metric: The fixture.
+        device: Where the step runs.
+        step: Prepared.
+        digest: Of the trace; values of another content are never compared.
+    """
+    import time
+
+    import torch
+
+    from pytest_anubis.traces.operation_kinds import Kind
+
+    metric.record(
+        "replayed", step.count, unit="operations", better="equal", group=digest, expect=step.count
+    )
+    once, again = step.bits(), step.bits()
+    if once != again:
+        pytest.fail(f"the same step gave other bits: {once:012x} and {again:012x}")
+    software = f"{digest} torch {torch.__version__.partition('+')[0]}"
+    metric.record("step_bits", float(once), unit="1", better="equal", group=software)
+
+    def steps(count: int) -> float:
+        total = 0.0
+        for _ in range(count):
+            step.restore()
+            device.synchronize()
+            begin = time.perf_counter()
+            step.run()
+            device.synchronize()
+            total += time.perf_counter() - begin
+        return total / count
+
+    for _ in range(_WARM_UP):
+        took = steps(1)
+    count = max(1, round(_SHORTEST / max(took, 1e-6)))
+    kinds: dict[Kind, list[float]] = {kind: [] for kind in (*step.kinds, Kind.BETWEEN)}
+
+    def by_kind() -> None:
+        totals = dict.fromkeys(kinds, 0.0)
+        for _ in range(count):
+            step.restore()
+            for kind, seconds in step.seconds_by_kind(device.synchronize).items():
+                totals[kind] += seconds
+        for kind, total in totals.items():
+            kinds[kind].append(1e3 * total / count)
+
+    def turn() -> float:
+        if len(kinds[Kind.BETWEEN]) % 2:
+            by_kind()
+            return 1e3 * steps(count)
+        seconds = steps(count)
+        by_kind()
+        return 1e3 * seconds
+
+    taken = metric.collect("step_time", turn, unit="ms", better="lower", group=digest)
+    for kind, values in kinds.items():
+        metric.record(
+            f"time_{kind.value}",
+            values[-len(taken) :],
+            unit="ms",
+            better="lower",
+            group=digest,
+            rounds_of="step_time",
+        )

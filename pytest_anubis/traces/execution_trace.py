@@ -1,0 +1,128 @@
+"""An execution trace as values: which operations a job ran, in which order, on which tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class TensorUse:
+    """A tensor as one operation saw it.
+
+    Attributes:
+        tensor: Number of the tensor object.
+        storage: Number of the memory that it lies in; views share it. 0 if not recorded.
+        offset: First element of the view within the storage.
+        count: Elements.
+        element_bytes: Bytes of one element.
+        device: ``cpu``, ``cuda:0``, ...
+        element: Type of the elements as torch's C++ side names it: ``float``, ``long int``, ``c10::Half``.
+        shape: Size of every dimension.
+        strides: Elements from one index to the next of every dimension; None before schema 1.1.1, where a
+            tensor counts as contiguous.
+    """
+
+    tensor: int
+    storage: int
+    offset: int
+    count: int
+    element_bytes: int
+    device: str
+    element: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def identity(self) -> tuple[int, int, int, int, str]:
+        """What two uses of one tensor share, however it is viewed."""
+        return self.tensor, self.storage, self.offset, self.count, self.element
+
+    @property
+    def span(self) -> int:
+        """Elements between the first and the last that the view reaches."""
+        if self.strides is None or not self.count:
+            return self.count
+        return 1 + sum(
+            (size - 1) * step for size, step in zip(self.shape, self.strides, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """An argument whose value a trace does not hold, such as a process group, a stream or a storage."""
+
+    type: str
+
+
+Argument = TensorUse | Opaque | None | bool | int | float | str | tuple["Argument", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One node of a trace.
+
+    Attributes:
+        id: Number of the node.
+        parent: Number of the node that called it.
+        name: Such as ``aten::mm``; a label of the user or of autograd has no schema.
+        schema: The operation's registered schema; empty for a node that is no operation.
+        inputs: Arguments in the order of the schema; an uninitialised tensor is None.
+        outputs: Results.
+        thread: Number of the thread that ran it.
+        ranges: Smallest and largest value by the number of an input, where they were recorded.
+    """
+
+    id: int
+    parent: int
+    name: str
+    schema: str
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    thread: int = 0
+    ranges: tuple[tuple[int, float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class ExecutionTrace:
+    """A recorded trace.
+
+    Attributes:
+        schema: Version of the file's form, such as ``1.1.1-chakra.0.0.4``.
+        digest: The first 16 hexadecimal digits of the SHA-256 of the file's content after decompression.
+        nodes: All nodes by rising id.
+    """
+
+    schema: str
+    digest: str
+    nodes: tuple[Operation, ...]
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations that no other operation called, in the order in which they began.
+
+        What they call is not listed, because running the caller runs it again.
+        """
+        # The process is its own parent in what torch writes.
+        by_id = {node.id: node for node in self.nodes if node.id != node.parent}
+        inside: dict[int, bool] = {}
+        for node in self.nodes:
+            chain = []
+            parent = by_id.get(node.parent)
+            while parent is not None and parent.id not in inside and not parent.schema:
+                chain.append(parent.id)
+                parent = by_id.get(parent.parent)
+            within = parent is not None and (bool(parent.schema) or inside[parent.id])
+            inside.update(dict.fromkeys(chain, within))
+            inside[node.id] = within
+        return tuple(node for node in self.nodes if node.schema and not inside[node.id])
+
+
+def tensors_of(arguments: tuple[Argument, ...]) -> Iterator[TensorUse]:
+    """Yield the tensors among arguments, those in lists too."""
+    for one in arguments:
+        if isinstance(one, TensorUse):
+            yield one
+        elif isinstance(one, tuple):
+            yield from tensors_of(one)

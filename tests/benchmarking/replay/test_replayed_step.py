@@ -1,0 +1,204 @@
+"""A recorded step runs again: all of its operations, with the shapes of the trace and the same bits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_anubis.benchmarking.replay import operation_calls, replayed_step
+from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError, OperationCall
+from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
+from pytest_anubis.benchmarking.verification import flip_bit
+from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
+from pytest_anubis.traces.operation_kinds import Kind
+from pytest_anubis.traces.step_plan import planned
+from pytest_anubis.traces.trace_reading import read_trace
+from tests.traces.made_traces import MM, node, recorded_step, tensor, two_products, write
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> ExecutionTrace:
+    path = tmp_path / "step.trace.json"
+    path.write_text(recorded_step(), encoding="utf-8")
+    return read_trace(path)
+
+
+def test_every_operation_gives_the_shapes_of_the_trace(
+    trace: ExecutionTrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    own = OperationCall.run
+
+    def run(call: OperationCall, tensor_of: Callable[..., torch.Tensor]) -> Any:
+        result = own(call, tensor_of)
+        results = result if isinstance(result, list | tuple) else [result]
+        made = [tuple(one.shape) for one in results if isinstance(one, torch.Tensor)]
+        recorded = [use.shape for use in tensors_of(call.operation.outputs)]
+        assert made[: len(recorded)] == recorded
+        seen.append(call.operation.id)
+        return result
+
+    step = ReplayedStep(trace, CPU)
+    monkeypatch.setattr(OperationCall, "run", run)
+    step.prepare()
+    step.run()
+    assert seen == [one.id for one in trace.operations]
+    assert step.count == len(seen)
+
+
+def test_a_step_repeats_bit_for_bit_and_restores_what_it_changes(trace: ExecutionTrace) -> None:
+    step = ReplayedStep(trace, CPU)
+    step.prepare()
+    once = step.bits()
+    step.run()  # changes weights
+    assert step.bits() == once
+    other = ReplayedStep(trace, CPU)
+    other.prepare()
+    assert other.bits() == once
+
+
+def test_one_flipped_bit_of_one_result_changes_the_fingerprint(
+    trace: ExecutionTrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ReplayedStep(trace, CPU)
+    step.prepare()
+    once = step.bits()
+    own = OperationCall.run
+    ruined = next(one.id for one in trace.operations if one.name == "aten::threshold_backward")
+
+    def run(call: OperationCall, tensor_of: Callable[..., torch.Tensor]) -> Any:
+        result = own(call, tensor_of)
+        if call.operation.id == ruined:
+            flip_bit(result, element=3)
+        return result
+
+    monkeypatch.setattr(OperationCall, "run", run)
+    assert step.bits() != once
+
+
+def test_seconds_by_kind_cover_the_kinds_of_the_step(trace: ExecutionTrace) -> None:
+    step = ReplayedStep(trace, CPU)
+    step.prepare()
+    found = step.seconds_by_kind(lambda: None)
+    assert set(found) == {*step.kinds, Kind.BETWEEN}
+    assert all(seconds > 0 for seconds in found.values())
+
+
+def test_results_are_freed_after_their_last_use(tmp_path: Path) -> None:
+    plan = planned(read_trace(write(tmp_path, two_products())).operations)
+    assert {place[1] for place in plan.memory} == {111, 112}
+    assert [[key[0] for key in freed] for freed in plan.freed] == [[], [13, 14]]
+
+
+def _renamed(data: dict[str, Any]) -> None:
+    data["nodes"][2]["attrs"][0]["value"] = MM.replace("mm", "mmm")
+
+
+def _opening(data: dict[str, Any]) -> None:
+    data["nodes"][2]["attrs"][0]["value"] = "aten::from_file(str filename) -> Tensor"
+
+
+def _ten_terabytes(data: dict[str, Any]) -> None:
+    schema = "aten::zeros(SymInt[] size, *, ScalarType? dtype=None) -> Tensor"
+    size = ([1_600_000, 1_600_000], [[], []], "GenericList[Int,Int]")
+    data["nodes"].append(
+        node(5, "aten::zeros", schema, (size,), (tensor(20, 1_600_000, 1_600_000),), parent=2)
+    )
+
+
+def _more_than_it_says(data: dict[str, Any]) -> None:
+    schema = "aten::zeros(SymInt[] size, *, ScalarType? dtype=None) -> Tensor"
+    size = ([1_600_000, 1_600_000], [[], []], "GenericList[Int,Int]")
+    data["nodes"].append(node(5, "aten::zeros", schema, (size,), (tensor(20, 2),), parent=2))
+
+
+def _shapes_that_do_not_fit(data: dict[str, Any]) -> None:
+    inputs = data["nodes"][2]["inputs"]
+    inputs["values"][0], inputs["shapes"][0], inputs["types"][0] = tensor(11, 8, 9)
+
+
+@pytest.mark.parametrize(
+    "change", [_renamed, _opening, _ten_terabytes, _more_than_it_says, _shapes_that_do_not_fit]
+)
+def test_what_cannot_be_replayed_is_named_before_anything_is_allocated(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = two_products()
+    change(data)
+    monkeypatch.setattr(replayed_step, "_filled", None)  # so that no memory is made
+    with pytest.raises(CannotReplayError) as raised:
+        ReplayedStep(read_trace(write(tmp_path, data)), CPU).prepare()
+    assert "\n" not in str(raised.value)
+
+
+def test_collectives_are_counted_and_not_replayed(tmp_path: Path) -> None:
+    data = two_products()
+    schema = "c10d::allreduce_(Tensor[] tensors) -> Tensor[]"
+    data["nodes"].append(node(5, "c10d::allreduce_", schema, (), (), parent=2))
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    assert (step.count, dict(step.collectives)) == (2, {"c10d::allreduce_": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("cudnn_convolution", [(1, 1), (2, 2), (1, 1), 1, False, False, True]),
+        ("miopen_convolution", [None, (1, 1), (2, 2), (1, 1), 1, False, False]),
+        ("mkldnn_convolution", [None, (1, 1), (2, 2), (1, 1), 1]),
+    ],
+)
+def test_a_devices_own_convolution_is_translated(name: str, arguments: list[Any]) -> None:
+    put = operation_calls._TRANSLATED[name][1]
+    pictures, weights = torch.randn(2, 3, 9, 9), torch.randn(4, 3, 3, 3)
+    given = [list(one) if isinstance(one, tuple) else one for one in arguments]
+    result = torch.ops.aten.convolution(*put([pictures, weights, *given]))
+    expected = torch.nn.functional.conv2d(pictures, weights, stride=2, padding=1)
+    assert torch.equal(result, expected)
+
+
+def test_cudnns_batch_norm_backward_is_translated() -> None:
+    put = operation_calls._TRANSLATED["cudnn_batch_norm_backward"][1]
+    pictures = torch.randn(4, 3, 5, 5, requires_grad=True)
+    scale, shift = torch.randn(3, requires_grad=True), torch.zeros(3, requires_grad=True)
+    gradient = torch.randn(4, 3, 5, 5)
+    result = torch.nn.functional.batch_norm(pictures, None, None, scale, shift, training=True)
+    result.backward(gradient)
+    mean = pictures.mean((0, 2, 3))
+    inverse = 1 / (pictures.var((0, 2, 3), unbiased=False) + 1e-5).sqrt()
+    arguments = put([pictures, gradient, scale, None, None, mean, inverse, 1e-5, torch.empty(0)])
+    found = torch.ops.aten.native_batch_norm_backward(*arguments)
+    for one, expected in zip(found, (pictures.grad, scale.grad, shift.grad), strict=True):
+        assert expected is not None
+        assert torch.allclose(one, expected, atol=1e-5)
+
+
+def test_indices_are_within_the_table_that_they_are_used_for(tmp_path: Path) -> None:
+    schema = (
+        "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool a=False, bool b=False)"
+        " -> Tensor"
+    )
+    words = ([31, 131, 0, 40, 8, "cpu"], [40], "Tensor(long int)")
+    more = ((-1, [], "Int"), (False, [], "Bool"), (False, [], "Bool"))
+    data = two_products()
+    data["nodes"].append(
+        node(
+            5, "aten::embedding", schema, (tensor(30, 7, 4), words, *more), (tensor(32, 40, 4),), 2
+        )
+    )
+    trace = read_trace(write(tmp_path, data))
+    bounds = {place[1]: one.bound for place, one in planned(trace.operations).memory.items()}
+    assert bounds[131] == 7
+    step = ReplayedStep(trace, CPU)
+    step.prepare()
+    step.run()
+
+
+def test_json_of_the_recorded_step_is_an_execution_trace() -> None:
+    assert json.loads(recorded_step())["schema"].startswith("1.")

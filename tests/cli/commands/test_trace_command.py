@@ -1,0 +1,101 @@
+"""``anubis trace``: a script is recorded unchanged, and what a trace holds is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.traces.trace_reading import read_trace
+from tests.cli.command_line import anubis
+from tests.traces.made_traces import node, two_products, write
+
+SCRIPT = """
+import sys, torch
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    model(torch.ones(3, 4)).sum().backward()
+    optimizer.step()
+open("steps", "w").write(str(number + 1))
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_a_script_is_recorded_and_ended_when_its_steps_are_there(script: Path) -> None:
+    for steps in (1, 2):
+        result = anubis(
+            "trace",
+            "record",
+            "-o",
+            f"{steps}.trace.json.gz",
+            f"--steps={steps}",
+            "--",
+            str(script),
+            "99",
+        )
+        assert result.returncode == 0, result.stderr
+    assert not (script.parent / "steps").exists()
+    once, twice = (read_trace(script.parent / f"{steps}.trace.json.gz") for steps in (1, 2))
+    products = [
+        sum(one.name == "aten::linear" for one in trace.operations) for trace in (once, twice)
+    ]
+    assert products == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "word"),
+    [
+        (SCRIPT, ["2"], "3 are left out"),
+        ("print(1)", [], "no optimizer"),
+        ("raise SystemExit(3)", [], "ended with 3"),
+        ("1 / 0", [], "ZeroDivisionError"),
+    ],
+    ids=["too few", "no optimizer", "ends", "fails"],
+)
+def test_without_enough_steps_there_is_no_file(
+    script: Path, content: str, arguments: list[str], word: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script.write_text(content)
+    result = anubis("trace", "record", "-o", "a.trace.json", "--", str(script), *arguments)
+    assert result.returncode == 2
+    assert word in result.stderr + capfd.readouterr().err
+    assert [
+        one.name for one in script.parent.iterdir() if one.name not in ("train.py", "steps")
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["record", "-o", "a.json", "--", "train.py"],
+        ["record", "-o", "a.trace.json", "--steps=0", "--", "train.py"],
+        ["record", "-o", "a.trace.json", "--", "missing.py"],
+        ["info", "missing.trace.json"],
+        ["info", "train.py"],
+    ],
+)
+def test_wrong_usage_is_one_line(script: Path, arguments: list[str]) -> None:
+    result = anubis("trace", *arguments)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+
+
+def test_info_counts_by_kind_and_names_what_cannot_be_replayed(tmp_path: Path) -> None:
+    data = two_products()
+    data["nodes"].append(node(5, "mine::op", "mine::op(Tensor a) -> Tensor", parent=2))
+    result = anubis("trace", "info", str(write(tmp_path, data)), "--json=-")
+    found = json.loads(result.stdout)
+    assert found["kinds"] == {"matrix": 2}
+    assert found["not_replayable"] == {"mine::op": 1}
+    assert found["bytes"] == 2 * 8 * 8 * 4
+    shown = anubis("trace", "info", str(tmp_path / "job.trace.json"))
+    assert "mine::op" in shown.stdout

@@ -1,0 +1,88 @@
+"""A recorded job is a benchmark: collected by its name, with fixtures, marks and verdicts as any other."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.traces.trace_reading import read_trace
+from tests.traces.made_traces import node, two_products, write
+
+OTHER = """
+def test_other(anubis_metric):
+    anubis_metric.record("speed", [1.0, 1.0], unit="GB/s", better="higher")
+"""
+MEASURE = ("--anubis", "--anubis-mode=measure")
+
+
+@pytest.fixture
+def traced(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A folder with one trace and nothing else."""
+    pytester.makeini("[pytest]\n")
+    write(pytester.path, two_products())
+    return pytester
+
+
+def test_a_trace_is_collected_for_each_device_and_measured(traced: pytest.Pytester) -> None:
+    result = traced.runpytest(*MEASURE, "--junitxml=out.xml")
+    result.assert_outcomes(passed=1)
+    (folder,) = traced.path.glob(".anubis/runs/*")
+    found = {one.metric.name: one for one in read_journal(folder).measurements}
+    assert {"step_time", "time_matrix", "time_between", "replayed", "step_bits"} == set(found)
+    digest = read_trace(traced.path / "job.trace.json").digest
+    assert found["step_time"].group == found["replayed"].group == digest
+    assert found["replayed"].values == (2,)
+    assert {one.benchmark for one in found.values()} == {"job.trace.json::replay"}
+
+
+def test_the_same_ids_with_and_without_workers(traced: pytest.Pytester, in_workers: None) -> None:
+    ids = []
+    for workers in ("-n0", "-n2"):
+        result = traced.runpytest(workers, "-v", "-p", "xdist")
+        result.assert_outcomes(passed=1)
+        ids.append({word for line in result.outlines for word in line.split() if "::" in word})
+    assert ids[0] == ids[1] == {"job.trace.json::replay[cpu]"}
+
+
+def test_what_the_file_beside_it_states(traced: pytest.Pytester) -> None:
+    beside = traced.path / "job.trace.toml"
+    beside.write_text('component = "customer.translation"\naction = "call them"\n')
+    result = traced.runpytest("--collect-only", "-q", "-m", "anubis")
+    assert "job.trace.json::replay[cpu]" in result.stdout.str()
+    item = traced.inline_run("--collect-only").getcalls("pytest_itemcollected")[0].item
+    mark = next(item.iter_markers("anubis"))
+    assert (mark.kwargs["component"], mark.kwargs["action"]) == (
+        "customer.translation",
+        "call them",
+    )
+
+
+@pytest.mark.parametrize("stated", ["colour = 'red'", "cost = 7", "component = [", "\xff"])
+def test_a_wrong_file_beside_it_is_one_line(traced: pytest.Pytester, stated: str) -> None:
+    (traced.path / "job.trace.toml").write_text(stated, encoding="latin-1")
+    result = traced.runpytest()
+    result.assert_outcomes(errors=1)
+    (line,) = (
+        line for line in result.outlines if line.startswith("E ") or "job.trace.toml: " in line
+    )
+    assert "job.trace.toml" in line
+
+
+def test_a_damaged_trace_is_inconclusive_and_stops_no_other_test(traced: pytest.Pytester) -> None:
+    traced.makepyfile(test_other=OTHER)
+    write(traced.path, {"schema": "9"}, "broken.trace.json")
+    data = two_products()
+    data["nodes"].append(node(5, "mine::op", "mine::op(Tensor a) -> Tensor", parent=2))
+    write(traced.path, data, "foreign.trace.json")
+    result = traced.runpytest(*MEASURE)
+    result.assert_outcomes(passed=2, failed=2)
+    text = result.stdout.str()
+    assert text.count("INCONCLUSIVE") == 2
+    assert "mine::op" in text
+
+
+def test_a_profilers_timeline_is_no_test(traced: pytest.Pytester) -> None:
+    (traced.path / "a.pt.trace.json").write_text("{}")
+    result = traced.runpytest("--collect-only", "-q")
+    assert "a.pt.trace.json::" not in result.stdout.str()
+    result.stdout.fnmatch_lines("*a.pt.trace.json is a timeline of the profiler*")
