@@ -30,7 +30,7 @@ def node(
     flat: bool = False,
 ) -> dict[str, Any]:
     """Return a node as schema 1.1.0 (nested) or 1.0.1 (flat) has it."""
-    sides = {}
+    sides: dict[str, Any] = {}
     for side, given in (("input", inputs), ("output", outputs)):
         values, shapes, types = ([one[place] for one in given] for place in range(3))
         if flat:
@@ -92,7 +92,7 @@ def recorded_step() -> str:
 
     def step() -> None:
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(pictures), kinds).backward()
+        nn.functional.cross_entropy(model(pictures), kinds).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     step()

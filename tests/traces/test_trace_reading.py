@@ -73,7 +73,7 @@ def test_what_torch_records_now_has_strides_and_no_inner_operations(tmp_path: Pa
 
 
 def test_arguments_that_are_no_tensors(tmp_path: Path) -> None:
-    given = (
+    given: tuple[Any, ...] = (
         ([1, 0, 0, 0, 0, ""], [], "Tensor(nullptr (uninitialized))"),
         ("<None>", [], "None"),
         ("nan", [], "Double"),
@@ -218,5 +218,5 @@ def test_an_operation_that_opens_or_is_unknown_has_no_kind() -> None:
 
 def test_a_view_reaches_as_far_as_its_strides() -> None:
     value, shape, _ = tensor(1, 3, 4)
-    use = TensorUse(*value, "float", tuple(shape), (8, 1))  # type: ignore[misc]
+    use = TensorUse(1, 2, 0, value[3], 4, "cpu", "float", tuple(shape), (8, 1))
     assert use.span == 2 * 8 + 3 * 1 + 1

@@ -107,7 +107,7 @@ def _opening(data: dict[str, Any]) -> None:
 
 def _ten_terabytes(data: dict[str, Any]) -> None:
     schema = "aten::zeros(SymInt[] size, *, ScalarType? dtype=None) -> Tensor"
-    size = ([1_600_000, 1_600_000], [[], []], "GenericList[Int,Int]")
+    size: tuple[Any, ...] = ([1_600_000, 1_600_000], [[], []], "GenericList[Int,Int]")
     data["nodes"].append(
         node(5, "aten::zeros", schema, (size,), (tensor(20, 1_600_000, 1_600_000),), parent=2)
     )
@@ -115,7 +115,7 @@ def _ten_terabytes(data: dict[str, Any]) -> None:
 
 def _more_than_it_says(data: dict[str, Any]) -> None:
     schema = "aten::zeros(SymInt[] size, *, ScalarType? dtype=None) -> Tensor"
-    size = ([1_600_000, 1_600_000], [[], []], "GenericList[Int,Int]")
+    size: tuple[Any, ...] = ([1_600_000, 1_600_000], [[], []], "GenericList[Int,Int]")
     data["nodes"].append(node(5, "aten::zeros", schema, (size,), (tensor(20, 2),), parent=2))
 
 
@@ -169,7 +169,7 @@ def test_cudnns_batch_norm_backward_is_translated() -> None:
     scale, shift = torch.randn(3, requires_grad=True), torch.zeros(3, requires_grad=True)
     gradient = torch.randn(4, 3, 5, 5)
     result = torch.nn.functional.batch_norm(pictures, None, None, scale, shift, training=True)
-    result.backward(gradient)
+    result.backward(gradient)  # type: ignore[no-untyped-call]
     mean = pictures.mean((0, 2, 3))
     inverse = 1 / (pictures.var((0, 2, 3), unbiased=False) + 1e-5).sqrt()
     arguments = put([pictures, gradient, scale, None, None, mean, inverse, 1e-5, torch.empty(0)])
@@ -185,7 +185,7 @@ def test_indices_are_within_the_table_that_they_are_used_for(tmp_path: Path) -> 
         " -> Tensor"
     )
     words = ([31, 131, 0, 40, 8, "cpu"], [40], "Tensor(long int)")
-    more = ((-1, [], "Int"), (False, [], "Bool"), (False, [], "Bool"))
+    more: tuple[Any, ...] = ((-1, [], "Int"), (False, [], "Bool"), (False, [], "Bool"))
     data = two_products()
     data["nodes"].append(
         node(
