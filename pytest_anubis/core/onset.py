@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,6 +18,20 @@ POWER_BRAKE = 0x80
 CLOCK_REASONS = "throttle reasons"
 """Name of the series of these bits."""
 
+PER_SECOND = "/s"
+OF_THE_TIME = "% of the time"
+COUNTED = (PER_SECOND, OF_THE_TIME)
+"""Units of the series of counters: how fast events, or nanoseconds and cycles, were added."""
+
+_SERIES = re.compile(r"(?:(GPU \d+|host) )?(.+?)(?: \(([^()]*)\))?")
+
+
+def series_words(name: str) -> tuple[str, str, str]:
+    """Return part, quantity and unit of a series such as ``GPU 3 SM clock (MHz)``; unknown ones are empty."""
+    found = _SERIES.fullmatch(name)
+    part, quantity, unit = found.groups() if found else (None, name, None)
+    return part or "", quantity or name, unit or ""
+
 
 class ClockLimit(StrEnum):
     """What held a card's clock down."""
@@ -29,12 +44,12 @@ class ClockLimit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorMove:
-    """A sensor whose readings changed at one moment.
+    """A sensor whose readings changed at one moment, or a counter that began to rise or rose faster.
 
     Attributes:
         part: ``GPU 3`` or ``host``; may be empty.
-        quantity: ``SM clock``.
-        unit: ``MHz``; may be empty.
+        quantity: ``SM clock``, ``PCIe replays``.
+        unit: ``MHz``; one of `COUNTED` for a counter; may be empty.
         before: Median of the readings before that moment.
         after: Median of the readings since then.
     """
@@ -63,7 +78,8 @@ class Onset:
         number: Number of the first worse value, or cycle of a soak, from 1.
         count: How many values or cycles there are.
         size: 1 less the smaller median over the larger one, before and since.
-        compared: How many sensors were read often enough to be compared; at least 1.
+        compared: How many sensors, and counters that changed, were read often enough to be compared; at
+            least 1.
         sensor: The one that moved most at that moment, relative to its own noise; None if none moved.
         limits: Limits of the clocks that came on at that moment.
         until: Number of the last worse value if other values follow it; else 0.

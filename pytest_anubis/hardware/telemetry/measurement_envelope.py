@@ -5,12 +5,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from pytest_anubis.core.metric import first_of, percent_text
 from pytest_anubis.core.onset import (
     HW_SLOWDOWN,
     HW_THERMAL,
+    OF_THE_TIME,
+    PER_SECOND,
     POWER_BRAKE,
     SW_POWER_CAP,
     SW_THERMAL,
@@ -44,7 +47,8 @@ AIR_LIMIT = 35.0
 eight cards state as well."""
 
 # Suffixes of counters that are not events: nanoseconds and cycles become shares, and energy a series.
-_NO_EVENTS = (" (ns)", " (cycles)", ENERGY)
+_NS, _CYCLES = " (ns)", " (cycles)"
+_NO_EVENTS = (_NS, _CYCLES, ENERGY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,8 @@ class Envelope:
 
     Attributes:
         times: Time of every sample, in seconds since the beginning.
-        series: ``GPU 3 power (W)`` -> values at those times, without missing ones.
+        series: ``GPU 3 power (W)`` -> values at those times, without missing ones; of the cards' counters,
+            ``GPU 3 PCIe replays (/s)`` -> rates in equal intervals over the whole time.
         changes: Counters that changed, without durations and energy.
         disturbance: Causes outside the hardware that slowed the measurement, one phrase each.
         evidence: Observations for or against the hardware, one phrase each.
@@ -133,6 +138,7 @@ def make_envelope(
         visible: Process ids that exist here, with the names of their commands if known.
         allowed: Names of commands, as shell patterns, that may use a card meanwhile.
     """
+    rates = _rates(begin, samples, end, seconds)
     samples = samples or [(seconds, end)]
     readings = [begin, *(reading for _, reading in samples), end]
     columns = _columns(readings[1:-1])
@@ -152,6 +158,7 @@ def make_envelope(
         series=(
             *((" ".join(key), tuple(values)) for key, values in columns.items()),
             *_energies(begin, end),
+            *rates,
         ),
         changes=changes,
         events=tuple(events),
@@ -184,6 +191,58 @@ def _energies(begin: Reading, end: Reading) -> list[tuple[str, tuple[float, ...]
         for part, before, after in pairs
         if after is not None and after >= before
     ]
+
+
+def _rates(
+    begin: Reading, samples: Sequence[tuple[float, Reading]], end: Reading, seconds: float
+) -> list[tuple[str, tuple[float, ...]]]:
+    """Return how fast each counter of a card rose, in equal intervals as long as those between readings."""
+    read = {0.0: begin, **{when: one for when, one in samples if one.counters}, seconds: end}
+    gaps = [after - before for before, after in pairwise(read)]
+    if not gaps or min(gaps) <= 0:
+        return []
+    usual = statistics.median(
+        gaps[:-1] or gaps
+    )  # the last reading comes whenever the measurement ends
+    count = max(1, round(seconds / usual))
+    width = seconds / count
+    found = []
+    for part, counters in begin.counters.items():
+        if part == HOST:
+            continue
+        known = [(when, one.counters.get(part, {})) for when, one in read.items()]
+        grown = {
+            name: _growth([(t, one[name]) for t, one in known if name in one], width, count)
+            for name in counters
+            if name != ENERGY
+        }
+        most = {_NS: [1e9 * width] * count, _CYCLES: grown.pop(CYCLES, [])}
+        for name, more in grown.items():
+            suffix = next((one for one in most if name.endswith(one)), "")
+            if suffix:
+                pairs = zip(more, most[suffix], strict=False)
+                rates = [min(100.0, 100 * one / full) if full else 0.0 for one, full in pairs]
+            else:
+                rates = [one / width for one in more]
+            unit = OF_THE_TIME if suffix else PER_SECOND
+            series = tuple(round(rate, 4) for rate in rates)
+            found.append((f"{part} {name.removesuffix(suffix)} ({unit})", series))
+    return found
+
+
+def _growth(counts: Sequence[tuple[float, int]], width: float, count: int) -> list[float]:
+    """Return how much a counter grew in each of equal intervals; one that fell was reset.
+
+    Readings come late on a busy machine, so growth is spread evenly over the time between two of them.
+    """
+    found = [0.0] * count
+    for (begin, before), (end, after) in pairwise(counts):
+        if after <= before:
+            continue
+        for place in range(int(begin / width), min(count, int(end / width) + 1)):
+            shared = min(end, (place + 1) * width) - max(begin, place * width)
+            found[place] += (after - before) * max(0.0, shared) / (end - begin)
+    return found
 
 
 def counter_changes(begin: Reading, end: Reading) -> list[CounterChange]:

@@ -1,4 +1,4 @@
-"""Read telemetry of NVIDIA cards: sensors many times a second, counters before and after a measurement."""
+"""Read telemetry of NVIDIA cards: sensors many times a second, counters less often."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ is given up for the rest of the run, and every envelope says so.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -19,7 +20,7 @@ from typing import Any, Literal, Self
 from pytest_anubis.hardware.load.host_load import LoadReader
 from pytest_anubis.hardware.load.process_load import command_name
 from pytest_anubis.hardware.telemetry.amd_sensors import AmdSource
-from pytest_anubis.hardware.telemetry.host_sensors import HostSource, Reading, Source
+from pytest_anubis.hardware.telemetry.host_sensors import HOST, HostSource, Reading, Source
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
 from pytest_anubis.hardware.telemetry.measurement_envelope import Envelope, make_envelope
 from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
@@ -35,9 +36,14 @@ FIRST = 60.0
 """Seconds within which the first answer must come. Without persistence the driver starts every card when NVML
 is opened, which takes some seconds for each, and nine processes wait for each other."""
 
+COUNTERS_EVERY = 2
+"""Samples per reading of the counters, times the cards: `standard` measures a card for 6.5 s, and twelve
+readings show since when a counter rises. One card's take half a millisecond of the interpreter, as ten
+samples do. The host's, in a file for each CPU, are read before and after only."""
+
 COST_SHARE = 0.05
 """Maximum share of one thread's time for sampling, most of which is waiting in a driver: slow sensors are
-read less often."""
+read less often. The same holds for counters, of which NVLinks and AMD's blocks have many."""
 
 FRESH = 0.25
 """Seconds for which a reading with counters also serves as the beginning of the next test: a reading of eight
@@ -241,7 +247,7 @@ class Telemetry:
         self._opened.set()
         samples: list[tuple[float, Reading]] = []
         counted: list[tuple[float, Reading]] = []
-        pause, busy, until = self._interval, False, 0.0
+        pause, every, busy, until = self._interval, COUNTERS_EVERY, False, 0.0
         while True:
             sampling = busy or self._mark is not None or time.monotonic() < until
             try:
@@ -250,16 +256,21 @@ class Telemetry:
                 request = "sample"
             if request == "close":
                 break
+            counting = request != "sample" or len(samples) % every == every - 1
             before = time.monotonic()
-            reading = self._read(counters=request != "sample")
+            reading = self._read(counting, host=request != "sample")
+            took = time.monotonic() - before
             if request == "sample":
                 samples.append((before, reading))
-                pause = max(pause, (time.monotonic() - before) / COST_SHARE)
+                if not counting:
+                    pause = max(pause, took / COST_SHARE)
                 if len(samples) >= MAX_SAMPLES:
                     del samples[1::2]
                     pause *= 2
                 continue
             counted.append((before, reading))
+            cards = len(reading.counters.keys() - {HOST}) or 1
+            every = max(COUNTERS_EVERY * cards, math.ceil(took / COST_SHARE / self._interval))
             busy, until = request == "begin", time.monotonic() + LINGER
             if request != "counters":
                 self._answers.put(_Seen(reading, tuple(samples), tuple(counted)))
@@ -281,12 +292,18 @@ class Telemetry:
                 self._failed.append(f"{type(source).__name__}: {type(error).__name__}: {error}")
         self._sources = opened
 
-    def _read(self, counters: bool) -> Reading:
-        """Read all sources; one that fails does not affect the others."""
+    def _read(self, counters: bool, host: bool) -> Reading:
+        """Read all sources; one that fails does not affect the others.
+
+        Args:
+            counters: Read the cards' counters, too.
+            host: Read those of the host with them.
+        """
         found = []
         for source in self._sources:
             try:
-                found.append(source.read(counters))
+                wanted = counters and (host or not isinstance(source, HostSource))
+                found.append(source.read(wanted))
             except Exception as error:  # a sensor must never stop a measurement
                 name = type(source).__name__
                 found.append(Reading(lost=(f"{name}: {type(error).__name__}: {error}",)))

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.onset import series_words
 from pytest_anubis.core.run_state import NEVER_FINISHED
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.report.export.ocp_hardware import TestedNode
@@ -35,8 +36,6 @@ _VALIDATORS = {
 _BROKEN = ("crashed", "error", "failed", "not reported")
 """Outcomes of tests that say nothing about the hardware if no verdict does."""
 _SKIPPED = ("skipped", "deselected")
-_UNIT = re.compile(r"(.*\S) \(([^()]+)\)")
-"""Name and unit of a sensor: ``GPU 3 power (W)``."""
 _NO_SLUG = re.compile(r"[^a-z0-9]+")
 
 
@@ -83,9 +82,9 @@ def step_artifacts(step: Step, number: str, node: TestedNode, stamp: str) -> Ite
         unit = one.metric.unit
         yield from _series(ids, f"{one.metric.name}{VALUES}", unit, one.values, part, stamp)
         for name, values in one.telemetry:
-            match = _UNIT.fullmatch(name)
-            label, unit_of = match.groups() if match else (name, None)
-            yield from _series(ids, label, unit_of, values, {}, stamp)
+            part_of, quantity, unit_of = series_words(name)
+            label = f"{part_of} {quantity}".strip()
+            yield from _series(ids, label, unit_of or None, values, {}, stamp)
         finite = [value for value in one.values if math.isfinite(value)]
         if finite and (one.metric.name, one.device, one.group) not in judged:
             measured = {"name": one.metric.name, "value": statistics.median(finite), "unit": unit}

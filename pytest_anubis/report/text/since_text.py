@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_anubis.core.metric import loss_text
-from pytest_anubis.core.onset import Onset, SensorMove
+from pytest_anubis.core.onset import PER_SECOND, Onset, SensorMove
 from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.report.text.numbers import count_text, value_text
 from pytest_anubis.report.text.safe_text import plain_line
@@ -36,7 +36,10 @@ def moved_text(onset: Onset) -> str:
 
 
 def _move(move: SensorMove) -> str:
+    name = move.quantity + (f" of {move.part}" if move.part else "")
+    before = value_text(move.before)
+    if move.unit == PER_SECOND:
+        how = "rose faster" if move.before > 0 else "began to rise"
+        return f"{name} {how}, from {before} to {value_text(move.after)} a second"
     word = "rose" if move.after > move.before else "fell"
-    name = f"the {move.quantity}" + (f" of {move.part}" if move.part else "")
-    before, after = value_text(move.before), value_text(move.after, move.unit)
-    return f"{name} {word} from {before} to {after}"
+    return f"the {name} {word} from {before} to {value_text(move.after, move.unit)}"

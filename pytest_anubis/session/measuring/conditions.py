@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import HardwareFound
+from pytest_anubis.core.onset import COUNTED, series_words
 from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key, discard
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Conditions:
         disturbance: Reasons why the machine was slower than its hardware is, one phrase each.
         beyond_moments: Those that clear moments do not detect: a quota, memory and disks under pressure, and
             the sensors of a device.
-        telemetry: Sensor series, (name, values) pairs.
+        telemetry: Series of sensors and counters, (name, values) pairs.
         evidence: Findings for or against the hardware, one phrase each.
     """
 
@@ -295,6 +296,15 @@ def joined(parts: Iterable[Series]) -> Series:
         for name, values in part:
             found[name] = found.get(name, ()) + values
     return tuple(found.items())
+
+
+def recorded(series: Series) -> Series:
+    """Return series without those of the counters that did not change, so that a journal stays small."""
+    return tuple(
+        (name, values)
+        for name, values in series
+        if any(values) or series_words(name)[2] not in COUNTED
+    )
 
 
 _key = pytest.StashKey[ConditionsWatch]()

@@ -16,7 +16,7 @@ from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.measuring.attempts import Take, TimeLimit, Visit, VisitResults, take_all
-from pytest_anubis.session.measuring.conditions import ConditionsWatch, joined
+from pytest_anubis.session.measuring.conditions import ConditionsWatch, joined, recorded
 from pytest_anubis.session.measuring.given_values import (
     MetricUsageError,
     checked_clock,
@@ -228,7 +228,7 @@ class Recorder:
             measurement = replace(
                 measurement,
                 disturbance=tuple(dict.fromkeys((*measurement.disturbance, *seen.disturbance))),
-                telemetry=seen.telemetry,
+                telemetry=recorded(seen.telemetry),
                 evidence=seen.evidence,
             )
         self._keep(measurement)
@@ -320,7 +320,7 @@ class Recorder:
         looks = taken.looks
         measurement = replace(
             self._measurement(metric, group, taken.values, disturbance=looks[-1].seen.disturbance),
-            telemetry=joined(one.seen.telemetry for one in looks),
+            telemetry=recorded(joined(one.seen.telemetry for one in looks)),
             evidence=tuple(dict.fromkeys(line for one in looks for line in one.seen.evidence)),
             looks=len(looks),
             seconds=time.perf_counter() - begin,

@@ -14,7 +14,7 @@ import numpy as np
 
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric, loss_text, value_text
-from pytest_anubis.core.onset import Onset
+from pytest_anubis.core.onset import COUNTED, Onset, series_words
 from pytest_anubis.validator.changes.onset_sensors import Moment, moved_at
 from pytest_anubis.validator.changes.segments import segments, sides_of
 from pytest_anubis.validator.changes.trend import by_metric, is_searched
@@ -108,14 +108,19 @@ def step_onset(
         near: The numbers of these cycles, from `cycles_near`.
         cycles: Their measurements, with telemetry.
     """
-    series: dict[str, list[float]] = {}
-    for measurements in cycles:
+    series: dict[str, dict[int, float]] = {}
+    for number, measurements in enumerate(cycles):
         own = [one for one in measurements if _key(one) == step.key and is_searched(one)]
         for name, readings in own[-1].telemetry if own else ():
             if readings:
-                series.setdefault(name, []).append(float(np.median(readings)))
-    # A sensor that some cycles lack has no place in time.
-    whole = [(name, medians) for name, medians in series.items() if len(medians) == len(near)]
+                middle = np.mean if _is_counter(name) else np.median
+                series.setdefault(name, {})[number] = float(middle(readings))
+    # A sensor that some cycles lack has no place in time; a counter did not change there.
+    whole = [
+        (name, [known.get(number, 0.0) for number in range(len(near))])
+        for name, known in series.items()
+        if len(known) == len(near) or _is_counter(name)
+    ]
     share = (step.onset - 1 - near.start) / max(len(near), 1)
     low, high = sorted((step.before, step.since))
     return moved_at(
@@ -125,6 +130,10 @@ def step_onset(
         count=step.cycles,
         size=1 - low / high,
     )
+
+
+def _is_counter(name: str) -> bool:
+    return series_words(name)[2] in COUNTED
 
 
 def _key(measurement: Measurement) -> tuple[str, str, str]:

@@ -1,4 +1,6 @@
-"""Join the begin of a change within a run, or over the cycles of a soak, to the sensors that moved with it.
+"""Join the begin of a change within a run, or over the cycles of a soak, to what moved with it.
+
+What moves is a sensor's readings, or how fast a counter rises.
 
 A sensor moved at that moment if a step there explains its readings: its own strongest change (rank
 statistic, Pettitt 1979) lies near the moment, the step exceeds the spread of either side, so that a trend
@@ -9,7 +11,6 @@ all sensors).
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,7 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.onset import (
     CLOCK_REASONS,
+    COUNTED,
     HW_SLOWDOWN,
     HW_THERMAL,
     POWER_BRAKE,
@@ -28,9 +30,10 @@ from pytest_anubis.core.onset import (
     Onset,
     RaisedLimit,
     SensorMove,
+    series_words,
 )
 from pytest_anubis.core.sample import FloatArray
-from pytest_anubis.validator.changes.segments import MAX_VALUES, Segments, medians_of
+from pytest_anubis.validator.changes.segments import MAX_VALUES, Segments
 from pytest_anubis.validator.similarity.rank_tests import hypergeometric_tail, mean_ranks
 
 MIN_SAMPLES = 12
@@ -55,10 +58,12 @@ CHANCE = 0.05
 """Chance that any sensor is named where none has to do with the change; it only informs."""
 DECILES = 2.563
 """Standard deviations of normal values between their first and last decile."""
+MAX_COUNTED = 32
+"""Most stretches of a counter that are compared: events come irregularly, so few long ones show a smaller
+change of their rate. Half as many are enough for a place in time."""
 RARE, OFTEN = 0.1, 0.5
 """A limit came on if at most this share of the readings had it before, and at least that share since."""
 
-_NAME = re.compile(r"(?:(GPU \d+|host) )?(.+?)(?: \(([^()]*)\))?")
 _LIMITS = (
     (ClockLimit.POWER_LIMIT, SW_POWER_CAP, 0),
     (ClockLimit.HEAT, SW_THERMAL | HW_THERMAL, 0),
@@ -91,8 +96,7 @@ class _Step:
 def onset_of(measurement: Measurement, found: Segments) -> Onset | None:
     """Return the begin of the abrupt change that was found in a measurement, joined to its sensors.
 
-    It is None for a ramp, which has no moment, and if no sensor was read often enough. Counters are read
-    before and after a measurement only, so they cannot be joined to a moment.
+    It is None for a ramp, which has no moment, and if no sensor was read often enough.
     """
     change = found.change
     if change is None or change.kind != "step":
@@ -136,7 +140,8 @@ def moved_at(
     """Return what moved at a moment; None if no sensor was read often enough.
 
     Args:
-        telemetry: Names and readings of the sensors, in equal intervals over the whole duration.
+        telemetry: Names and readings of the sensors, and rates of the counters, in equal intervals over the
+            whole duration.
         moment: The moment.
         number: As in `Onset`.
         count: As in `Onset`.
@@ -146,11 +151,11 @@ def moved_at(
     limits: list[tuple[RaisedLimit, _Step]] = []
     compared = trials = 0
     for name, readings in telemetry:
-        cut = _cut(readings, moment)
+        part, quantity, unit = series_words(name)
+        cut = _cut(readings, moment, unit)
         if cut is None:
             continue
         compared += 1
-        part, quantity, unit = _words(name)
         for kind, series in _columns(quantity, cut[0]):
             if series.min() == series.max():
                 continue
@@ -167,25 +172,30 @@ def moved_at(
                 limits.append((RaisedLimit(part=part, limit=kind), step))
     if not compared:
         return None
-    sure = [pair for pair in sensors if pair[1].chance * trials <= CHANCE]
+    on = tuple(one for one, step in limits if step.chance * trials <= CHANCE)
+    sure = [
+        (move, step.size)
+        for move, step in sensors
+        if step.chance * trials <= CHANCE and not _is_limit(move, on)
+    ]
     return Onset(
         number=number,
         count=count,
         size=size,
         compared=compared,
-        sensor=max(sure, key=lambda pair: pair[1].size)[0] if sure else None,
-        limits=tuple(one for one, step in limits if step.chance * trials <= CHANCE),
+        sensor=max(sure, key=lambda pair: pair[1])[0] if sure else None,
+        limits=on,
     )
 
 
-def _words(name: str) -> tuple[str, str, str]:
-    """Return part, quantity and unit of a series; unknown ones are empty."""
-    found = _NAME.fullmatch(name)
-    part, quantity, unit = found.groups() if found else (None, name, None)
-    return part or "", quantity or name, unit or ""
+def _is_limit(move: SensorMove, limits: Iterable[RaisedLimit]) -> bool:
+    """Return whether a counter shows only how long one of the limits was on."""
+    return move.unit in COUNTED and any(
+        move.part == one.part and move.quantity.startswith(one.limit) for one in limits
+    )
 
 
-def _cut(readings: Sequence[float], moment: Moment) -> tuple[FloatArray, float] | None:
+def _cut(readings: Sequence[float], moment: Moment, unit: str) -> tuple[FloatArray, float] | None:
     """Return the readings of the searched time and the moment's place in them; None if they are too few."""
     series = np.asarray(readings, dtype=np.float64)
     first = math.floor(moment.begin * len(series))
@@ -195,8 +205,10 @@ def _cut(readings: Sequence[float], moment: Moment) -> tuple[FloatArray, float] 
         return None
     if min(at, len(series) - at) < MIN_SIDE - MIN_NEAR:
         return None
-    width = -(-len(series) // MAX_VALUES)
-    return (series, at) if width == 1 else (medians_of(series, width), at / width)
+    most, middle = (MAX_COUNTED, np.mean) if unit in COUNTED else (MAX_VALUES, np.median)
+    width = -(-len(series) // most)
+    whole = len(series) // width * width
+    return np.asarray(middle(series[:whole].reshape(-1, width), axis=1)), at / width
 
 
 def _columns(quantity: str, series: FloatArray) -> Iterator[tuple[ClockLimit | None, FloatArray]]:
@@ -210,7 +222,10 @@ def _columns(quantity: str, series: FloatArray) -> Iterator[tuple[ClockLimit | N
 
 
 def _step(series: FloatArray, at: float, unit: str) -> _Step | None:
-    """Return the step of a sensor at a place; None if it moves elsewhere, gradually, or hardly at all."""
+    """Return the step of a sensor at a place; None if it moves elsewhere, gradually, or hardly at all.
+
+    A counter explains a loss only if it rises faster: slow work has fewer errors a second, too.
+    """
     count = len(series)
     near = max(MIN_NEAR, math.ceil(NEAR * count))
     places = np.arange(MIN_SIDE, count - MIN_SIDE + 1)
@@ -225,8 +240,10 @@ def _step(series: FloatArray, at: float, unit: str) -> _Step | None:
         noise = NOISE_FLOOR
     else:
         spread = max(float(np.ptp(np.quantile(side, (0.1, 0.9)))) / DECILES for side in sides)
-        floor = PERCENT_FLOOR if unit == "%" else NOISE_FLOOR * max(abs(before), abs(after))
-        noise = max(spread, floor)
+        floor = NOISE_FLOOR * max(abs(before), abs(after))
+        noise = max(spread, PERCENT_FLOOR if unit.startswith("%") else floor)
+    if unit in COUNTED and after < before:
+        return None
     if noise <= 0 or abs(after - before) <= CLEAR * noise or _rises_evenly(series, split):
         return None
     higher = series > (before + after) / 2

@@ -33,6 +33,12 @@ class Counted:
         """Nothing to close."""
 
 
+@pytest.fixture(autouse=True)
+def no_counters_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the counters for marks and requests alone."""
+    monkeypatch.setattr(telemetry, "COUNTERS_EVERY", 1 << 30)
+
+
 def test_tests_in_quick_succession_share_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry, "FRESH", 1e6)
     source = Counted()

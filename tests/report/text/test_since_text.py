@@ -38,6 +38,16 @@ def test_limits_come_on_and_changes_may_end() -> None:
     assert "until" not in said(NOTHING)
 
 
+def test_a_counter_begins_to_rise_or_rises_faster() -> None:
+    replays = SensorMove(part="GPU 3", quantity="PCIe replays", unit="/s", before=0.0, after=41.0)
+    assert said(replace(NOTHING, sensor=replays)).endswith(
+        ", when PCIe replays of GPU 3 began to rise, from 0 to 41 a second"
+    )
+    assert "rose faster, from 5 to 41" in said(
+        replace(NOTHING, sensor=replace(replays, before=5.0))
+    )
+
+
 def test_that_nothing_moved_is_said_and_the_unknown_is_not() -> None:
     assert "none of 7 sensors" in said(NOTHING)
     assert said(None) == ""

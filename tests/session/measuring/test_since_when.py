@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from markupsafe import escape
 from pytest_anubis.core.onset import ClockLimit, RaisedLimit
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.hardware.telemetry import telemetry_sampler
 from pytest_anubis.hardware.telemetry.host_sensors import Reading
 from pytest_anubis.hardware.telemetry.recorded_node import RecordedSource, replay
 from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
@@ -54,8 +57,29 @@ class TwoHalves(RecordedSource):
         return super().read(counters)
 
 
+class Counting(TwoHalves):
+    """The same of a card whose PCIe replays rise from then on, by a clock that its readings move."""
+
+    def monotonic(self) -> float:
+        return self._begin + 0.02 * self._count
+
+    def open(self) -> None:
+        self._begin = time.monotonic()
+        super().open()
+
+    def read(self, counters: bool) -> Reading:
+        found = super().read(counters)
+        if not counters:
+            return found
+        replays = {"PCIe replays": max(0, self._count - HALF)}
+        return replace(found, counters={"GPU 3": replays})
+
+
 def judged(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
+    kind: type[TwoHalves] = TwoHalves,
 ) -> tuple[RunRecord, MetricVerdict]:
     data = json.loads(RECORDED.read_text())
     first = data["readings"][0]
@@ -68,8 +92,11 @@ def judged(
     (pytester.path / "rates.json").write_text(json.dumps(values))
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE)
-    sources = [TwoHalves(replay(pytester.path / "node.json").readings)]
-    monkeypatch.setattr(ConditionsWatch, "_sources", lambda _: sources)
+    source = kind(replay(pytester.path / "node.json").readings)
+    monkeypatch.setattr(ConditionsWatch, "_sources", lambda _: [source])
+    if isinstance(source, Counting):
+        monkeypatch.setattr(telemetry_sampler, "time", source)
+        monkeypatch.setattr(telemetry_sampler, "COST_SHARE", 1e9)  # a reading takes all the time
     defaults = Telemetry.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "interval", 0.02)
@@ -91,6 +118,20 @@ def test_a_clock_that_falls_half_way_is_named(
     assert (onset.sensor.before, onset.sensor.after) == (1980, 1410)
     assert onset.limits == (RaisedLimit(part="GPU 3", limit=ClockLimit.POWER_BRAKE),)
     assert str(escape(since_text(verdict))) in run_page(record)
+
+
+def test_a_counter_that_rises_from_half_way_on_is_named(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, verdict = judged(pytester, monkeypatch, {}, Counting)
+    assert verdict.onset is not None
+    sensor = verdict.onset.sensor
+    assert sensor is not None
+    assert (sensor.part, sensor.quantity, sensor.before) == ("GPU 3", "PCIe replays", 0)
+    assert sensor.after == pytest.approx(50, rel=0.1)
+    assert str(escape(since_text(verdict))) in run_page(record)
+    names = [name for one in record.measurements for name, _ in one.telemetry]
+    assert [name for name in names if "replays" in name] == ["GPU 3 PCIe replays (/s)"]
 
 
 def test_sensors_that_did_not_move_are_no_cause(

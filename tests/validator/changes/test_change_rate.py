@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,13 +89,18 @@ def test_a_part_that_broke_late_in_a_soak_is_told_with_its_cycle() -> None:
     assert find_steps(cycles[:50]) == []
 
 
+@pytest.mark.parametrize("counter", [False, True])
 @pytest.mark.parametrize(("fallen", "moved"), [(50, True), (30, False), (99, False)])
-def test_a_step_over_cycles_is_joined_to_a_sensor(fallen: int, moved: bool) -> None:
+def test_a_step_over_cycles_is_joined_to_a_sensor(fallen: int, moved: bool, counter: bool) -> None:
     rng = np.random.default_rng(3)
     cycles = []
     for number in range(60):
         values = tuple((92.0 if number >= 50 else 100.0) * np.exp(rng.normal(0, 0.003, 5)))
         clock = (1410.0 if number >= fallen else 1980.0) * np.exp(rng.normal(0, 0.003, 9))
+        telemetry: Any = (("GPU 3 SM clock (MHz)", tuple(clock)),)
+        if counter:  # which is not recorded where it does not change
+            telemetry = (("GPU 3 replays (/s)", (0.0, 41.0, 0.0)),) if number >= fallen else ()
+            telemetry += (("GPU 1 power (W)", (90.0,)),)
         measured = Measurement(
             test="t",
             benchmark="b",
@@ -103,7 +109,7 @@ def test_a_step_over_cycles_is_joined_to_a_sensor(fallen: int, moved: bool) -> N
             device="cuda:3",
             values=values,
             disturbance=("busy",) if number == 7 else (),
-            telemetry=(("GPU 3 SM clock (MHz)", tuple(clock)),),
+            telemetry=telemetry,
         )
         cycles.append([measured])
     (step,) = find_steps(cycles)
