@@ -17,7 +17,7 @@ from pytest_anubis.report.text.numbers import (
     value_text,
 )
 from pytest_anubis.report.text.safe_text import plain_line, printable
-from pytest_anubis.report.text.since_text import SINCE, since_text
+from pytest_anubis.report.text.since_text import SINCE, since_text, since_words
 from pytest_anubis.report.text.text_table import fitted_table, table, without_columns, wrap
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -106,18 +106,19 @@ def short_lines(
 ) -> list[str]:
     """Return the first line of `failure_text`, and ever shorter forms of it.
 
-    All of them have metric, loss, value and expected value; all but the shortest name the component.
+    All of them have metric and loss, all but the shortest value and expected value.
     """
     bad = sorted((v for v in verdicts if v.outcome in _BAD), key=lambda verdict: verdict.severity)
     worst = bad[0]
     text, _, short = _sentence(worst)
     blame = f": {worst.component}" if worst.component else ""
     device = f" on {worst.device}" if worst.device not in HOST else ""
-    lines = [_first_line(bad, len(verdicts), cards), f"{text}{blame}{device}", f"{short}{blame}"]
-    lines += [text, short]
-    if short != text:  # as cells of a table say a loss
-        lost = worst.part or f"{lost_text(worst)}: {_both(worst)}"
-        lines.append(f"{worst.metric} {lost}")
+    since = since_words(worst)
+    lines = [_first_line(bad, len(verdicts), cards), f"{text}{blame}{device}{since}"]
+    lines += [f"{text}{blame}{device}", *([f"{short}{since}"] if since else [])]
+    lines += [f"{short}{blame}", text, short]
+    if short != text:
+        lines.append(f"{worst.metric}{_loss(worst)}")
     return [printable(plain_line(line)) for line in dict.fromkeys(lines)]
 
 
@@ -227,11 +228,17 @@ def _sentence(verdict: MetricVerdict) -> tuple[str, str, str]:
 
 def _lost(verdict: MetricVerdict, values: str) -> str:
     """Return how much worse a metric is, with its values, to be printed after its name."""
+    hidden = shown_similarity(verdict) is None
+    mark = ";" if hidden and verdict.part else ":"
+    return f"{_loss(verdict)}{mark} {'median ' if hidden else ''}{values}"
+
+
+def _loss(verdict: MetricVerdict) -> str:
+    """Return how much worse a metric is, to be printed after its name."""
     alike = shown_similarity(verdict)
     if alike is not None:
-        return f" {loss_text(alike, verdict.better, verdict.unit)}: {values}"
-    part = verdict.part
-    return f": {part}; median {values}" if part else f" worse in its distribution: median {values}"
+        return f" {loss_text(alike, verdict.better, verdict.unit)}"
+    return f": {verdict.part}" if verdict.part else " worse in its distribution"
 
 
 def _exact_sentence(
@@ -252,7 +259,7 @@ def _first_line(bad: Sequence[MetricVerdict], total: int, cards: Mapping[str, st
     where = f" on {place_text(worst.device, cards)}" if worst.device not in HOST else ""
     names = list(dict.fromkeys(verdict.metric or verdict.benchmark for verdict in bad[1:]))
     more = f"; {len(bad)} of {total} metrics are bad, also {', '.join(names)}" if names else ""
-    return f"{summary_sentence(worst)}{where}{more}"
+    return f"{summary_sentence(worst)}{where}{since_words(worst)}{more}"
 
 
 def _why(verdict: MetricVerdict) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.onset import PER_SECOND, Onset, SensorMove
-from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.core.verdict import MetricVerdict, Reason
 from pytest_anubis.report.text.numbers import count_text, value_text
 from pytest_anubis.report.text.safe_text import plain_line
 
@@ -12,15 +12,37 @@ SINCE = "since when"
 """Label of the sentence."""
 
 
-def since_text(verdict: MetricVerdict) -> str:
-    """Return since when a metric is worse, in one sentence; empty if that is unknown."""
+def since_text(verdict: MetricVerdict, name: str = "") -> str:
+    """Return since when a metric is worse, in one sentence; empty if that is unknown.
+
+    Args:
+        verdict: The verdict on the metric.
+        name: How the sentence begins, in place of the metric's name.
+    """
     onset = verdict.onset
     if onset is None:
         return ""
     how = loss_text(1 - onset.size, verdict.better, verdict.unit)
-    where = f"{verdict.metric} {how} from value {onset.number} of {onset.count}"
+    where = f"{name or verdict.metric} {how} from value {onset.number} of {onset.count}"
     where += f" until value {onset.until}" if onset.until else ""
     return plain_line(f"{where}{moved_text(onset)}")
+
+
+def since_words(verdict: MetricVerdict) -> str:
+    """Return the same for the end of a line: ``; since value 22 of 42: SM clock fell``; may be empty.
+
+    The verdict on a change names its value itself.
+    """
+    onset = verdict.onset
+    if onset is None:
+        return ""
+    when = f"since value {onset.number} of {onset.count}"
+    if onset.until:
+        when = f"from value {onset.number} to {onset.until} of {onset.count}"
+    move, limit = onset.sensor, next(iter(onset.limits), None)
+    moved = f"{move.quantity} {_verb(move)}" if move else f"{limit.limit} came on" if limit else ""
+    said = moved if verdict.reason is Reason.CHANGE_POINT else f"{when}: {moved}".removesuffix(": ")
+    return plain_line(f"; {said}") if said else ""
 
 
 def moved_text(onset: Onset) -> str:
@@ -37,9 +59,13 @@ def moved_text(onset: Onset) -> str:
 
 def _move(move: SensorMove) -> str:
     name = move.quantity + (f" of {move.part}" if move.part else "")
-    before = value_text(move.before)
+    moved, before = f"{name} {_verb(move)}", value_text(move.before)
     if move.unit == PER_SECOND:
-        how = "rose faster" if move.before > 0 else "began to rise"
-        return f"{name} {how}, from {before} to {value_text(move.after)} a second"
-    word = "rose" if move.after > move.before else "fell"
-    return f"the {name} {word} from {before} to {value_text(move.after, move.unit)}"
+        return f"{moved}, from {before} to {value_text(move.after)} a second"
+    return f"the {moved} from {before} to {value_text(move.after, move.unit)}"
+
+
+def _verb(move: SensorMove) -> str:
+    if move.unit == PER_SECOND:
+        return "rose faster" if move.before > 0 else "began to rise"
+    return "rose" if move.after > move.before else "fell"

@@ -10,9 +10,11 @@ from types import MappingProxyType
 from pytest_anubis.core.asking.next_step import host_trouble, next_step, next_steps, shared_act
 from pytest_anubis.core.asking.open_questions import AskedQuestions, inapplicable, why_inapplicable
 from pytest_anubis.core.blocker import Hindrance
+from pytest_anubis.core.end_to_end import MetricPlace, end_to_end_losses, place_of_metric
 from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.verdict import (
+    HOST,
     LOOK,
     MIN_SEARCHED,
     NOT_JUDGED,
@@ -25,11 +27,13 @@ from pytest_anubis.core.verdict import (
     Triage,
     word_of,
 )
+from pytest_anubis.report.text.blamed_part_text import whole_text
 from pytest_anubis.report.text.failure_text import sure_text, verdict_table, worst_text
 from pytest_anubis.report.text.headlines import COMPARED_ONLY, after_decision, questions_lines
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.safe_text import plain_line, printable
 from pytest_anubis.report.text.shared_part_lines import shared_part_lines
+from pytest_anubis.report.text.since_text import SINCE, since_text, since_words
 from pytest_anubis.report.text.text_table import clip, clip_but_end, wrap
 
 Line = tuple[str, str]
@@ -112,11 +116,15 @@ def _lists(
     known = Reason.DISTURBED.value if host_trouble(verdicts) else None
     blockers = list(map(str, node.blocking)) if verbose else in_the_way(node, known)
     lists: list[tuple[str, Sequence[str], str]] = [
-        ("", [f"{v.outcome.value} {worst_text(v, cards)}{sure_text(v)}" for v in failed], "red"),
-        ("", [f"{v.outcome.value} {worst_text(v, cards)}" for v in looks], "yellow"),
+        ("", [f"{_bad_line(v, cards, verbose)}{sure_text(v)}" for v in failed], "red"),
+        ("", [_bad_line(v, cards, verbose) for v in looks], "yellow"),
         ("in the way of acceptance", blockers, ""),
     ]
     if verbose:
+        since = [since_text(one, _name(place_of_metric(one))) for one in (*failed, *looks)]
+        wholes = [f"{_name(one.whole)}: {whole_text(one)}" for one in end_to_end_losses(verdicts)]
+        lists.append((SINCE, [*filter(None, since)], ""))
+        lists.append(("end-to-end losses", wholes, ""))
         lists.append(("not judged, does not block", node.listed, ""))
     seen = [*shared_part_lines(node), *(node.noted if verbose else ())]
     lists.append(("seen, does not block", seen, ""))
@@ -132,6 +140,17 @@ def _lists(
             odd = [v for v in looks if v.outcome is not Outcome.PASS]
             lines += _steps([*failed, *odd], columns, verbose=verbose, act=shared_act(node))
     return lines
+
+
+def _bad_line(verdict: MetricVerdict, cards: Mapping[str, str], verbose: bool) -> str:
+    """Return a bad verdict in one line; ``-v`` says below since when it is bad."""
+    since = "" if verbose else since_words(verdict)
+    return f"{verdict.outcome.value} {worst_text(verdict, cards)}{since}"
+
+
+def _name(place: MetricPlace) -> str:
+    name = metric_name(place.benchmark.rpartition("::")[2], place.metric)
+    return name if place.device in HOST else f"{name} on {place.device}"
 
 
 def _verbose_texts(

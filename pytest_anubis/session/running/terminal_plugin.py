@@ -190,9 +190,9 @@ class Terminal:
     def _line_of(self, report: pytest.TestReport, lines: list[str], room: int) -> str:
         """Return the longest line that fits after a test's name; the name may lose its folders for it."""
         name = self._typed(report.nodeid)
-        fits = _longest(lines, room - width_of(name))
+        fits = _longest(lines[:-1] or lines, room - width_of(name))
         if not fits and self._config.get_verbosity() <= 0 and report.nodeid.endswith(name):
-            # The line is worth more than the folders, which -v shows.
+            # All but the shortest line are worth more than the folders, which -v shows.
             report.nodeid = report.nodeid.removesuffix(name)
             name = without_folders(name)
             report.nodeid += name

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.onset import Onset, SensorMove
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -231,7 +232,7 @@ def test_short_forms_keep_the_loss() -> None:
         "gemm_rate 12 % slower: 6.1 vs 6.9 TFLOP/s: accelerator.compute",
         "gemm_rate 12 % slower: 6.1 TFLOP/s, expected 6.9",
         "gemm_rate 12 % slower: 6.1 vs 6.9 TFLOP/s",
-        "gemm_rate 12 %: 6.1 vs 6.9 TFLOP/s",
+        "gemm_rate 12 % slower",
     ]
     assert short_lines([WRONG])[-2:] == [
         "errors 2, must be 0: accelerator.compute",
@@ -240,6 +241,21 @@ def test_short_forms_keep_the_loss() -> None:
     short = "gemm_rate worse in its distribution: median 6.89 vs 6.9 TFLOP/s"
     assert short in short_lines([TAIL])
     assert short_lines([replace(SLOW, text="it is\nbad", similarity=None)])[-1] == "it is bad"
+
+
+def test_the_line_says_since_when_where_it_fits() -> None:
+    fallen = SensorMove(part="GPU 3", quantity="SM clock", unit="MHz", before=1980.0, after=1410.0)
+    onset = Onset(number=22, count=42, size=0.12, compared=7, sensor=fallen)
+    since = "; since value 22 of 42: SM clock fell"
+    late = replace(SLOW, onset=onset)
+    first, *shorter = short_lines([late])
+    assert first == short_lines([SLOW])[0] + since
+    assert [line for line in shorter if line.endswith(since)] == [
+        f"gemm_rate 12 % slower: 6.1 TFLOP/s, expected 6.9: accelerator.compute on cuda:3{since}",
+        f"gemm_rate 12 % slower: 6.1 vs 6.9 TFLOP/s{since}",
+    ]
+    assert all("12 % slower" in line for line in shorter)
+    assert short_lines([replace(late, metric="x"), SLOW])[0].endswith("also gemm_rate")
 
 
 def test_component_evidence_and_step_follow_once() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pytest_anubis.core.onset import ClockLimit, Onset, RaisedLimit, SensorMove
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.report.text.since_text import since_text
+from pytest_anubis.report.text.since_text import since_text, since_words
 
 CLOCK = SensorMove(part="GPU 3", quantity="SM clock", unit="MHz", before=1980.0, after=1410.0)
 BRAKE = RaisedLimit(part="GPU 3", limit=ClockLimit.POWER_BRAKE)
@@ -46,6 +46,18 @@ def test_a_counter_begins_to_rise_or_rises_faster() -> None:
     assert "rose faster, from 5 to 41" in said(
         replace(NOTHING, sensor=replace(replays, before=5.0))
     )
+
+
+def test_few_words_name_what_moved() -> None:
+    def words(onset: Onset | None, reason: Reason = Reason.BEYOND) -> str:
+        return since_words(replace(VERDICT, onset=onset, reason=reason))
+
+    assert words(NOTHING) == "; since value 22 of 44"
+    assert words(replace(NOTHING, limits=(BRAKE,))).endswith(": power brake came on")
+    fallen = replace(NOTHING, sensor=CLOCK, limits=(BRAKE,), until=33)
+    assert words(fallen) == "; from value 22 to 33 of 44: SM clock fell"
+    assert words(fallen, Reason.CHANGE_POINT) == "; SM clock fell"
+    assert words(NOTHING, Reason.CHANGE_POINT) == words(None) == ""
 
 
 def test_that_nothing_moved_is_said_and_the_unknown_is_not() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pytest_anubis.core.asking.open_questions import AskedQuestion, AskedQuestions, QuestionState
 from pytest_anubis.core.blocker import Blocker, Hindrance
+from pytest_anubis.core.onset import Onset, SensorMove
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.text.summary_text import (
     coverage_text,
@@ -113,6 +114,31 @@ def test_waived_failures_are_counted() -> None:
     node = replace(NODE, decision=Decision.UNDECIDED, counts=(("PASS", 3), ("NOT_TESTED", 1)))
     first = summary_lines(node, [waived])[0][0]
     assert first == "UNDECIDED: node node7: 3 results judged, none failed, 1 waived"
+
+
+def test_since_when_and_what_explains_it_are_told() -> None:
+    fallen = SensorMove(part="GPU 3", quantity="SM clock", unit="MHz", before=1980.0, after=1410.0)
+    onset = Onset(number=22, count=42, size=0.12, compared=7, sensor=fallen)
+    part = verdict(1, Outcome.FAIL, value=0.9, component="accelerator.compute", onset=onset)
+    whole = verdict(2, Outcome.FAIL, value=0.9, component="training")
+    alone = replace(whole, device="cuda:1")
+    said = {
+        level: [text for text, _ in summary_lines(NODE, [part, whole, alone], verbosity=level)]
+        for level in (-1, 0, 1)
+    }
+    (line,) = [text for text in said[0] if " rate1 " in text]
+    assert line.endswith("[accelerator.compute]; since value 22 of 42: SM clock fell")
+    assert not any("explained" in text or "1980" in text for text in (*said[-1], *said[0]))
+    at = said[1].index("since when:")
+    assert said[1][at + 1] == (
+        "  test_benchmark_1[float32] rate1 on cuda:0 12 % slower from value 22 of 42, when the "
+        "SM clock of GPU 3 fell from 1980 to 1410 MHz"
+    )
+    at = said[1].index("end-to-end losses:")
+    assert said[1][at + 1 : at + 3] == [
+        "  test_benchmark_2[float32] rate2 on cuda:0: explained by rate1 [accelerator.compute]",
+        "  test_benchmark_2[float32] rate2 on cuda:1: no micro benchmark of cuda:1 was judged",
+    ]
 
 
 def test_the_summary_fits_a_screen() -> None:

@@ -90,7 +90,7 @@ def pytest_configure(config):
         reporter.isatty = lambda: True
 """
 SHORT = {
-    60: "FAILED test_loop.py::test_tcp_rate - tcp_rate 73 %: 0.95 vs…",
+    60: "FAILED test_loop.py::test_tcp_rate - tcp_rate 73 % slower",
     80: "FAILED test_loop.py::test_tcp_rate - tcp_rate 73 % slower: 0.95 vs 3.57 GB/s",
     100: "FAILED suites/network/test_loop.py::test_tcp_rate - tcp_rate 73 % slower: 0.95 GB/s, expected 3.57",
 }
