@@ -14,6 +14,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.run_sources import listed
+from pytest_anubis.core.share_interval import share_interval
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.risk_report import (
     GroupRow,
@@ -170,13 +171,11 @@ def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel, now: float) ->
 
 def _story(risk: RiskModel) -> ModelStory:
     """Return why the model was chosen, for people."""
-    from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
-
     found = risk.backtest
     seconds = 3600 * found.horizon
     groups = []
     for group in found.groups:
-        low, high = binomial_interval(round(group.rows * group.observed), group.rows)
+        low, high = share_interval(round(group.rows * group.observed), group.rows)
         groups.append(
             GroupRow(
                 rows=group.rows,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import found_from, metric_name
+from pytest_anubis.core.share_interval import share_interval
 from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
 from pytest_anubis.report.text.text_table import table
 
@@ -193,9 +194,7 @@ def backtest_lines(result: Backtest) -> list[str]:
     if len(result.changes) > MAX_LINES:
         lines.append(f"... and {len(result.changes) - MAX_LINES} more verdicts that change")
     if result.per_thousand is not None:
-        from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
-
-        most = 1000 * binomial_interval(result.sound_rejected, result.sound)[1]
+        most = 1000 * share_interval(result.sound_rejected, result.sound)[1]
         stated = f"; stated are {result.stated:.3g}" if result.stated is not None else ""
         lines.append(
             f"of {count_text(result.sound, 'run')} that the baseline in force accepts the new one rejects "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_anubis.core.history import FleetHistory, Incident
-from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
+from pytest_anubis.core.share_interval import share_interval
 from pytest_anubis.selector.risk.forecast import RiskModel
 from pytest_anubis.selector.risk.survival_rows import HOUR, present_rows
 
@@ -77,7 +77,7 @@ def after_passing(
     chance = risk.model.incident_probability(
         np.concatenate(x), np.concatenate(uptime), horizon / HOUR
     )
-    low, high = binomial_interval(count, len(ends))
+    low, high = share_interval(count, len(ends))
     return PassedRuns(
         runs=len(ends), incidents=count, low=low, high=high, predicted=float(chance.mean())
     )

@@ -16,14 +16,13 @@ import numpy as np
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck, UnlikeNode
 from pytest_anubis.core.metric import first_of, metric_name, percent_text
 from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.core.share_interval import share_interval
 from pytest_anubis.validator.learning.healthy_tails import MAX_SICK_NODES, HealthyTail
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF
 from pytest_anubis.validator.similarity.centre import MIN_UNITS
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
 
-INTERVAL = 0.05
-"""Chance that the true rate is outside the stated interval of 95 %."""
 MAX_METRICS_NAMED = 10
 """Metrics that a baseline names as those that reject most."""
 MAX_GROUPS_NAMED = 4
@@ -271,18 +270,6 @@ def _rejected(criterion: Criterion, tail: HealthyTail, rejects: float | None) ->
     # Values in steps can make the tail without a unit wider, but the criterion's own limit rejects too.
     fails = (tail.rarity > allowed) | (tail.loss > 1 - criterion.learned)
     return np.asarray(practical & fails)
-
-
-def share_interval(count: float, of: float) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Clopper and Pearson 1934, doi:10.2307/2331986)."""
-    from scipy.special import betaincinv
-
-    if of <= 0:
-        return 0.0, 1.0
-    count = min(count, of)
-    low = float(betaincinv(count, of - count + 1, INTERVAL / 2)) if count > 0 else 0.0
-    high = float(betaincinv(count + 1, of - count, 1 - INTERVAL / 2)) if count < of else 1.0
-    return low, high
 
 
 def _findings(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean, median
 
 from pytest_anubis.core.history import Defect
+from pytest_anubis.core.share_interval import share_interval
 from pytest_anubis.core.validation_figures import (
     BenchmarkFigures,
     BenchmarkSpent,
@@ -15,7 +16,6 @@ from pytest_anubis.core.validation_figures import (
     ValidationRun,
 )
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.validator.learning.self_check import share_interval
 
 _DAY = 86400.0
 _HOUR = 3600.0

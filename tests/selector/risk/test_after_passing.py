@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis.core.history import FleetHistory, Incident, NodeRecord, RunSummary
+from pytest_anubis.core.share_interval import share_interval
 from pytest_anubis.selector.risk.after_passing import after_passing
-from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
 from pytest_anubis.selector.risk.forecast import fit_risk
 
 DAY, NOW = 86400.0, 1.8e9
@@ -32,12 +32,6 @@ def test_accepted_runs_are_held_against_what_came() -> None:
     # 19 nodes passed 51 days ago; the run half a day later lies within the horizon, the last is too young.
     assert (found.runs, found.incidents) == (19, 4)
     assert found.low < found.observed < found.high
-    assert (found.low, found.high) == binomial_interval(4, 19)
+    assert (found.low, found.high) == share_interval(4, 19)
     assert found.predicted == pytest.approx(2 * 5 / 2000, rel=0.01)  # 5 in 20 x 100 days
     assert after_passing(FleetHistory(nodes=fleet.nodes), risk, now=NOW, horizon=DAY) is None
-
-
-def test_binomial_intervals_are_clopper_pearson() -> None:
-    known = {(0, 10): (0, 0.3085), (3, 10): (0.0667, 0.6525), (0, 0): (0, 1), (10, 10): (0.6915, 1)}
-    for (happened, count), ends in known.items():
-        assert list(binomial_interval(happened, count)) == pytest.approx(list(ends), abs=1e-4)

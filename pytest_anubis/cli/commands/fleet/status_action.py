@@ -26,6 +26,7 @@ from pytest_anubis.fleet.launching.health_check import span_text
 from pytest_anubis.report.export.drain_reason import unjudged_text
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import folded, table
+from pytest_anubis.validator.surveying.validation_survey import validation_figures
 
 if TYPE_CHECKING:
     from pytest_anubis.fleet.fleet_status import NodeStatus
@@ -192,7 +193,6 @@ def _document(
     now: float,
 ) -> dict[str, Any]:
     from pytest_anubis.fleet.fleet_status import Status, exit_code
-    from pytest_anubis.validator.surveying.validation_survey import validation_figures
 
     counts = Counter(one.word for one in statuses)
     defects = None if found.fleet is None else found.fleet.defects

@@ -123,12 +123,3 @@ def calibration(
     chance = np.asarray(survival, dtype=np.float64)
     observed = 1 - float(kaplan_meier(duration, event, np.array([horizon]))[0])
     return float((1 - chance).mean()) / observed if observed > 0 else float("inf")
-
-
-def binomial_interval(happened: int, count: int) -> tuple[float, float]:
-    """Return the 95 % interval of Clopper and Pearson (1934) for a share; 0 to 1 for a count of 0."""
-    from scipy.special import betaincinv
-
-    low = float(betaincinv(happened, count - happened + 1, 0.025)) if happened else 0.0
-    high = float(betaincinv(happened + 1, count - happened, 0.975)) if happened < count else 1.0
-    return low, high
