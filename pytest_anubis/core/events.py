@@ -230,6 +230,14 @@ class HardwareFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryChanged:
+    """The inventory at the end of the run as plain data, if it is not the one at the start."""
+
+    kind: ClassVar[str] = "inventory_changed"
+    inventory: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneGivenUp:
     """A lane on which nothing more runs, since its workers died again and again."""
 
@@ -381,6 +389,7 @@ Event = (
     | WorkerDied
     | LeftBehind
     | HardwareFound
+    | InventoryChanged
     | LaneGivenUp
     | LanesPlaced
     | PlanPredicted

@@ -19,6 +19,7 @@ from pytest_anubis.core.events import (
     Event,
     HardwareFound,
     InternalErrorFound,
+    InventoryChanged,
     Judged,
     LaneGivenUp,
     LanesPlaced,
@@ -139,6 +140,7 @@ any_event: st.SearchStrategy[Event] = st.one_of(
         LanesPlaced,
         lanes=st.lists(st.builds(LaneCores, lane=texts, cpus=texts), max_size=2).map(tuple),
     ),
+    st.builds(InventoryChanged, inventory=st.dictionaries(st.sampled_from("abc"), st.integers())),
     st.builds(LeftBehind, test=tests, what=st.tuples(texts), repaired=st.booleans()),
     st.just(
         PlanPredicted(
@@ -178,7 +180,14 @@ def known(state: RunState) -> object:
 def test_every_type_of_event_is_tried() -> None:
     tried = {TestsPlanned, TestStarted, Measured, Attempted, Judged, TestFinished, TestRepeated}
     tried |= {BlockerFound, WorkerDied, LaneGivenUp, PlanPredicted, TestRan, RunTimed, Resumed}
-    tried |= {LeftBehind, DamageFound, InternalErrorFound, BenchmarksChosen, NodeDecided}
+    tried |= {
+        InventoryChanged,
+        LeftBehind,
+        DamageFound,
+        InternalErrorFound,
+        BenchmarksChosen,
+        NodeDecided,
+    }
     tried |= {RunFinished, PhaseFailed, HardwareFound, LanesPlaced, WaiversRead, TestPutOff}
     assert tried | {RunStarted, UnknownEvent} == set(events.Event.__args__)
 

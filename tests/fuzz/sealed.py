@@ -40,7 +40,7 @@ def _sealed(run: str) -> bytes:
     path = find_baseline(BASELINES, record.hardware_class)
     assert path is not None
     files = {JOURNAL: journal, BASELINE: path.read_bytes()}
-    found = decided(record, journal, files[BASELINE])
+    found = decided(record, files[BASELINE])
     files |= found.derived()
     names = ("run", "node", "hardware_class", "started", "baseline")
     manifest = Manifest(

@@ -174,7 +174,7 @@ def _sealed(options: argparse.Namespace) -> tuple[dict[str, bytes], list[str]]:
     files = {JOURNAL: journal}
     if record.baseline:
         files[BASELINE] = _baseline(options, record)
-    found = decided(record, journal, files.get(BASELINE))
+    found = decided(record, files.get(BASELINE))
     files |= found.derived()
     manifest = Manifest(
         version=__version__,

@@ -18,6 +18,9 @@ from pytest_anubis.hardware.gate.single_checks import Severity, Value, words
 REPLAYS_PER_MINUTE = 8
 """Maximum PCIe packets sent again per minute on a healthy link: NVIDIA's DCGM warns above it."""
 
+JUDGED_BY_RATE = ("number of NVLink recoveries",)
+"""Findings that the run judges by their rate (`HardwareWatch`), which says more than their number."""
+
 # Counters that only grow while the driver is loaded: field, its name, severity, component, next step.
 _GROWN: tuple[tuple[str, str, Severity, str, str], ...] = (
     ("remapped_uncorrected", "number of rows remapped after uncorrected errors", "FAIL",

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import MetricVerdict, Reason
 from pytest_anubis.session.context import RunContext
-from pytest_anubis.validator import judge_sample, with_segments
 from pytest_anubis.validator.changes.onset_sensors import onset_of
 from pytest_anubis.validator.changes.segments import changes_of
-from pytest_anubis.validator.judging.change_screening import PROFILE, judge_current
+from pytest_anubis.validator.judging import change_screening
 
 
 def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVerdict:
@@ -22,24 +19,16 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
     if baseline is not None:
         name = measurement.metric.name
         criterion = baseline.find(measurement.benchmark, name, group=measurement.group)
-    verdict = judge_sample(
-        measurement.values,
+    found = changes_of(measurement, criterion)
+    verdict = change_screening.judge_measurement(
+        measurement,
         criterion,
         baseline,
-        metric=measurement.metric,
-        benchmark=measurement.benchmark,
-        component=measurement.component,
+        found,
         node=context.node,
-        device=measurement.device,
-        group=measurement.group,
-        disturbance=measurement.disturbance,
-        evidence=measurement.evidence,
-        looks=measurement.looks,
+        profile=context.settings.profile,
+        onset=onset_of(measurement, found),
     )
     if baseline is None and verdict.reason is Reason.NO_BASELINE:
         verdict = replace(verdict, text=context.baseline_note)
-    found = changes_of(measurement, criterion)
-    verdict = with_segments(verdict, found, onset_of(measurement, found))
-    if context.settings.profile != PROFILE:
-        return verdict
-    return judge_current(verdict, np.asarray(measurement.values), criterion, baseline, found)
+    return verdict

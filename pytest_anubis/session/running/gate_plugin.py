@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.core.events import INVENTORY, BlockerFound, Judged
+from pytest_anubis.core.events import INVENTORY, BlockerFound, InventoryChanged, Judged
 from pytest_anubis.core.inventory import FindingKind, GateFinding
 from pytest_anubis.core.measurement import GATE_STOPPED
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.core.waiving import with_waiver
-from pytest_anubis.hardware.gate.gate_comparison import check_again, since
+from pytest_anubis.hardware.gate.gate_comparison import JUDGED_BY_RATE, check_again, since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight
 from pytest_anubis.hardware.gate.software_environment import SoftwareEnvironment
@@ -20,6 +20,7 @@ from pytest_anubis.hardware.inventory.hardware_classes import closest_class
 from pytest_anubis.hardware.inventory.inventory_reading import (
     InventoryError,
     inventory_from_plain,
+    inventory_to_plain,
     read_inventory,
     redact,
 )
@@ -35,9 +36,6 @@ BENCHMARK = "inventory"
 
 END_DEADLINE = 15.0
 """Seconds in which a vendor's library must answer at the end of the run, when the cards are awake."""
-
-_JUDGED_BY_RATE = ("number of NVLink recoveries",)
-"""Findings that `HardwareWatch` judges by their rate over the run, which says more than their number."""
 
 
 class Gate:
@@ -163,13 +161,15 @@ class Gate:
         before = inventory_from_plain(self._context.inventory)
         if settings.redact:
             after = redact(after)
+        if replace(after, taken=before.taken) != before:
+            self._sink(InventoryChanged(inventory=inventory_to_plain(after)))
         found = check_again(before, after, self._golden)
         known = {(one.slot, one.what, one.severity) for one in self.findings}
         for finding in found:
             key = (finding.slot, finding.what, finding.severity)
             if (
                 finding.severity != "NOTE"
-                and finding.what not in _JUDGED_BY_RATE
+                and finding.what not in JUDGED_BY_RATE
                 and key not in known
             ):
                 verdict = self._verdict(finding)

@@ -354,7 +354,7 @@ def largest_drops(series: FloatArray, better: Direction) -> FloatArray:
     It is 0 for unusable and sorted series; n is at least `WIDTH`.
     """
     out = np.zeros(len(series))
-    sound = np.isfinite(series).all(axis=1) & (series >= 0).all(axis=1) & ~_is_sorted(series)
+    sound = np.isfinite(series).all(axis=1) & (series >= 0).all(axis=1) & ~is_sorted(series)
     if not sound.any():
         return out
     windows = np.lib.stride_tricks.sliding_window_view(series[sound], WIDTH, axis=1)[:, ::STRIDE]
@@ -369,7 +369,7 @@ def largest_drops(series: FloatArray, better: Direction) -> FloatArray:
     return out
 
 
-def _is_sorted(series: FloatArray) -> BoolArray:
+def is_sorted(series: FloatArray) -> BoolArray:
     """Return which rows are sorted: never a step back, and nearly all neighbours differ."""
     steps = np.diff(series, axis=1)
     differ = (steps != 0).mean(axis=1) > DISTINCT_STEPS

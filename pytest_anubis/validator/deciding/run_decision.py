@@ -1,7 +1,7 @@
 """Decide about a run: while it goes on, when its report is rebuilt, and when collected runs are judged.
 
-`decide_run` uses the verdicts that the run itself reached. When collected runs are judged anew from their
-values, `evidence_of` returns everything else that counts.
+`decide_run` uses the verdicts that the run itself reached, `decide_anew` those that its values give again.
+When collected runs are judged anew from their values, `evidence_of` returns everything else that counts.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.core.waiving import with_waiver
+from pytest_anubis.validator.changes.segments import changes_of
 from pytest_anubis.validator.deciding.completeness import (
     blockers_by_cause,
     deaths_of,
@@ -36,6 +37,7 @@ from pytest_anubis.validator.deciding.completeness import (
 from pytest_anubis.validator.deciding.hardware_policy import verdicts_of_hardware
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
+from pytest_anubis.validator.judging.change_screening import judge_measurement, screened_changes
 from pytest_anubis.validator.surveying.shared_parts import shared_parts
 
 
@@ -138,16 +140,65 @@ def decide_run(
     return RunDecision(node_verdict=node_verdict, added=added)
 
 
-def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence:
-    """Return everything that judging a run's samples anew would miss.
+def decide_anew(
+    run: RunRecord,
+    baseline: Baseline | None,
+    *,
+    fail_on: Literal["fail", "marginal"],
+    require_all: bool,
+    profile: str,
+) -> RunRecord:
+    """Return a run with the verdicts and the decision that its values and this baseline give, and no other.
 
-    `unmeasured` are its tests that recorded nothing, and whose metrics no other run knows.
+    Tests without a verdict that did not pass are not judged, as in the run. Earlier runs are not known.
     """
-    measured = {(m.benchmark, m.metric.name, m.device) for m in run.measurements}
+    judged = {one.test for one in run.verdicts if one.metric}
+    judged |= {one.test for one in run.results if one.outcome == "passed"}
+    changed = {_place(v) for v in run.verdicts if v.reason is Reason.CHANGE_POINT or v.onset}
     verdicts = [
+        one
+        for one in _beside_samples(run)
+        # No value shows that these are good.
+        if (one.outcome not in (Outcome.PASS, Outcome.MARGINAL) or _by_hook(one))
+        and one.reason is not Reason.NO_BASELINE
+    ]
+    for one in run.measurements:
+        if one.test not in judged:
+            continue
+        name = (one.benchmark, one.metric.name, one.group, one.device)
+        criterion = baseline.find(*name[:2], group=one.group) if baseline is not None else None
+        search = changes_of if name in changed else screened_changes
+        found = search(one, criterion)
+        verdict = judge_measurement(one, criterion, baseline, found, node=run.node, profile=profile)
+        verdicts.append(replace(verdict, test=one.test))
+    fresh = replace(run, verdicts=tuple(verdicts), node_verdict=None)
+    said = run.node_verdict
+    left_out = LeftOut(
+        risk_after=lambda _: said.residual_risk if said else None,
+        interval_after=lambda _: said.residual_interval if said else None,
+    )
+    decision = decide_run(
+        fresh,
+        baseline,
+        fail_on=fail_on,
+        require_all=require_all,
+        left_out=left_out,
+        broken_off=f"the run {run.broken_off}" if run.broken_off else "",
+    )
+    return replace(fresh, verdicts=(*verdicts, *decision.added), node_verdict=decision.node_verdict)
+
+
+def _place(verdict: MetricVerdict) -> tuple[str, str, str, str]:
+    return verdict.benchmark, verdict.metric, verdict.group, verdict.device
+
+
+def _beside_samples(run: RunRecord) -> list[MetricVerdict]:
+    """Return the verdicts of a run that its values do not give again."""
+    measured = {(m.benchmark, m.metric.name, m.device) for m in run.measurements}
+    return [
         verdict
         for verdict in run.verdicts
-        # Pooled and measured values are judged again, and repeated attempts are added below.
+        # Pooled and measured values are judged again, and repeated attempts are added elsewhere.
         if verdict.scope == "unit"
         and (verdict.reason is not Reason.REPEATED or verdict.metric)
         and (
@@ -156,6 +207,14 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
             or verdict.reason is Reason.REPEATED  # an exact result that was wrong in an attempt
         )
     ]
+
+
+def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence:
+    """Return everything that judging a run's samples anew would miss.
+
+    `unmeasured` are its tests that recorded nothing, and whose metrics no other run knows.
+    """
+    verdicts = _beside_samples(run)
     results = {result.test: result for result in run.results}
     plans = {plan.test: plan for plan in run.planned}
     # A damaged line may have lost the plan of a test that failed.

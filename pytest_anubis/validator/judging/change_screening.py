@@ -1,6 +1,7 @@
 """Find changes within the runs of a whole population: a cheap screen first, then the full search.
 
-In a soak the current segment is also judged alone: it shows what a node is like after hours of load.
+In a soak the current segment is also judged alone: it shows what a node is like after hours of load. A single
+measurement is judged here too, in the run and again from its journal.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.onset import Onset
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.segments import (
     MIN_VALUES,
     SCREENED,
     Segments,
+    changes_of,
     hazard_of,
+    is_sorted,
     largest_drops,
     least_change,
     segments,
+    with_segments,
 )
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.sample_judging import judge_sample
@@ -117,6 +123,57 @@ def judge_current(
         retest=own.retest,
         percentile=own.percentile,
     )
+
+
+def judge_measurement(
+    measurement: Measurement,
+    criterion: Criterion | None,
+    baseline: Baseline | None,
+    found: Segments,
+    *,
+    node: str,
+    profile: str,
+    onset: Onset | None = None,
+) -> MetricVerdict:
+    """Judge one measurement by all its values, and by what changed within it.
+
+    Args:
+        measurement: What was measured.
+        criterion: What is normal; None if there is none.
+        baseline: The baseline that the criterion is from; None if there is none.
+        found: The segments of its values.
+        node: Name of the node.
+        profile: The run's profile: in a soak the current segment is judged alone as well.
+        onset: The begin of the change; None if it is unknown.
+    """
+    verdict = judge_sample(
+        measurement.values,
+        criterion,
+        baseline,
+        metric=measurement.metric,
+        benchmark=measurement.benchmark,
+        component=measurement.component,
+        node=node,
+        device=measurement.device,
+        group=measurement.group,
+        disturbance=measurement.disturbance,
+        evidence=measurement.evidence,
+        looks=measurement.looks,
+    )
+    verdict = with_segments(verdict, found, onset)
+    if profile != PROFILE:
+        return verdict
+    return judge_current(verdict, np.asarray(measurement.values), criterion, baseline, found)
+
+
+def screened_changes(measurement: Measurement, criterion: Criterion | None) -> Segments:
+    """Search a measurement as `changes_of` does, if it is sorted or a stretch of it is worse than another."""
+    series = np.asarray(measurement.values, dtype=np.float64)[None]
+    if series.size >= MIN_VALUES and not is_sorted(series)[0]:
+        drop = largest_drops(series, measurement.metric.better)[0]
+        if drop <= SCREENED * least_change(criterion):
+            return Segments(count=series.size)
+    return changes_of(measurement, criterion)
 
 
 def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[int]:

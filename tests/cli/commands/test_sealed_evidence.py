@@ -12,6 +12,7 @@ import pytest
 from pytest_anubis.cli.commands.sealing.sealed_decision import decided, journal_record
 from pytest_anubis.core.seal import BASELINE, JOURNAL, FlawKind
 from pytest_anubis.core.verdict import Decision
+from pytest_anubis.store.journal.journal_lines import line_of, parse_line, text_of
 from tests.cli.command_line import anubis
 from tests.cli.commands.sealed_runs import (
     Files,
@@ -140,8 +141,39 @@ def test_a_gate_that_was_off_finds_nothing(vendor: Key, sealed: Callable[[str], 
     files = sealed("slow-card")
     journal = rewritten(files[JOURNAL], "run_started", narrow)
     journal = rewritten(journal, "run_started", at("settings", "gate", value="off"))
-    run = decided(journal_record(journal, JOURNAL), journal, files[BASELINE])
+    run = decided(journal_record(journal, JOURNAL), files[BASELINE])
     assert run.verdict.decision is Decision.REJECTED
+
+
+def erring_more(inventory: dict[str, Any]) -> None:
+    inventory["accelerators"][5]["ecc_uncorrected"] = 3
+
+
+def lost(inventory: dict[str, Any]) -> None:
+    del inventory["accelerators"][7]
+
+
+def freed(inventory: dict[str, Any]) -> None:
+    inventory["accelerators"][5]["memory_free"] = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [(erring_more, [FlawKind.VERDICT]), (lost, [FlawKind.VERDICT]), (freed, [])],
+)
+def test_a_fault_at_the_end_needs_its_verdict(
+    vendor: Key, sealed: Callable[[str], Files], change: Change, found: list[FlawKind]
+) -> None:
+    files = sealed("slow-card")
+    events = [parse_line(line) for line in files[JOURNAL].splitlines(keepends=True)]
+    inventory = json.loads(json.dumps(events[0]["inventory"]))
+    change(inventory)
+    end = next(n for n, event in enumerate(events) if event["event"] == "node_verdict")
+    events.insert(end, {"event": "inventory_changed", "inventory": inventory, "at": 1777669200.0})
+    for event in events:
+        event.pop("seq", None)
+    data = signed_anew({**files, JOURNAL: journal_of(events)}, vendor)
+    assert list(flaws(data, vendor)) == found
 
 
 # Failures
@@ -168,6 +200,29 @@ def test_another_failure_is_refused(
 ) -> None:
     data = forged(sealed("slow-card"), vendor, ("verdict", lie))
     assert list(flaws(data, vendor)) == [FlawKind.VERDICT]
+
+
+@pytest.mark.parametrize("outcome", ["PASS", "MARGINAL"])
+def test_a_good_verdict_needs_its_values(
+    vendor: Key, sealed: Callable[[str], Files], outcome: str
+) -> None:
+    files = sealed("slow-card")
+    events = [parse_line(line) for line in files[JOURNAL].splitlines(keepends=True)]
+    events = [e for e in events if (e["event"], e.get("device")) != ("measurement", "cuda:5")]
+    for event in events:
+        event.pop("seq", None)
+        if event["event"] == "verdict":
+            event["outcome"] = outcome
+        elif event["event"] == "test_finished":
+            event["outcome"] = "passed"
+        elif event["event"] == "node_verdict":
+            event |= {"decision": "ACCEPTED", "components": []}
+    data = signed_anew({**files, JOURNAL: journal_of(events)}, vendor, decision=Decision.ACCEPTED)
+    assert list(flaws(data, vendor)) == [FlawKind.VERDICT]
+
+
+def journal_of(events: list[dict[str, Any]]) -> bytes:
+    return b"".join(line_of(text_of(event), n) for n, event in enumerate(events, start=1))
 
 
 def fails(event: dict[str, Any]) -> None:
@@ -241,7 +296,7 @@ def test_json_says_that_a_run_is_one_cycle(
 ) -> None:
     files = sealed("slow-card")
     journal = rewritten(files[JOURNAL], "run_started", to(campaign="soak-1"))
-    run = decided(journal_record(journal, JOURNAL), journal, files[BASELINE])
+    run = decided(journal_record(journal, JOURNAL), files[BASELINE])
     path = tmp_path / "sealed.zip"
     path.write_bytes(signed_anew({**files, JOURNAL: journal, **run.derived()}, vendor))
     assert verify(path.read_bytes(), vendor).report.exit_code == 1

@@ -84,30 +84,6 @@ def files(archive: bytes) -> Files:
     return content(archive)
 
 
-DECISIONS = {
-    "accepted": Decision.ACCEPTED,
-    "waived": Decision.ACCEPTED,
-    "assertion": Decision.REJECTED,
-    "crashed": Decision.REJECTED,
-    "faults": Decision.REJECTED,
-    "slow-card": Decision.REJECTED,
-    "skipped": Decision.UNDECIDED,
-    "killed": Decision.UNDECIDED,
-}
-
-
-@pytest.mark.parametrize("run", DECISIONS)
-def test_a_seal_has_the_decision_of_its_run(tmp_path: Path, vendor: Key, run: str) -> None:
-    path = tmp_path / "sealed.zip"
-    assert seal(run, vendor, path) == ""
-    done = anubis("verify", str(path), f"--key={vendor.public}", "--json=-")
-    found = json.loads(done.stdout)
-    assert done.returncode == DECISIONS[run].exit_code == found["exit_code"]
-    assert (found["intact"], found["decision"], found["run"]) == (True, DECISIONS[run].value, run)
-    assert [one["file"] for one in found["signatures"]] == [str(vendor.public)]
-    assert found["dossier_compared"]
-
-
 @pytest.mark.parametrize("now", [1e9, 3e9])
 def test_the_decision_does_not_depend_on_the_clock(
     monkeypatch: pytest.MonkeyPatch, vendor: Key, archive: bytes, now: float
@@ -474,7 +450,7 @@ def with_waivers(journal: bytes, waiver: dict[str, Any]) -> bytes:
 def anew_of(journal: bytes, files: Files) -> Files:
     """Return the files that belong to another journal."""
     record = journal_record(journal, JOURNAL)
-    derived = decided(record, journal, files[BASELINE]).derived()
+    derived = decided(record, files[BASELINE]).derived()
     return {**files, JOURNAL: journal, **derived}
 
 

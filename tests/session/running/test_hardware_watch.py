@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from pytest_anubis.cli.commands.sealing.sealed_evidence import inventories_of, unstated_fault
 from pytest_anubis.cli.main import main as anubis
-from pytest_anubis.core.events import Event, HardwareFound, TestsPlanned, TestStarted
+from pytest_anubis.core.events import (
+    Event,
+    HardwareFound,
+    InventoryChanged,
+    TestsPlanned,
+    TestStarted,
+)
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
@@ -24,7 +32,8 @@ from pytest_anubis.session.running import hardware_watch
 from pytest_anubis.session.running.gate_plugin import Gate
 from pytest_anubis.session.running.hardware_watch import HardwareWatch
 from pytest_anubis.settings import Settings
-from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.hardware.nvml_stand_in import Node
 from tests.hardware.nvml_stand_in import nvml_node as nvml_node
 from tests.session.conftest import baseline_of_copies
@@ -344,6 +353,23 @@ def test_the_gate_runs_again_at_the_end(
     assert result.ret == code
     if said:
         result.stdout.fnmatch_lines([f"*at the end of the run: GPU 3 (0000:61:00.0): {said}"])
+
+
+@pytest.mark.parametrize("line", ["gpu3.pcie.width 8", "gpu3.mode 0"])
+def test_what_the_gate_found_at_the_end_is_decided_anew(
+    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setenv("FAULT_AT_cuda_3", line)
+    run(node)
+    (path,) = node.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(path)
+    width = "pcie.width" in line
+    assert any(isinstance(event, InventoryChanged) for event in record.events) == width
+    baseline = load_baseline(next(node.path.glob("baselines/*.json")))
+    found = inventories_of(record)
+    assert unstated_fault(record, found, baseline) == ""
+    fault = unstated_fault(replace(record, verdicts=()), found, baseline)
+    assert ("PCIe link width" in fault) == width
 
 
 def test_gate_checks_again_before_the_watch_ends(

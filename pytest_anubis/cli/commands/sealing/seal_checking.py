@@ -104,7 +104,7 @@ def _decided(files: Mapping[str, bytes], manifest: Manifest, flaws: list[Flaw]) 
     version = "" if manifest.version == __version__ else manifest.version
     try:
         record = journal_record(files[JOURNAL], JOURNAL)
-        run = decided(record, files[JOURNAL], files.get(BASELINE))
+        run = decided(record, files.get(BASELINE))
     except SealingError as error:
         kind = FlawKind.VERDICT if isinstance(error, VerdictError) else FlawKind.UNDECIDABLE
         flaws.append(Flaw(kind=kind, detail=str(error), version=version))

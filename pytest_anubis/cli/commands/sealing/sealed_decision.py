@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 from dataclasses import dataclass
-from pathlib import Path
 
 from pytest_anubis.cli.commands.sealing.sealed_evidence import (
     first_difference,
-    inventory_of,
+    inventories_of,
     unstated_fault,
 )
-from pytest_anubis.cli.shared.collected_judging import judge_collected
 from pytest_anubis.cli.shared.run_lookup import completed
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.seal import BASELINE, DOSSIER, INVENTORY, JOURNAL, WAIVERS
+from pytest_anubis.core.seal import BASELINE, DOSSIER, INVENTORY, WAIVERS
+from pytest_anubis.core.standing.standing_of import XFAIL
 from pytest_anubis.core.verdict import (
+    Decision,
     MetricVerdict,
     NodeVerdict,
     Outcome,
     Reference,
     Waiver,
 )
-from pytest_anubis.core.waiving import holds_on
+from pytest_anubis.core.waiving import WaiversRead, holds_on
 from pytest_anubis.hardware.inventory.inventory_reading import InventoryError
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.store.baselines.baseline_files import BaselineError, baseline_of_bytes
-from pytest_anubis.store.collected_runs import RunReader
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import state_of
 from pytest_anubis.store.sealing.manifest_form import text_of
+from pytest_anubis.validator.deciding.run_decision import decide_anew
 
 
 class SealingError(ValueError):
@@ -64,8 +63,9 @@ class SealedRun:
     def derived(self) -> dict[str, bytes]:
         """Return the files of a seal that follow from journal and baseline, for people to read."""
         page = run_page(self.record, self.baseline)
+        marked = [dataclasses.replace(XFAIL, test=test) for test in sorted(self.record.waived)]
         return {
-            WAIVERS: text_of(self.record.waivers),
+            WAIVERS: text_of((*self.record.waivers, *marked)),
             INVENTORY: text_of(self.record.inventory),
             DOSSIER: page.encode("utf-8", "backslashreplace"),
         }
@@ -89,14 +89,13 @@ def journal_record(journal: bytes, place: str) -> RunRecord:
     return record
 
 
-def decided(record: RunRecord, journal: bytes, baseline: bytes | None) -> SealedRun:
+def decided(record: RunRecord, baseline: bytes | None) -> SealedRun:
     """Decide about a run from its values and its baseline, and compare that with what the journal says.
 
-    Waivers count as on the day on which the run began, and the run is judged alone, as `anubis judge` does.
+    Waivers count as on the day on which the run began, and the run is decided alone, without earlier ones.
 
     Args:
         record: The run, from `journal_record`.
-        journal: Its journal.
         baseline: The content of the baseline's file; None if the run had none.
 
     Raises:
@@ -105,7 +104,7 @@ def decided(record: RunRecord, journal: bytes, baseline: bytes | None) -> Sealed
     """
     known = _baseline(record, baseline)
     try:
-        fault = unstated_fault(record, inventory_of(record), known)
+        fault = unstated_fault(record, inventories_of(record), known)
     except (CodecError, InventoryError) as error:
         raise SealingError(str(error)) from None
     if fault:
@@ -117,23 +116,11 @@ def decided(record: RunRecord, journal: bytes, baseline: bytes | None) -> Sealed
         raise VerdictError(
             f"its inventory gives {fault}, and the journal has no such verdict{hint}"
         )
-    began = moment(record.started)
-    if began is None:
-        raise SealingError("the journal does not say when the run began")
-    reader = RunReader(learning=False)
-    reader.journal(Path(JOURNAL), record, hashlib.sha256(journal).hexdigest())
-    judged = judge_collected(
-        reader.result(),
-        {} if known is None else {known.hardware_class: known},
-        fail_on="marginal" if record.settings.get("fail_on") == "marginal" else "fail",
-        require_all=record.settings.get("require_all") is True,
-        waivers=_waivers(record, day_of(began)),
-    )
     whole = completed(record, known)
-    verdict = whole.node_verdict
-    if verdict is None or len(judged.nodes) != 1:
+    fresh = _anew(record, known)
+    verdict, anew = whole.node_verdict, fresh.node_verdict
+    if verdict is None or anew is None:
         raise SealingError("nothing in it can be judged")
-    (anew,) = judged.nodes
     if anew.decision is not verdict.decision:
         why = next((f": {one}" for one in map(str, anew.blocking)), "")
         past = any(
@@ -145,16 +132,37 @@ def decided(record: RunRecord, journal: bytes, baseline: bytes | None) -> Sealed
             f"the journal says {verdict.decision}, its values and baseline alone give {anew.decision}{why}"
             f"{hint}"
         )
+    if anew.decision is Decision.ACCEPTED and record.replayed:
+        raise VerdictError(
+            "the journal says ACCEPTED, but it used a recorded inventory, not known to be of the machine "
+            "that measured"
+        )
     other = _other_blame(verdict, anew) or first_difference(
-        whole.effective_verdicts, judged.details[0].verdicts
+        whole.effective_verdicts, fresh.effective_verdicts
     )
     if other:
         raise VerdictError(other)
     return SealedRun(
         record=dataclasses.replace(whole, node_verdict=anew),
         verdict=anew,
-        verdicts=judged.details[0].verdicts,
+        verdicts=tuple(v for v in fresh.effective_verdicts if v.outcome is not Outcome.PASS),
         baseline=known,
+    )
+
+
+def _anew(record: RunRecord, baseline: Baseline | None) -> RunRecord:
+    """Return a run as its values and its baseline decide it, with its waivers as of its day."""
+    began = moment(record.started)
+    if began is None:
+        raise SealingError("the journal does not say when the run began")
+    waivers = WaiversRead(waivers=_waivers(record, day_of(began)))
+    settings = record.parts[-1] or record.settings
+    return decide_anew(
+        dataclasses.replace(record, events=(*record.events, waivers)),
+        baseline,
+        fail_on="marginal" if settings.get("fail_on") == "marginal" else "fail",
+        require_all=settings.get("require_all") is True,
+        profile=record.profile,
     )
 
 

@@ -9,10 +9,12 @@ from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.plain_reading import from_plain
 from pytest_anubis.core.alike_devices import without_repeats
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.events import InventoryChanged
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.standing_of import GATE
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.hardware.gate.gate_comparison import JUDGED_BY_RATE, check_again
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
 from pytest_anubis.settings import Settings
@@ -23,20 +25,27 @@ NEAR = 1e-6
 _Place = tuple[str, str, str, str, str]  # benchmark, metric, device, scope, component
 
 
-def inventory_of(record: RunRecord) -> Inventory | None:
-    """Return the run's inventory, None if it has none, after a check of its settings' types as well.
+def inventories_of(record: RunRecord) -> list[Inventory]:
+    """Return the run's inventory at its start, and that at its end if it differs and the start is known.
+
+    The settings' types are checked as well.
 
     Raises:
         CodecError: Something in the settings of a part of the run has the wrong type.
-        InventoryError: Something in the inventory has.
+        InventoryError: Something in an inventory has.
     """
     for part in record.parts:
         from_plain(Settings, part, where="settings", unknown="ignore")
-    return inventory_from_plain(record.inventory) if record.inventory else None
+    if not record.inventory:
+        return []
+    # At its end a resumed run is compared with the beginning of its last part, which is not known.
+    ends = [e.inventory for e in record.events if isinstance(e, InventoryChanged)]
+    last = ends[-1:] if len(record.parts) == 1 else []
+    return [inventory_from_plain(one) for one in (record.inventory, *last)]
 
 
 def unstated_fault(
-    record: RunRecord, inventory: Inventory | None, baseline: Baseline | None
+    record: RunRecord, inventories: Sequence[Inventory], baseline: Baseline | None
 ) -> str:
     """Return the first finding of the gate for which the journal has no verdict; empty if there is none.
 
@@ -45,13 +54,13 @@ def unstated_fault(
 
     Args:
         record: The run.
-        inventory: From `inventory_of`.
+        inventories: From `inventories_of`.
         baseline: What judged the run.
 
     Raises:
         CodecError: The baseline's inventory cannot be read.
     """
-    if inventory is None or any(part.get("gate") == "off" for part in record.parts):
+    if not inventories or any(part.get("gate") == "off" for part in record.parts):
         return ""
     golden = None
     if baseline is not None and baseline.inventory:
@@ -65,10 +74,16 @@ def unstated_fault(
         if one.benchmark == GATE[0]
     }
     count = ("FAIL",) if baseline is None else ("FAIL", "INCONCLUSIVE")
+    start, *end = inventories
+    found = check_inventory(start, golden)
+    for later in end:
+        found += [
+            one for one in check_again(start, later, golden) if one.what not in JUDGED_BY_RATE
+        ]
     return next(
         (
             f"{one.severity} {one.text}"
-            for one in check_inventory(inventory, golden)
+            for one in found
             if one.severity in count
             and (one.what, one.slot, one.component, one.severity) not in stated
         ),
