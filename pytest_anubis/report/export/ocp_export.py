@@ -3,7 +3,7 @@
 Format: https://github.com/opencomputeproject/ocp-diag-core, ``json_spec``. Optional fields are left out
 instead of null, and values that are no numbers become errors, since JSON has neither NaN nor infinities.
 A record has no time of its single events: the lines of a step have the beginning of their test, which follows
-from the durations.
+from the durations. Lines are in the order of time, so steps of tests that ran side by side are interleaved.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from pytest_anubis import __version__
@@ -47,12 +48,14 @@ def ocp_text(record: RunRecord) -> str:
 
     write(_stamp(clock.began), schemaVersion={"major": 2, "minor": 0})
     write(_stamp(clock.began), testRunArtifact={"testRunStart": _run_start(record, node)})
-    steps = _steps(record)
-    for number, step in enumerate(steps):
-        began, ended = map(_stamp, clock.span(step))
-        for artifact in step_artifacts(step, str(number), node, began):
-            stamp = ended if "testStepEnd" in artifact else began
-            write(stamp, testStepArtifact={"testStepId": str(number), **artifact})
+    steps = sorted(((clock.span(step), step) for step in _steps(record)), key=itemgetter(0))
+    timed = [
+        (ended if "testStepEnd" in artifact else began, {"testStepId": str(number), **artifact})
+        for number, ((began, ended), step) in enumerate(steps)
+        for artifact in step_artifacts(step, str(number), node, _stamp(began))
+    ]
+    for when, artifact in sorted(timed, key=itemgetter(0)):
+        write(_stamp(when), testStepArtifact=artifact)
     end = _stamp(clock.ended)
     for artifact in _node_artifacts(record):
         write(end, testStepArtifact={"testStepId": str(len(steps)), **artifact})

@@ -75,10 +75,10 @@ def tested_node(record: RunRecord) -> TestedNode:
         "platformInfos": [{"info": product}] if product else None,
         "softwareInfos": [{"softwareInfoId": key, **one} for key, one in software.items()] or None,
         "hardwareInfos": [{"hardwareInfoId": key, **one} for key, one in hardware.items()] or None,
-        "metadata": {
+        "metadata": {  # which may not be nested
             "hardware_class": record.hardware_class or None,
-            "attributes": dict(record.attributes) or None,
-            "traits": traits or None,
+            **{f"attribute {name}": text for name, text in record.attributes.items()},
+            **{f"trait {name}": text for name, text in traits.items()},
         },
     }
     return TestedNode(info=info, parts=ids)

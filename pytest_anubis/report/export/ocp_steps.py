@@ -13,7 +13,7 @@ from typing import Any
 from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.onset import series_words
 from pytest_anubis.core.run_state import NEVER_FINISHED
-from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.export.ocp_hardware import TestedNode
 
 Plain = dict[str, Any]
@@ -61,7 +61,7 @@ class Step:
             if not self.verdicts:
                 broken = result.outcome in _BROKEN
                 return "ERROR" if broken else "SKIP" if result.outcome in _SKIPPED else "COMPLETE"
-        untested = [one.outcome is Outcome.NOT_TESTED for one in self.verdicts]
+        untested = [_is_untested(one) for one in self.verdicts]
         return "SKIP" if untested and all(untested) else "COMPLETE"
 
 
@@ -142,6 +142,7 @@ def _verdict_artifacts(verdict: MetricVerdict, part: Plain) -> Iterator[Plain]:
     if name and verdict.similarity is not None and math.isfinite(verdict.similarity):
         threshold = {"name": "threshold", "type": _VALIDATORS["higher"], "value": verdict.threshold}
         known = verdict.threshold is not None and math.isfinite(verdict.threshold)
+        known = known and not _is_untested(verdict)
         yield {
             "measurement": {
                 "name": f"{name}{SIMILARITY}",
@@ -179,13 +180,13 @@ def _conclusion(verdict: MetricVerdict, part: Plain) -> Iterator[Plain]:
     if verdict.outcome is Outcome.INCONCLUSIVE:
         yield error(slug(verdict.reason.value), text)
         return
-    if verdict.outcome is Outcome.NOT_TESTED:
+    if _is_untested(verdict):
         yield log("INFO", f"NOT_TESTED, {verdict.reason.value}: {text}")
         return
     kind = {Outcome.PASS: "PASS", Outcome.FAIL: "FAIL"}.get(verdict.outcome, "UNKNOWN")
     if kind == "PASS" and verdict.compared_only:  # no baseline says that it is good
         kind = "UNKNOWN"
-    if verdict.outcome is Outcome.MARGINAL:
+    if verdict.outcome in (Outcome.MARGINAL, Outcome.NOT_TESTED):
         yield log("WARNING", text)
     what = f"{verdict.component} {verdict.metric} {verdict.reason.value}"
     yield {"diagnosis": {"verdict": slug(what), "type": kind, "message": text, **part}}
@@ -194,7 +195,7 @@ def _conclusion(verdict: MetricVerdict, part: Plain) -> Iterator[Plain]:
 def _limit(verdict: MetricVerdict) -> list[Plain] | None:
     """Return the criterion's limit as a validator of the median, in the metric's unit."""
     limit, kind = verdict.limit, _VALIDATORS.get(verdict.better)
-    if limit is None or kind is None or not math.isfinite(limit):
+    if limit is None or kind is None or not math.isfinite(limit) or _is_untested(verdict):
         return None
     more = {
         "reference": verdict.reference.value,
@@ -202,6 +203,11 @@ def _limit(verdict: MetricVerdict) -> list[Plain] | None:
         "population": verdict.population or None,
     }
     return [{"name": "limit", "type": kind, "value": limit, "metadata": more}]
+
+
+def _is_untested(verdict: MetricVerdict) -> bool:
+    """Return whether nothing follows from a verdict; a waived failure was tested, and has its limits."""
+    return verdict.outcome is Outcome.NOT_TESTED and verdict.reason is not Reason.WAIVED
 
 
 def _has_value(verdict: MetricVerdict) -> bool:

@@ -6,6 +6,7 @@ It knows the objects with their required and optional fields, and the order that
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,14 @@ def scalar(value: Any) -> bool:
 
 def mapping(value: Any) -> bool:
     return isinstance(value, dict)
+
+
+def flat(value: Any) -> bool:
+    return mapping(value) and not any(isinstance(one, dict | list) for one in value.values())
+
+
+def place(value: Any) -> bool:
+    return whole(value) and value < 2**31
 
 
 def moment(value: Any) -> bool:
@@ -131,7 +140,7 @@ DUT = Shape(
         "platformInfos": Many(Shape(needed={"info": filled})),
         "softwareInfos": Many(SOFTWARE),
         "hardwareInfos": Many(HARDWARE),
-        "metadata": mapping,
+        "metadata": flat,
     },
 )
 RUN_START = Shape(
@@ -190,7 +199,7 @@ STEP = Shape(
     },
 )  # fmt: skip
 LINE = Shape(
-    needed={"sequenceNumber": whole, "timestamp": moment},
+    needed={"sequenceNumber": place, "timestamp": moment},
     choice={
         "schemaVersion": Shape(needed={"major": lambda v: v == 2, "minor": lambda v: v == 0}),
         "testRunArtifact": RUN,
@@ -228,16 +237,39 @@ def _refuse(word: str) -> None:
     raise ValueError(f"{word} is not JSON")
 
 
+MEETS: dict[str, Callable[[Any, Any], bool]] = {
+    "EQUAL": operator.eq,
+    "NOT_EQUAL": operator.ne,
+    "LESS_THAN": operator.lt,
+    "LESS_THAN_OR_EQUAL": operator.le,
+    "GREATER_THAN": operator.gt,
+    "GREATER_THAN_OR_EQUAL": operator.ge,
+}
+
+
+@dataclass
+class _Step:
+    """A step that is open: its series with their counts, and a broken limit that nothing explains yet."""
+
+    series: dict[str, int] = field(default_factory=dict)
+    broken: str = ""
+
+
 class _Order:
     """What a consumer keeps in mind while it reads."""
 
     def __init__(self) -> None:
         self.wrong: list[str] = []
-        self.open: str | None = None
+        self.open: dict[str, _Step] = {}
         self.closed: set[str] = set()
-        self.series: dict[str, int] = {}
         self.hardware: set[str] = set()
         self.began = self.ended = False
+        self.latest = ""
+
+    def time(self, stamp: str) -> None:
+        if stamp < self.latest:  # all of them have one form
+            self.wrong.append(f"{stamp} comes after {self.latest}")
+        self.latest = stamp
 
     def run(self, artifact: Any) -> None:
         if "testRunStart" in artifact:
@@ -255,25 +287,30 @@ class _Order:
             end = artifact["testRunEnd"]
             if (end["status"], end["result"]) not in ENDS:
                 self.wrong.append(f"the run ends {end['status']}/{end['result']}")
-            if self.open is not None:
-                self.wrong.append(f"step {self.open} is open at the end")
+            if self.open:
+                self.wrong.append(f"step {', '.join(self.open)} is open at the end")
             self.ended = True
 
     def step(self, artifact: Any) -> None:
-        step = artifact["testStepId"]
+        name = artifact["testStepId"]
         if not self.began:
-            self.wrong.append(f"step {step} before the run")
+            self.wrong.append(f"step {name} before the run")
         if "testStepStart" in artifact:
-            if self.open is not None or step in self.closed:
-                self.wrong.append(f"step {step} starts twice, or inside another")
-            self.open = step
-        elif step != self.open:
-            self.wrong.append(f"step {step} is not open")
+            if name in self.open or name in self.closed:
+                self.wrong.append(f"step {name} starts twice")
+            self.open[name] = _Step()
+        elif name not in self.open:
+            self.wrong.append(f"step {name} is not open")
+        step = self.open.get(name, _Step())
+        if "diagnosis" in artifact or "error" in artifact:
+            step.broken = ""
         if "testStepEnd" in artifact:
-            if self.series:
-                self.wrong.append(f"series {', '.join(self.series)} never ends")
-            self.open = None
-            self.closed.add(step)
+            if step.series:
+                self.wrong.append(f"series {', '.join(step.series)} never ends")
+            if step.broken:
+                self.wrong.append(f"{step.broken} is broken, and nothing says why")
+            self.open.pop(name, None)
+            self.closed.add(name)
         for kind in ("measurement", "measurementSeriesStart", "diagnosis"):
             part = artifact.get(kind, {}).get("hardwareInfoId")
             if part is not None and part not in self.hardware:
@@ -281,18 +318,22 @@ class _Order:
             for one in artifact.get(kind, {}).get("validators", ()):
                 if one["type"] in NUMERIC and not number(one["value"]):
                     self.wrong.append(f"{one['type']} of {one['value']!r}")
-        self._series(artifact)
+                elif kind == "measurement" and one["type"] in MEETS:
+                    value = artifact[kind]["value"]
+                    if not MEETS[one["type"]](value, one["value"]):
+                        step.broken = f"{one['type']} {one['value']} of {artifact[kind]['name']}"
+        self._series(step.series, artifact)
 
-    def _series(self, artifact: Any) -> None:
+    def _series(self, series: dict[str, int], artifact: Any) -> None:
         if begin := artifact.get("measurementSeriesStart"):
-            self.series[begin["measurementSeriesId"]] = 0
+            series[begin["measurementSeriesId"]] = 0
         if element := artifact.get("measurementSeriesElement"):
             key = element["measurementSeriesId"]
-            if element["index"] != self.series.get(key):
+            if element["index"] != series.get(key):
                 self.wrong.append(f"element {element['index']} of series {key} is out of place")
-            self.series[key] = self.series.get(key, 0) + 1
+            series[key] = series.get(key, 0) + 1
         end = artifact.get("measurementSeriesEnd")
-        if end and self.series.pop(end["measurementSeriesId"], None) != end["totalCount"]:
+        if end and series.pop(end["measurementSeriesId"], None) != end["totalCount"]:
             self.wrong.append(f"series {end['measurementSeriesId']} has another count")
 
 
@@ -316,6 +357,7 @@ def wrong_lines(output: str) -> list[str]:
                 order.wrong.append("the version is not first, or twice")
             if order.ended:
                 order.wrong.append("it comes after the end")
+            order.time(data["timestamp"])
             if "testRunArtifact" in data:
                 order.run(data["testRunArtifact"])
             if "testStepArtifact" in data:

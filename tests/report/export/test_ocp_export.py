@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_anubis.cli.shared.run_lookup import completed
+from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import (
@@ -25,7 +26,9 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
     Triage,
+    Waiver,
 )
+from pytest_anubis.core.waiving import with_waiver
 from pytest_anubis.report.export.junit_export import properties
 from pytest_anubis.report.export.ocp_export import ocp_text, run_end
 from pytest_anubis.report.export.prometheus_export import prometheus_text
@@ -142,7 +145,9 @@ WRONG: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "two artifacts": ("testStepStart", lambda d: d.update(testRunArtifact={})),
     "end of a run": ("testRunEnd", lambda d: d["testRunArtifact"]["testRunEnd"].update(status="ERROR")),
     "sequence": ("testStepStart", lambda d: d.update(sequenceNumber=0)),
+    "huge sequence": ("testStepStart", lambda d: d.update(sequenceNumber=2**31)),
     "time": ("testStepStart", lambda d: d.update(timestamp="yesterday")),
+    "back in time": ("testStepEnd", lambda d: d.update(timestamp="2001-01-01T00:00:00.000000Z")),
     "step that is not open": ("testStepEnd", lambda d: d["testStepArtifact"].update(testStepId="9")),
     "element of a series": (
         "measurementSeriesElement",
@@ -153,6 +158,10 @@ WRONG: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
         lambda d: step(d, "measurementSeriesEnd").update(totalCount=1),
     ),
     "no node": ("testRunStart", lambda d: d["testRunArtifact"]["testRunStart"].pop("dutInfo")),
+    "nested metadata": (
+        "testRunStart",
+        lambda d: d["testRunArtifact"]["testRunStart"]["dutInfo"]["metadata"].update(a={"b": 1}),
+    ),
     "other version": ("schemaVersion", lambda d: d["schemaVersion"].update(major=1)),
     "extension": ("extension", lambda d: step(d, "extension").update(content="x")),
     "no JSON": ("testStepEnd", lambda d: "{"),
@@ -176,6 +185,13 @@ def test_the_checker_refuses_a_run_without_end() -> None:
     lines = ocp_text(recorded("accepted")).splitlines()
     assert wrong_lines("\n".join(lines[:-1]) + "\n") == ["the run has no end"]
     assert wrong_lines("\n".join(lines)) == ["the last line has no end"]
+
+
+def test_the_checker_refuses_a_broken_limit_without_a_reason() -> None:
+    lines = [json.loads(line) for line in ocp_text(recorded("slow-card")).splitlines()]
+    left = [one for one in lines if "diagnosis" not in one.get("testStepArtifact", {})]
+    text = "".join(json.dumps({**one, "sequenceNumber": n}) + "\n" for n, one in enumerate(left))
+    assert wrong_lines(text)
 
 
 # The facts
@@ -311,6 +327,16 @@ def test_each_verdict_has_its_artifact(
     assert list(statuses(found).values()) == [status]
 
 
+def test_a_waived_failure_is_a_diagnosis_with_its_waiver() -> None:
+    waiver = Waiver(owner="j.doe", reason="known", expires="2099-01-01")
+    failed = replace(VERDICT, outcome=Outcome.FAIL, reason=Reason.BEYOND)
+    found = said(run_with(with_waiver(failed, [waiver])))
+    (diagnosis,) = (one for one in of_kind(found, "diagnosis") if one["step"] != "node-verdict")
+    assert (diagnosis["type"], "j.doe" in diagnosis["message"]) == ("UNKNOWN", True)
+    assert diagnosis["verdict"].endswith("waived")
+    assert next(iter(statuses(found).values())) == "COMPLETE"
+
+
 def test_a_pass_by_its_peers_alone_is_no_pass() -> None:
     found = said(run_with(replace(VERDICT, reference=Reference.PEERS)))
     assert [one["type"] for one in of_kind(found, "diagnosis")] == ["UNKNOWN"]
@@ -402,6 +428,18 @@ def test_times_stay_within_the_run() -> None:
         stamps = [json.loads(line)["timestamp"] for line in ocp_text(one).splitlines()]
         assert stamps == sorted(stamps)
         assert not one.ended or stamps[-1][:19] == record.ended[:19]
+
+
+def test_tests_side_by_side_are_in_the_order_of_time() -> None:
+    record = recorded("crashed")
+    tests = [plan.test for plan in record.planned]
+    late_first = zip(tests, reversed(range(len(tests))), strict=True)
+    ran = [TestRan(test=t, worker="gw0", start=n, end=n + 1.5) for t, n in late_first]
+    found = said(replace(record, events=tuple(ran), ended=""))
+    marks = [next(iter(one.keys() & {"testStepStart", "testStepEnd"}), "") for one in found]
+    order = [one["step"] for one, mark in zip(found, marks, strict=True) if mark == "testStepStart"]
+    assert order[: len(tests)] == tests[::-1]
+    assert [mark for mark in marks if mark][:3] == ["testStepStart", "testStepStart", "testStepEnd"]
 
 
 # Anything that a file may say
