@@ -51,6 +51,14 @@ class ValidationRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationRuns:
+    """The runs for the figures, and how many older ones were not read."""
+
+    runs: tuple[ValidationRun, ...] = ()
+    older: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FalseAlarms:
     """What became of rejections, of which each is one defect.
 
@@ -99,7 +107,8 @@ class ValidationFigures:
     """How validation itself does, and on how many cases each figure rests.
 
     Attributes:
-        runs: How many runs there are.
+        runs: How many runs were read, the latest ones.
+        older: How many older ones were not: no figure rests on them.
         timed: How many of them say what they spent.
         days: Days (UTC) from the first to the last run with a decision and a date.
         accepted: Nodes accepted on these days; one that is accepted on two days counts twice.
@@ -109,6 +118,7 @@ class ValidationFigures:
     """
 
     runs: int
+    older: int
     timed: int
     days: int
     accepted: int

@@ -35,10 +35,9 @@ def validation_of(
     if options.history:
         wanted = wanted_of(options)
         filed = use(options.history, lambda history: filed_validation_runs(history, wanted))
-        return validation_figures(filed, _defects(homes, named=True))
-    return validation_figures(
-        collected_validation_runs(runs.journals), _defects(homes, named=False)
-    )
+        return validation_figures(filed.runs, _defects(homes, named=True), filed.older)
+    collected = collected_validation_runs(runs.journals)
+    return validation_figures(collected, _defects(homes, named=False))
 
 
 def _defects(homes: Sequence[str], *, named: bool) -> list[Defect] | None:

@@ -34,8 +34,10 @@ def validation_section(figures: ValidationFigures | None) -> ValidationSection |
     """Return the section; None if no figures were computed."""
     if figures is None:
         return None
+    every = count_text(figures.runs + figures.older, "run")
+    latest = [f"From the latest {figures.runs} of {every}."] if figures.older else []
     lines = (_accepted(figures), _rejections(figures.rejections), _timed(figures))
-    return ValidationSection(lines=lines, table=_table(figures.benchmarks))
+    return ValidationSection(lines=(*latest, *lines), table=_table(figures.benchmarks))
 
 
 def _accepted(figures: ValidationFigures) -> str:

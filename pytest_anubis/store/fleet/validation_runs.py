@@ -10,7 +10,12 @@ import sqlalchemy as sa
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import said_of_node
-from pytest_anubis.core.validation_figures import BenchmarkSpent, ValidationRun, spent_of
+from pytest_anubis.core.validation_figures import (
+    BenchmarkSpent,
+    ValidationRun,
+    ValidationRuns,
+    spent_of,
+)
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judgements import read_spent
@@ -23,7 +28,7 @@ MAX_RUNS = 50_000
 _RUNS_PER_QUERY = 500
 
 
-def filed_validation_runs(history: History, wanted: RunFilter) -> tuple[ValidationRun, ...]:
+def filed_validation_runs(history: History, wanted: RunFilter) -> ValidationRuns:
     """Return the latest `MAX_RUNS` wanted runs of a history, which say what they spent.
 
     Runs that an older version filed do not say it. A recorded inventory accepts nothing (`said_of_node`).
@@ -44,6 +49,7 @@ def filed_validation_runs(history: History, wanted: RunFilter) -> tuple[Validati
         replayed = set(connection.execute(marks).scalars())
         every = (row for row in connection.execute(query) if wanted.wants_node(row.name))
         rows = list(islice(every, MAX_RUNS))
+        older = sum(1 for _ in every)
         for first in range(0, len(rows), _RUNS_PER_QUERY):
             numbers = [row.id for row in rows[first : first + _RUNS_PER_QUERY]]
             for number, packed in connection.execute(
@@ -52,7 +58,7 @@ def filed_validation_runs(history: History, wanted: RunFilter) -> tuple[Validati
                 )
             ):
                 spent[number] = read_spent(packed)
-    return tuple(
+    read = tuple(
         ValidationRun(
             node=row.name,
             run=row.run,
@@ -64,6 +70,7 @@ def filed_validation_runs(history: History, wanted: RunFilter) -> tuple[Validati
         )
         for row in rows
     )
+    return ValidationRuns(runs=read, older=older)
 
 
 def collected_validation_runs(records: Iterable[RunRecord]) -> tuple[ValidationRun, ...]:

@@ -25,13 +25,14 @@ MIN_HOURS = 0.1
 
 
 def validation_figures(
-    runs: Sequence[ValidationRun], defects: Sequence[Defect] | None
+    runs: Sequence[ValidationRun], defects: Sequence[Defect] | None, older: int = 0
 ) -> ValidationFigures:
     """Return the figures.
 
     Args:
-        runs: All runs of some nodes and time.
+        runs: The runs of some nodes and time that were read.
         defects: All defects; those that none of the runs found are left out. None if they are unknown.
+        older: How many older runs were not read.
     """
     dated = [
         (one, int(one.began // _DAY)) for one in runs if one.decision and one.began is not None
@@ -43,6 +44,7 @@ def validation_figures(
     found = None if defects is None else [one for one in defects if _found_by(one, there)]
     return ValidationFigures(
         runs=len(runs),
+        older=older,
         timed=sum(one.spent is not None for one in runs),
         days=span,
         accepted=len(accepted),

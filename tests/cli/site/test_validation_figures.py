@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from pytest_anubis.store.fleet import validation_runs
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History
 from tests.cli.command_line import anubis
@@ -87,6 +88,19 @@ def test_the_page_shows_the_figures(place: Path, tmp_path: Path) -> None:
     assert "1 of 2 closed rejections, 50 %" in text
     assert re.search(r"test_copy 8 0\.02667 1 - 8 1\.2 2\.5", text)
     assert re.search(r"test_stream 8 0\.2139 0 0 8 1 6\.2", text)
+
+
+def test_figures_of_the_latest_runs_say_so(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation_runs, "MAX_RUNS", 6)
+    history = str(place / "history")
+    found = figures("--history", history)
+    assert (found["runs"], found["older"]) == (6, 2)
+    site = tmp_path / "site"
+    done = anubis("report", "--fleet", "--history", history, "--html", str(site))
+    assert done.returncode == 0, done.stderr
+    assert "From the latest 6 of 8 runs." in section(site / "index.html")
 
 
 def test_the_page_of_journals_says_that_defects_are_unknown(place: Path, tmp_path: Path) -> None:

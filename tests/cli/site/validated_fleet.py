@@ -55,6 +55,7 @@ def figures_of_all(*, defects: bool = True) -> dict[str, Any]:
     ]
     return {
         "runs": 8,
+        "older": 0,
         "timed": 8,
         "days": 4,
         "accepted": 4,

@@ -76,7 +76,8 @@ def validation(evil: str = "") -> ValidationFigures:
         error=None,
     )  # fmt: skip
     return ValidationFigures(
-        runs=8, timed=8, days=4, accepted=6, accepted_per_day=1.5, rejections=wrong, benchmarks=(some,)
+        runs=8, older=0, timed=8, days=4, accepted=6, accepted_per_day=1.5, rejections=wrong,
+        benchmarks=(some,),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.core.validation_figures import ValidationRun
+from pytest_anubis.core.validation_figures import ValidationRun, ValidationRuns
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.fleet import validation_runs
 from pytest_anubis.store.fleet.validation_runs import (
@@ -42,14 +42,16 @@ def test_a_history_says_what_the_journals_say(
     with History(place) as history:
         for record in records:
             record_run(history, record)
-        filed = filed_validation_runs(history, RunFilter())
+        filed = filed_validation_runs(history, RunFilter()).runs
         assert without_components(filed) == without_components(collected_validation_runs(records))
         assert len(filed) == 8
-        one = filed_validation_runs(history, RunFilter(nodes=("n2",)))
+        one = filed_validation_runs(history, RunFilter(nodes=("n2",))).runs
         assert [run.run for run in one] == ["r4", "r2"]  # the latest first
-        assert filed_validation_runs(history, RunFilter(hardware_class="other")) == ()
+        other = filed_validation_runs(history, RunFilter(hardware_class="other"))
+        assert other == ValidationRuns()
         monkeypatch.setattr(validation_runs, "MAX_RUNS", 2)
-        assert [run.run for run in filed_validation_runs(history, RunFilter())] == ["r8", "r7"]
+        latest = filed_validation_runs(history, RunFilter())
+        assert ([run.run for run in latest.runs], latest.older) == (["r8", "r7"], 6)
 
 
 def test_a_recorded_inventory_accepts_nothing(place: Path | str, tmp_path: Path) -> None:
@@ -64,7 +66,7 @@ def test_a_recorded_inventory_accepts_nothing(place: Path | str, tmp_path: Path)
     with History(place) as history:
         for record in recorded:
             record_run(history, record)
-        filed = filed_validation_runs(history, RunFilter())
+        filed = filed_validation_runs(history, RunFilter()).runs
     for found in (filed, collected_validation_runs(recorded)):
         decided = {one.run: one.decision for one in found}
         assert [decided[run] for run in ("r1", "r2", "r3")] == ["", "REJECTED", "ACCEPTED"]

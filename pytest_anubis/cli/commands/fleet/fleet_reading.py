@@ -14,7 +14,7 @@ from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.run_sources import add_sources, wanted_of
 from pytest_anubis.core.history import FleetHistory
-from pytest_anubis.core.validation_figures import ValidationRun
+from pytest_anubis.core.validation_figures import ValidationRuns
 from pytest_anubis.fleet.launching.host_list import HostListError, read_hosts
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes
@@ -51,7 +51,7 @@ class FleetRead:
     listed: tuple[str, ...] = ()
     fleet: FleetHistory | None = None
     classes: Mapping[str, FleetHistory] = field(default_factory=dict)
-    validated: tuple[ValidationRun, ...] = ()
+    validated: ValidationRuns = field(default_factory=ValidationRuns)
     notes: tuple[str, ...] = ()
     damaged: int = 0
 
@@ -139,6 +139,7 @@ def _of_folders(
     from pytest_anubis.store.fleet.validation_runs import collected_validation_runs
 
     runs = read_runs(folders, wanted=wanted)
+    own = collected_validation_runs(validated.runs(runs.journals) if validated else ())
     refused = [one.line for one in runs.refused]
     if not runs.journals and (runs.runs or refused):
         place = ", ".join(map(str, folders))
@@ -150,7 +151,7 @@ def _of_folders(
         place=", ".join(map(str, folders)),
         nodes=last_of_runs(runs.journals),
         listed=listed,
-        validated=collected_validation_runs(validated.runs(runs.journals) if validated else ()),
+        validated=ValidationRuns(runs=own),
         notes=(*runs.warnings, *refused),
         damaged=sum(one.damaged for one in runs.refused),
     )
@@ -193,7 +194,7 @@ def _of_history(
             key: of_class(history, fleet, key, profile=profile)
             for key in sorted({one.node.hardware_class for one in nodes})
         }
-        runs = filed_validation_runs(history, wanted) if validated else ()
+        runs = filed_validation_runs(history, wanted) if validated else ValidationRuns()
         return replace(found, fleet=fleet, classes=classes, validated=runs)
 
     return histories.use(named, read, limit=READING)

@@ -196,6 +196,7 @@ def _document(
 
     counts = Counter(one.word for one in statuses)
     defects = None if found.fleet is None else found.fleet.defects
+    read = found.validated
     return {
         "schema": 1,
         "at": now,
@@ -212,7 +213,7 @@ def _document(
             }
             for one in statuses
         ],
-        "validation": to_plain(validation_figures(found.validated, defects), full=True),
+        "validation": to_plain(validation_figures(read.runs, defects, read.older), full=True),
         "notes": [*found.notes, *_unjudged_notes(statuses), *_risk_notes(options, risk)],
         "exit_code": exit_code(statuses, found.damaged),
     }
