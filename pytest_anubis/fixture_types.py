@@ -20,8 +20,9 @@ class MetricFixture(Protocol):
 
     The arguments that all three ways of recording share: `unit` is the unit of the values; `better` is
     ``higher``, ``lower`` or ``equal``; `goal`, `question` and `action` override the mark's for this
-    metric; `group` is a label of comparable units. `rounds` is the number of values, by default that of the
-    profile. Each returns the values in time order.
+    metric; `group` is a label of comparable units; `part_of` names a time, recorded before in the same
+    unit, that this one is a part of. `rounds` is the number of values, by default that of the profile.
+    Each returns the values in time order.
     """
 
     def measure(
@@ -36,6 +37,7 @@ class MetricFixture(Protocol):
         question: str = "",
         action: str = "",
         group: str = "",
+        part_of: str = "",
         rounds: int | None = None,
         calls: int | None = None,
         clock: str = "device",
@@ -61,6 +63,7 @@ class MetricFixture(Protocol):
         question: str = "",
         action: str = "",
         group: str = "",
+        part_of: str = "",
         rounds: int | None = None,
         clock: str = "host",
     ) -> tuple[float, ...]:
@@ -81,6 +84,7 @@ class MetricFixture(Protocol):
         question: str = "",
         action: str = "",
         group: str = "",
+        part_of: str = "",
         rounds_of: str = "",
         expect: float | None = None,
     ) -> tuple[float, ...]:

@@ -50,6 +50,7 @@ class Metric:
         expect: The right value of an exact metric, if known; a count of faults has 0 by default (`right`).
         version: Increased when a benchmark changes what it measures, or for how long: values of different
             versions are never compared.
+        part_of: Metric of the same test and unit that this one is a part of; empty if it is none.
 
     Raises:
         MetricError: The name or the unit is empty or unprintable, the direction is unknown, a metric that
@@ -64,6 +65,7 @@ class Metric:
     action: str = ""
     version: Annotated[int, Range(least=1), Compact] = 1
     expect: Annotated[float | None, Rare] = None
+    part_of: Annotated[str, Rare] = ""
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.name.isprintable():

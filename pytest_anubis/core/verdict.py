@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.field_types import AnyFloat, Compact, Rare, Share, compact
+from pytest_anubis.core.loss_shares import StepShares
 from pytest_anubis.core.metric import relative_loss
 from pytest_anubis.core.node_map import SharedPart
 from pytest_anubis.core.onset import Onset
@@ -200,6 +201,7 @@ class MetricVerdict:
         run_words: That run with its time, which ends `text` if its node has several; else empty.
         recovered: It failed, and a later run passed.
         onset: Where a change within the run begins, and what the sensors showed then; None if unknown.
+        shares: Which parts of a measured time carry its loss; None if it has none, or no loss.
     """
 
     outcome: Outcome
@@ -238,6 +240,7 @@ class MetricVerdict:
     run_words: str = ""
     recovered: Annotated[bool, Rare] = False
     onset: Annotated[Onset | None, Rare] = None
+    shares: Annotated[StepShares | None, Rare] = None
 
     @property
     def loss(self) -> float | None:

@@ -27,6 +27,7 @@ from pytest_anubis.report.text.numbers import (
     value_text,
 )
 from pytest_anubis.report.text.since_text import SINCE, since_text
+from pytest_anubis.report.text.step_share_text import evidence_lines
 
 MAX_SERIES = 12
 """Telemetry series shown of one measurement; the journal has all."""
@@ -84,7 +85,7 @@ def explanation(verdict: MetricVerdict) -> Markup:
     """Return why a verdict is what it is, with disturbance, evidence, origin and next step."""
     lines = [("", verdict.text)]
     lines += [("disturbed: ", text) for text in verdict.disturbance]
-    lines += [("evidence: ", text) for text in verdict.evidence]
+    lines += [("evidence: ", text) for text in evidence_lines(verdict)]
     lines.append((f"{SINCE}: ", since_text(verdict)))
     if verdict.population:
         lines.append(("learned from: ", f"{verdict.population}, baseline {verdict.baseline}"))
@@ -274,7 +275,7 @@ def _about(verdicts: Sequence[MetricVerdict], step: str) -> list[tuple[str, str]
         [step] if step else list(next_steps(verdicts)) or [*filter(None, map(next_step, verdicts))]
     )
     texts = (
-        ("evidence", [text for v in verdicts for text in v.evidence]),
+        ("evidence", [text for v in verdicts for text in evidence_lines(v)]),
         (SINCE, [*filter(None, map(since_text, verdicts))]),
         ("disturbed", [text for v in verdicts for text in v.disturbance]),
         ("next step", steps[:1]),

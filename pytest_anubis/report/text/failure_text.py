@@ -18,6 +18,7 @@ from pytest_anubis.report.text.numbers import (
 )
 from pytest_anubis.report.text.safe_text import plain_line, printable
 from pytest_anubis.report.text.since_text import SINCE, since_text, since_words
+from pytest_anubis.report.text.step_share_text import evidence_lines
 from pytest_anubis.report.text.text_table import fitted_table, table, without_columns, wrap
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -61,7 +62,7 @@ def failure_text(
     if bases:
         parts.append(f"learned from: {', '.join(bases)}")
     parts += dict.fromkeys(f"disturbed: {line}" for v in bad for line in v.disturbance)
-    parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in v.evidence)
+    parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in evidence_lines(v))
     parts += [f"{SINCE}: {text}" for text in map(since_text, bad) if text]
     parts += [f"next step: {step}" for step in next_steps(bad)]
     first = printable(_first_line(bad, len(verdicts), cards))

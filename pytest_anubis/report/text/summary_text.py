@@ -34,6 +34,7 @@ from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.safe_text import plain_line, printable
 from pytest_anubis.report.text.shared_part_lines import shared_part_lines
 from pytest_anubis.report.text.since_text import SINCE, since_text, since_words
+from pytest_anubis.report.text.step_share_text import shares_text
 from pytest_anubis.report.text.text_table import clip, clip_but_end, wrap
 
 Line = tuple[str, str]
@@ -125,6 +126,7 @@ def _lists(
         wholes = [f"{_name(one.whole)}: {whole_text(one)}" for one in end_to_end_losses(verdicts)]
         lists.append((SINCE, [*filter(None, since)], ""))
         lists.append(("end-to-end losses", wholes, ""))
+        lists.append(("parts of a loss", [*filter(None, map(shares_text, (*failed, *looks)))], ""))
         lists.append(("not judged, does not block", node.listed, ""))
     seen = [*shared_part_lines(node), *(node.noted if verbose else ())]
     lists.append(("seen, does not block", seen, ""))

@@ -187,5 +187,6 @@ def record(metric: MetricFixture, device: DeviceFixture, step: ReplayedStep, dig
             unit="ms",
             better="lower",
             group=digest,
+            part_of="step_time",
             rounds_of="step_time",
         )

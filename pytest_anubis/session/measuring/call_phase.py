@@ -217,6 +217,11 @@ class Judge:
             for measurement in recorder.measurements
         ]
         verdicts += recorder.conclusions
+        if any(measurement.metric.part_of for measurement in recorder.measurements):
+            from pytest_anubis.validator.explaining.step_shares import with_step_shares
+
+            known = self._context.baseline
+            verdicts = with_step_shares(verdicts, recorder.measurements, known)
         recorded = {measurement.metric.name for measurement in recorder.measurements}
         mark = benchmark_mark(item)
         for name in mark.metrics if whole else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import BuiltinFunctionType
 from typing import Any
@@ -65,6 +65,26 @@ def expecting(metric: Metric, right: float | None) -> Metric:
         return metric if right is None else replace(metric, expect=right)
     except MetricError as error:
         raise MetricUsageError(str(error)) from None
+
+
+def part_in(metric: Metric, part_of: str, recorded: Iterable[Metric]) -> Metric:
+    """Return a metric as a part of another one.
+
+    Raises:
+        MetricUsageError: The test has not recorded that metric before, or parts of it cannot be added up.
+    """
+    __tracebackhide__ = True
+    whole = next((one for one in recorded if one.name == part_of), None)
+    if whole is None:
+        raise MetricUsageError(
+            f"metric {metric.name!r}: part_of={part_of!r}, which this test has not recorded; record the "
+            "whole before its parts"
+        )
+    if metric.better != "lower" or (whole.unit, whole.better) != (metric.unit, metric.better):
+        raise MetricUsageError(
+            f"metric {metric.name!r}: part_of={part_of!r} needs better='lower' and the same unit of both"
+        )
+    return replace(metric, part_of=part_of)
 
 
 def _is_too_long(item: Any) -> bool:

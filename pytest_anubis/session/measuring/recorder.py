@@ -23,6 +23,7 @@ from pytest_anubis.session.measuring.given_values import (
     checked_metric,
     expecting,
     numbers_of,
+    part_in,
     running_clock,
 )
 from pytest_anubis.session.measuring.own_process import OwnProcess
@@ -112,6 +113,7 @@ class Recorder:
         question: str = "",
         action: str = "",
         group: str = "",
+        part_of: str = "",
         rounds: int | None = None,
         calls: int | None = None,
         clock: str = "device",
@@ -124,7 +126,7 @@ class Recorder:
         """
         __tracebackhide__ = True  # so that pytest shows a wrong call in the test
         running_clock()
-        metric = self._metric(name, unit, better, goal, question, action)
+        metric = self._metric(name, unit, better, (goal, question, action), part_of)
         from pytest_anubis.hardware import timing
         from pytest_anubis.hardware.timing import in_unit
 
@@ -162,6 +164,7 @@ class Recorder:
         question: str = "",
         action: str = "",
         group: str = "",
+        part_of: str = "",
         rounds: int | None = None,
         clock: str = "host",
     ) -> tuple[float, ...]:
@@ -172,7 +175,7 @@ class Recorder:
         """
         __tracebackhide__ = True
         running_clock()
-        metric = self._metric(name, unit, better, goal, question, action)
+        metric = self._metric(name, unit, better, (goal, question, action), part_of)
         from pytest_anubis.hardware import timing
 
         def once() -> list[float]:
@@ -204,6 +207,7 @@ class Recorder:
         question: str = "",
         action: str = "",
         group: str = "",
+        part_of: str = "",
         rounds_of: str = "",
         expect: float | None = None,
     ) -> tuple[float, ...]:
@@ -215,7 +219,9 @@ class Recorder:
             MetricUsageError: Unit, direction or a value is invalid.
         """
         __tracebackhide__ = True
-        metric = expecting(self._metric(name, unit, better, goal, question, action), expect)
+        metric = expecting(
+            self._metric(name, unit, better, (goal, question, action), part_of), expect
+        )
         values = numbers_of(value, metric)
         if rounds_of:
             return self._record_in_rounds_of(rounds_of, metric, group, values)
@@ -330,7 +336,12 @@ class Recorder:
         return tuple(value for value, _ in taken.fresh)
 
     def _metric(
-        self, name: str, unit: str, better: Direction | None, goal: str, question: str, action: str
+        self,
+        name: str,
+        unit: str,
+        better: Direction | None,
+        texts: tuple[str, str, str],
+        part_of: str,
     ) -> Metric:
         __tracebackhide__ = True
         self.own_process.check(self._test, name, self._sink)
@@ -342,8 +353,12 @@ class Recorder:
                 "record all its values at once, or give the second one another name"
             )
         mark = self._mark
+        goal, question, action = texts
         texts = (goal or mark.goal, question or mark.question, action or mark.action)
         metric = checked_metric(name, unit, better, *texts)
+        if part_of:
+            own = (m.metric for m in self.measurements if m.device == self._device_name)
+            metric = part_in(metric, part_of, own)
         lengths = lengths_version(self._context.settings.profile, self._device.kind)
         return replace(metric, version=mark.version + lengths - 1)  # both only grow
 

@@ -1,0 +1,62 @@
+"""The loss of a time that has parts, such as a step of a recorded job, shared out among its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pytest_anubis.core.field_types import AnyFloat, Count, Rare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossShare:
+    """The share of a loss that one factor carries; it may be below 0, or above 1 if others are below 0.
+
+    Attributes:
+        factor: How many times as long as expected; of a part, besides the factor that all parts have.
+        share: Extra time by this factor, divided by the extra time of the whole.
+        low: Lower end of the 95 % interval of `share`.
+        high: Upper end.
+        metric: The part; empty for the factor that all parts have.
+        component: The component that such a part points at; empty if unknown.
+    """
+
+    factor: AnyFloat
+    share: AnyFloat
+    low: AnyFloat
+    high: AnyFloat
+    metric: Annotated[str, Rare] = ""
+    component: Annotated[str, Rare] = ""
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is clear of noise."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShares:
+    """Which parts carry the loss of their whole; it explains, and decides nothing.
+
+    Attributes:
+        common: What the factor that all parts have carries: that of clock, power or host.
+        parts: What each part's own factor carries, the largest share first.
+        lost: Extra time of the whole relative to the expected one.
+        left_out: How many parts have no criterion.
+    """
+
+    common: LossShare
+    parts: tuple[LossShare, ...]
+    lost: AnyFloat
+    left_out: Annotated[Count, Rare] = 0
+
+    @property
+    def named(self) -> tuple[LossShare, ...]:
+        """What carries the loss, the largest share first; empty if nothing is clear of noise."""
+        found = [one for one in (self.common, *self.parts) if one.low > 0]
+        return tuple(sorted(found, key=lambda one: -one.share))
+
+    @property
+    def rest(self) -> float:
+        """The unexplained share."""
+        return 1 - sum(one.share for one in (self.common, *self.parts) if one.clear)

@@ -1,0 +1,44 @@
+"""Say which parts of a measured time carry its loss."""
+
+from __future__ import annotations
+
+import math
+
+from pytest_anubis.core.loss_shares import LossShare
+from pytest_anubis.core.metric import percent_text
+from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.report.text.numbers import count_text, value_text
+from pytest_anubis.report.text.safe_text import plain_line
+
+_COMMON = "clock, power or host"
+
+
+def evidence_lines(verdict: MetricVerdict) -> list[str]:
+    """Return what explains a verdict, with the shares of its parts in the loss."""
+    return [*verdict.evidence, *filter(None, [shares_text(verdict)])]
+
+
+def shares_text(verdict: MetricVerdict) -> str:
+    """Return which parts carry the loss of a metric, in one line; empty if it has no parts or no loss."""
+    shares = verdict.shares
+    if shares is None:
+        return ""
+    count, named = len(shares.parts), shares.named
+    text = f"none of {count_text(count, 'part')} explains the loss of {verdict.metric}"
+    if named:
+        said = " and ".join(_share(one, count) for one in named)
+        places = [one.component if one.metric else _COMMON for one in named]
+        points = " and ".join(dict.fromkeys(filter(None, places)))
+        text = f"the loss of {verdict.metric}: {said}; {percent_text(shares.rest, 0)} unexplained"
+        text += f"; points at {points}" if points else ""
+    if shares.left_out:
+        text += f" ({count_text(shares.left_out, 'part')} without a criterion)"
+    return plain_line(text)
+
+
+def _share(one: LossShare, count: int) -> str:
+    """Return a share with its interval: ``93 % (80 to 109 %) in time_matrix, 1.5 times as long``."""
+    low, high = (f"{100 * edge:.0f}" for edge in (one.low, one.high))
+    interval = f"{low} to {high} %" if one.high < math.inf else f"{low} % or more"
+    what = one.metric or f"all {count} parts"
+    return f"{percent_text(one.share, 0)} ({interval}) in {what}, {value_text(one.factor)} times as long"

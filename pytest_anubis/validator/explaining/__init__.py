@@ -1,0 +1,7 @@
+"""Explains a loss by the parts of what was measured, once it is judged.
+
+It decides nothing; parts that several devices share are in ``surveying/shared_parts.py``. Open
+``step_shares.py``.
+
+PYTEST_DONT_REWRITE
+"""

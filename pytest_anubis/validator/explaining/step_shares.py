@@ -1,0 +1,215 @@
+"""Share out the loss of a time among its parts: one factor that all parts have, and factors of their own.
+
+The criteria of the parts are the profile of a healthy step, measured once. The logarithm of a part's median
+over its expected value is the common factor's plus its own. The common factor is the one of least absolute
+deviations, each deviation in units of the part's noise and at most `PRICE`, the price of a factor of its own;
+a common factor costs as much. A part of little time has much noise, since its change is no loss of the whole.
+The intervals are of the bootstrap (Efron, "Bootstrap methods: another look at the jackknife", 1979) over the
+rounds, those of whole and parts together, with the healthy spread of the criteria added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.loss_shares import LossShare, StepShares
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.core.verdict import MetricVerdict, Outcome
+
+MATRIX, MEMORY, DISPATCH = "compute.matrix", "memory.bandwidth", "compute.dispatch"
+COMPONENTS = {
+    "time_matrix": MATRIX,
+    "time_convolution": MATRIX,
+    "time_pointwise": MEMORY,
+    "time_normalisation": MEMORY,
+    "time_embedding": MEMORY,
+    "time_copy": MEMORY,
+    "time_between": DISPATCH,
+}
+"""Part of a step -> the component that limits operations of its kind."""
+
+PRICE = 2.0
+"""Noise that a deviation must exceed to be worth a factor of its own."""
+FLOOR = 0.002
+"""Share of the expected whole below which the change of a part is noise."""
+DRAWS = 400
+SEED = 41
+MOST_ROUNDS = 500
+"""Rounds that are drawn from; of more, evenly distributed ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedPart:
+    """A time and what is expected of it.
+
+    Attributes:
+        name: The metric.
+        values: In the unit of the whole, in the order of the rounds.
+        expected: Median of a healthy unit.
+        spread: Standard deviation of the logarithm of healthy units' medians.
+    """
+
+    name: str
+    values: Sequence[float]
+    expected: float
+    spread: float = 0.0
+
+
+def with_step_shares(
+    verdicts: Sequence[MetricVerdict],
+    measurements: Iterable[Measurement],
+    baseline: Baseline | None,
+) -> list[MetricVerdict]:
+    """Return the verdicts of one test, those on losses of wholes with the shares of their parts.
+
+    Args:
+        verdicts: Of the test.
+        measurements: What it recorded.
+        baseline: What is expected; without one nothing is explained.
+    """
+    measurements = list(measurements)
+    return [_explained(one, measurements, baseline) for one in verdicts]
+
+
+def _explained(
+    verdict: MetricVerdict, measurements: Sequence[Measurement], baseline: Baseline | None
+) -> MetricVerdict:
+    """Return a verdict with the shares of the measured parts, if it is one on a loss and has parts."""
+    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL) or baseline is None:
+        return verdict
+    name = verdict.metric
+    timed = {
+        one.metric.name: _timed(one, baseline)
+        for one in measurements
+        if one.device == verdict.device and name in (one.metric.name, one.metric.part_of)
+    }
+    whole = timed.pop(name, None)
+    if whole is None:
+        return verdict
+    found = step_shares(whole, filter(None, timed.values()))
+    if found is None:
+        return verdict
+    return replace(verdict, shares=replace(found, left_out=len(timed) - len(found.parts)))
+
+
+def _timed(measurement: Measurement, baseline: Baseline) -> TimedPart | None:
+    """Return a measurement with its criterion; None without one of its variant."""
+    name = measurement.metric.name
+    criterion = baseline.find(measurement.benchmark, name, group=measurement.group)
+    if criterion is None or criterion.metric.variant != measurement.metric.variant:
+        return None
+    return TimedPart(
+        name=name,
+        values=measurement.values,
+        expected=criterion.typical,
+        spread=_spread(criterion),
+    )
+
+
+def _spread(criterion: Criterion) -> float:
+    """Return the spread of healthy medians; of too few, that of the criterion."""
+    medians = np.array([one for one in criterion.medians if one > 0])
+    return float(np.log(medians).std(ddof=1)) if len(medians) > 2 else criterion.spread
+
+
+def step_shares(
+    whole: TimedPart, parts: Iterable[TimedPart], components: Mapping[str, str] = COMPONENTS
+) -> StepShares | None:
+    """Return which parts carry the loss of a time.
+
+    Args:
+        whole: The time that is longer than expected.
+        parts: Its parts; one that cannot be compared (no value, none above 0) is left out.
+        components: Name of a part -> component that it points at.
+
+    Returns:
+        The shares; None if the whole is not longer than expected, or has no parts.
+    """
+    parts = [one for one in parts if _comparable(one)]
+    if not (parts and _comparable(whole) and np.median(whole.values) > whole.expected):
+        return None
+    every = [whole, *parts]
+    expected = np.array([one.expected for one in every])
+    spread = np.array([one.spread for one in every])
+    level = np.array([math.log(np.median(one.values) / one.expected) for one in every])
+    generator = np.random.default_rng(SEED)
+    drawn = _drawn_levels(every, generator)
+    floor = FLOOR * whole.expected / expected
+    noise = np.sqrt(drawn.var(axis=0) + spread**2 + floor**2)
+    # What the whole of a healthy unit deviates, all of its parts do.
+    drawn += spread[0] * generator.standard_normal((DRAWS, 1))
+    own = np.sqrt(np.maximum(spread**2 - spread[0] ** 2, 0))
+    drawn += own * generator.standard_normal(drawn.shape)
+
+    extra = _extra(np.vstack([level, drawn]), expected, noise)
+    shares = extra[0] / (expected[0] * math.expm1(level[0]))
+    ordered = np.sort(_of_whole(extra[1:], drawn[:, 0], expected[0]), axis=0)
+    low, high = ordered[DRAWS // 40], ordered[-1 - DRAWS // 40]
+    common = float(_common(level[None, 1:], noise[1:])[0])
+    factors = np.exp([common, *np.where(extra[0, 1:] == 0, 0.0, level[1:] - common)])
+    found = [
+        LossShare(
+            metric=name,
+            component=components.get(name, ""),
+            factor=float(factors[n]),
+            share=float(shares[n]),
+            low=float(low[n]),
+            high=float(high[n]),
+        )
+        for n, name in enumerate(["", *(one.name for one in parts)])
+    ]
+    return StepShares(
+        common=found[0],
+        parts=tuple(sorted(found[1:], key=lambda one: -one.share)),
+        lost=math.expm1(level[0]),
+    )
+
+
+def _comparable(one: TimedPart) -> bool:
+    middle = np.median(one.values) if len(one.values) else 0.0
+    return bool(0 < middle < math.inf and 0 < one.expected < math.inf)
+
+
+def _drawn_levels(every: Sequence[TimedPart], generator: np.random.Generator) -> FloatArray:
+    """Return log(median / expected) of each time in rounds drawn with repetition, shape (draws, times)."""
+    rounds: dict[int, IntArray] = {}
+    levels = []
+    for one in every:
+        values = np.asarray(one.values, dtype=float)
+        values = values[:: math.ceil(len(values) / MOST_ROUNDS)]
+        if len(values) not in rounds:
+            rounds[len(values)] = generator.integers(len(values), size=(DRAWS, len(values)))
+        middles = np.median(values[rounds[len(values)]], axis=1)
+        levels.append(np.log(np.maximum(middles / one.expected, 1e-6)))
+    return np.column_stack(levels)
+
+
+def _common(levels: FloatArray, noise: FloatArray) -> FloatArray:
+    """Return the logarithm of the common factor of each row's parts, 0 if none is worth its price."""
+    candidates = np.column_stack([np.zeros(len(levels)), levels])
+    deviations = np.abs(levels[:, None, :] - candidates[:, :, None]) / noise
+    costs = np.minimum(deviations, PRICE).sum(axis=2)
+    costs[:, 1:] += PRICE
+    return np.asarray(candidates[np.arange(len(levels)), costs.argmin(axis=1)])
+
+
+def _extra(levels: FloatArray, expected: FloatArray, noise: FloatArray) -> FloatArray:
+    """Return the extra times by the common factor and by each part's own, one row a row of levels."""
+    levels, expected, noise = levels[:, 1:], expected[1:], noise[1:]
+    common = _common(levels, noise)[:, None]
+    own = expected * (np.exp(levels) - np.exp(common))
+    own[np.abs(levels - common) <= PRICE * noise] = 0.0
+    return np.column_stack([expected.sum() * np.expm1(common[:, 0]), own])
+
+
+def _of_whole(extra: FloatArray, level: FloatArray, expected: float) -> FloatArray:
+    """Return extra times as shares of the whole's; where the whole has lost nothing they are endless."""
+    lost = np.maximum(expected * np.expm1(level), 0.0)
+    with np.errstate(divide="ignore"):
+        return np.divide(extra, lost[:, None], out=np.zeros_like(extra), where=extra != 0)
