@@ -22,6 +22,7 @@ from tests.fuzz.journals import healthy_journals, read_mutated_journal
 from tests.fuzz.outcome import anubis, compare
 from tests.fuzz.sealed import read_mutated_seal, sealed_runs
 from tests.fuzz.tool_readers import DATA, TOOL_READERS
+from tests.fuzz.traces import read_mutated_trace, traces
 from tests.golden.runs import BASELINES, RECORDINGS, RUNS, recorded_node
 
 # Baselines, recorded nodes, certificates
@@ -344,6 +345,7 @@ READERS: dict[str, Reader] = {
             name="dcgm", form="json", seeds=lambda scratch: [seed_of(DATA / "dcgm_diag_4.json")],
             read=_read_import("dcgm"),
         ),
+        Reader(name="trace", form="json", seeds=traces, read=read_mutated_trace),
         *TOOL_READERS,
     )
 }  # fmt: skip

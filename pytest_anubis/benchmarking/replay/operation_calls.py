@@ -124,7 +124,16 @@ class OperationCall:
         CannotReplayError: It may not be run, or torch has no such operation here.
     """
 
-    __slots__ = ("_convert", "_function", "_named", "_put", "kind", "operation", "writes")
+    __slots__ = (
+        "_convert",
+        "_device",
+        "_function",
+        "_named",
+        "_put",
+        "kind",
+        "operation",
+        "writes",
+    )
 
     def __init__(self, operation: Operation, device: torch.device) -> None:
         import torch
@@ -141,6 +150,8 @@ class OperationCall:
         if recorded is None or self._function is None:
             raise CannotReplayError(operation.name)
         known = recorded._schema.arguments
+        if "Tensor" not in str(recorded._schema):  # torch's scripts multiply lists of any length
+            raise CannotReplayError(operation.name)
         if len(operation.inputs) > len(known) or _unknown(operation.inputs, known):
             raise CannotReplayError(operation.name)
         self.writes = tuple(
@@ -152,6 +163,12 @@ class OperationCall:
             one.name if one.kwarg_only and not translation else ""
             for one in known[: len(operation.inputs)]
         ]
+        # What makes a tensor makes it here, also where the job left the device to torch.
+        self._device = {
+            one.name: device
+            for one in known
+            if one.kwarg_only and _bare(str(one.real_type)) == "Device" and not translation
+        }
         self._convert = [_converter(torch, one.name, str(one.real_type), device) for one in known]
 
     def run(self, tensor_of: Callable[[TensorUse], torch.Tensor]) -> Any:
@@ -164,17 +181,18 @@ class OperationCall:
             return self._function(*self._put(given))
         placed = [value for value, name in zip(given, self._named, strict=True) if not name]
         named = {name: value for value, name in zip(given, self._named, strict=True) if name}
-        return self._function(*placed, **named)
+        return self._function(*placed, **{**named, **self._device})
 
 
 def _unknown(inputs: Sequence[Any], known: Sequence[Any]) -> bool:
     """Return whether a trace holds no value for an argument that the operation needs."""
     for one, argument in zip(inputs, known, strict=False):
         parts = one if isinstance(one, tuple) else (one,)
-        if any(isinstance(part, Opaque) for part in parts):
-            kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]")
-            if kind not in _LEFT_OUT:
-                return True
+        if (
+            any(isinstance(part, Opaque) for part in parts)
+            and _bare(str(argument.real_type)) not in _LEFT_OUT
+        ):
+            return True
     return False
 
 
@@ -193,11 +211,15 @@ def _value(argument: Any, tensor_of: Callable[[TensorUse], Any]) -> Any:
     return argument
 
 
-def _converter(torch: Any, name: str, kind: str, device: Any) -> Callable[[Any], Any]:
-    """Return what turns a recorded argument into one of the type that the operation wants."""
-    bare = (
+def _bare(kind: str) -> str:
+    return (
         kind.removeprefix("Optional[").removesuffix("]") if kind.startswith("Optional[") else kind
     )
+
+
+def _converter(torch: Any, name: str, kind: str, device: Any) -> Callable[[Any], Any]:
+    """Return what turns a recorded argument into one of the type that the operation wants."""
+    bare = _bare(kind)
     if bare == "ScalarType":
         return lambda value: _of(torch, _TYPES, value)
     if bare == "MemoryFormat":

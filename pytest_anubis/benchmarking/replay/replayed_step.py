@@ -239,14 +239,16 @@ class ReplayedStep:
 
     def _peak(self) -> int:
         """Return the most bytes that results take at any moment."""
-        live: dict[tuple[int, int], int] = {}
-        most = 0
+        live: dict[Key, int] = {}
+        now = most = 0
         for call, freed in zip(self._calls, self._plan.freed, strict=True):
             for use in tensors_of(call.operation.outputs):
-                live.setdefault((use.tensor, use.storage), use.count * use.element_bytes)
-            most = max(most, sum(live.values()))
+                size = use.count * use.element_bytes
+                now += size - live.get(key_of(use), 0)
+                live[key_of(use)] = size
+            most = max(most, now)
             for key in freed:
-                live.pop((key[0], key[1]), None)
+                now -= live.pop(key, 0)
         return most
 
     def _check_sizes(self) -> None:
@@ -262,12 +264,17 @@ class ReplayedStep:
         with torch.no_grad():
             for call in self._calls:
                 operation = call.operation
+                where = f"{operation.name} (node {operation.id})"
+                for use in tensors_of(operation.inputs):
+                    if use.element_bytes != (size := _dtype(use.element).itemsize):
+                        raise CannotReplayError(
+                            f"{where}: elements of {use.element_bytes} bytes, {use.element} has {size}"
+                        )
                 form = (operation.schema, _form(operation.inputs), _form(operation.outputs))
                 name = plain_name(operation_name(operation.schema)[1])
                 if form in checked or name in _UNKNOWN_SIZE:
                     continue
                 checked[form] = None
-                where = f"{operation.name} (node {operation.id})"
                 try:
                     made = OperationCall(operation, meta).run(lambda use: _empty(use, meta))
                 except CannotReplayError:
@@ -279,17 +286,26 @@ class ReplayedStep:
                 except Exception as error:  # whatever torch's own check of the arguments raises
                     text = str(error).partition("\n")[0][:200]
                     raise CannotReplayError(f"{where}: {text}") from None
-                for use, tensor in zip(tensors_of(operation.outputs), _tensors(made), strict=False):
-                    if tensor.numel() > use.count:
+                outputs, results = list(tensors_of(operation.outputs)), list(_tensors(made))
+                pairs = [
+                    (use.count * use.element_bytes, tensor.numel() * tensor.itemsize)
+                    for use, tensor in zip(outputs, results, strict=False)
+                ]
+                # Of what is not recorded there may be as much as the operation is given.
+                given = sum(use.count * use.element_bytes for use in tensors_of(operation.inputs))
+                rest = results[len(outputs) :]
+                pairs.append((given, sum(tensor.numel() * tensor.itemsize for tensor in rest)))
+                for said, makes in pairs:
+                    if makes > said:
                         raise CannotReplayError(
-                            f"{where}: it makes {tensor.numel():,} elements, the trace says {use.count:,}"
+                            f"{where}: it makes {makes:,} bytes, the trace says {said:,}"
                         )
 
 
 def _form(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return arguments without what tells tensors of one form apart."""
     return tuple(
-        (one.element, one.shape, one.strides)
+        (one.element, one.element_bytes, one.shape, one.strides)
         if isinstance(one, TensorUse)
         else _form(one)
         if isinstance(one, tuple)

@@ -119,13 +119,38 @@ def _more_than_it_says(data: dict[str, Any]) -> None:
     data["nodes"].append(node(5, "aten::zeros", schema, (size,), (tensor(20, 2),), parent=2))
 
 
+def _more_than_nothing(data: dict[str, Any]) -> None:
+    _more_than_it_says(data)
+    data["nodes"][-1]["outputs"] = {"values": [], "shapes": [], "types": []}
+
+
+def _elements_without_bytes(data: dict[str, Any]) -> None:
+    data["nodes"][2]["inputs"]["values"][0][4] = 0
+
+
+def _no_tensor(data: dict[str, Any]) -> None:
+    schema = "aten::mul.left_t(t[] l, int n) -> t[]"
+    given: tuple[Any, ...] = (([1], [[]], "GenericList[Int]"), (2, [], "Int"))
+    data["nodes"].append(node(5, "aten::mul", schema, given, parent=2))
+
+
 def _shapes_that_do_not_fit(data: dict[str, Any]) -> None:
     inputs = data["nodes"][2]["inputs"]
     inputs["values"][0], inputs["shapes"][0], inputs["types"][0] = tensor(11, 8, 9)
 
 
 @pytest.mark.parametrize(
-    "change", [_renamed, _opening, _ten_terabytes, _more_than_it_says, _shapes_that_do_not_fit]
+    "change",
+    [
+        _renamed,
+        _opening,
+        _ten_terabytes,
+        _more_than_it_says,
+        _more_than_nothing,
+        _elements_without_bytes,
+        _no_tensor,
+        _shapes_that_do_not_fit,
+    ],
 )
 def test_what_cannot_be_replayed_is_named_before_anything_is_allocated(
     tmp_path: Path, change: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch
@@ -136,6 +161,25 @@ def test_what_cannot_be_replayed_is_named_before_anything_is_allocated(
     with pytest.raises(CannotReplayError) as raised:
         ReplayedStep(read_trace(write(tmp_path, data)), CPU).prepare()
     assert "\n" not in str(raised.value)
+
+
+def test_no_size_of_a_trace_makes_memory_while_it_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = two_products()
+    _more_than_nothing(data)
+    devices = []
+    own = OperationCall.run
+
+    def run(call: OperationCall, tensor_of: Callable[..., torch.Tensor]) -> Any:
+        result = own(call, tensor_of)
+        devices.append(result.device.type)
+        return result
+
+    monkeypatch.setattr(OperationCall, "run", run)
+    with pytest.raises(CannotReplayError, match="the trace says 0"):
+        ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    assert set(devices) == {"meta"}
 
 
 def test_collectives_are_counted_and_not_replayed(tmp_path: Path) -> None:
