@@ -1,4 +1,4 @@
-"""Reads files with one line of 400 kB that was made to take for ever; run as a process by a test.
+"""Reads files with one line of 100 kB that was made to take for ever; run as a process by a test.
 
 Usage: python -m tests.store.hostile_lines FOLDER. Prints the name of each reader before it begins.
 """
@@ -27,7 +27,7 @@ from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.waiver_files import WaiverError, read_waivers
 
-SIZE = 400_000
+SIZE = 100_000
 HEAD = "node,device,benchmark,metric,unit,better,value\n"
 
 
@@ -77,13 +77,13 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "csv, quotes": (import_table, HEAD + many('"')),
     "csv, commas": (import_table, HEAD + many(",")),
-    "csv, bad names": (import_table, HEAD + "".join(f"\a{i},,b,m,s,lower,1\n" for i in range(60_000))),
+    "csv, bad names": (import_table, HEAD + "".join(f"\a{i},,b,m,s,lower,1\n" for i in range(15_000))),
     "csv, all different": (
-        import_table, HEAD + "".join(f"n{i},d{i},b,m,s,lower,1\n" for i in range(40_000)),
+        import_table, HEAD + "".join(f"n{i},d{i},b,m,s,lower,1\n" for i in range(10_000)),
     ),
     "csv, classes": (
         import_table,
-        "class," + HEAD + "".join(f"c{i},n,d,b,m,s,lower,1\n" for i in range(20_000)),
+        "class," + HEAD + "".join(f"c{i},n,d,b,m,s,lower,1\n" for i in range(5_000)),
     ),
     "history, quotes": (rows, "node,note\n" + many('"')),
     "history, commas": (rows, "node,note\n" + many(",")),
@@ -93,7 +93,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "dcgm, results": (
         dcgm,
         '{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "x", "results": ['
-        + ",".join(f'{{"status": "Fail", "entity_id": {i}}}' for i in range(20_000))
+        + ",".join(f'{{"status": "Fail", "entity_id": {i}}}' for i in range(5_000))
         + "]}]}]}}",
     ),
     "dcgm, remarks": (
@@ -110,7 +110,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 TEXTS: dict[str, tuple[Callable[[str], object], str]] = {
     "json, names twice": (
-        parse_json, json.dumps({f"k{i}": 0 for i in range(100_000)})[:-1] + ', "k99999": 1}',
+        parse_json, json.dumps({f"k{i}": 0 for i in range(25_000)})[:-1] + ', "k24999": 1}',
     ),
     "json, brackets": (parse_json, many("[")),
     "json, digits": (parse_json, many("1")),

@@ -498,7 +498,7 @@ def same(a: Population, b: Population) -> bool:
 
 
 @settings(
-    max_examples=60,
+    max_examples=30,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(SAMPLES, max_size=4))
@@ -513,7 +513,7 @@ def test_columns_come_back_as_they_were(tmp_path: Path, populations: list[Popula
 
 
 @settings(
-    max_examples=150,
+    max_examples=50,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())

@@ -502,7 +502,7 @@ def test_runs_in_any_order_and_overlap(runs: list[JudgedRun], random: object) ->
     assert standing_of(mixed) == stands
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(watched(), watched())
 def test_what_is_kept_says_the_same_beside_runs_that_come_in_late(
     runs: list[JudgedRun], late: list[JudgedRun]

@@ -508,7 +508,7 @@ class Workers(RuleBasedStateMachine):
 
 
 TestWorkers = Workers.TestCase
-TestWorkers.settings = hypothesis_settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestWorkers.settings = hypothesis_settings(max_examples=60, stateful_step_count=60, deadline=None)
 
 
 def test_plan_waits_before_exclusive_tests() -> None:

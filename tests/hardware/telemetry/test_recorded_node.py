@@ -129,7 +129,7 @@ PLACES = places(SMALL)
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     deadline=None,
-    max_examples=300,
+    max_examples=100,
 )
 @given(place=st.sampled_from(PLACES), value=JSON)
 def test_no_mutation_of_a_recording_gives_a_traceback(

@@ -470,7 +470,7 @@ def test_what_acceptance_needs_is_never_left_out(story: pytest.Pytester) -> None
 
 def test_false_alarms_teach_nothing(story: pytest.Pytester) -> None:
     with History(story.path / ".anubis") as history:
-        for _ in range(400):
+        for _ in range(40):
             add_defect(
                 history,
                 node="n05",

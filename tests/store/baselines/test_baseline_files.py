@@ -294,7 +294,7 @@ def mutated(draw: st.DrawFn) -> Any:
 
 
 @settings(
-    max_examples=300,
+    max_examples=80,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(mutated())
@@ -318,7 +318,7 @@ def test_mutated_baselines_are_valid_or_refused(tmp_path: Path, plain: Any) -> N
 
 
 @settings(
-    max_examples=200,
+    max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())
@@ -404,7 +404,7 @@ LEVELS = st.one_of(
 SHARES = st.one_of(st.sampled_from([0.0, 1e-9, 0.01, 0.02, 1.0]), st.floats(0, 1))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     centre=st.lists(LEVELS, min_size=1, max_size=5).map(sorted),
     better=st.sampled_from(["higher", "lower", "equal"]),

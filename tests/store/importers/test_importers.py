@@ -341,7 +341,7 @@ CELL = st.sampled_from(
 
 
 @settings(
-    max_examples=150,
+    max_examples=50,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(st.lists(CELL, max_size=9), max_size=12), st.randoms())

@@ -113,7 +113,7 @@ def test_defect_passed_by_a_later_run_is_not_open(tmp_path: Path) -> None:
 
 
 def test_all_sources_agree_on_the_standing(tmp_path: Path) -> None:
-    of_node = {f"n{seed}": drawn(seed, f"n{seed}") for seed in range(120)}
+    of_node = {f"n{seed}": drawn(seed, f"n{seed}") for seed in range(60)}
     everything = [one for runs in of_node.values() for one in runs]
     random.Random(1).shuffle(everything)
     with History(tmp_path) as history:

@@ -1,6 +1,6 @@
 """Whole histories are drawn: whatever is asked, in whatever order things came, says what a small model says.
 
-``ANUBIS_HISTORIES=2000 pytest tests/store/history/sequences`` draws that many in place of a few dozen.
+``ANUBIS_HISTORIES=2000 pytest tests/store/history/sequences`` draws that many in place of thirty-two.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.store.history.sequences.statements import (
 )
 
 AT_ONCE = 16  # nodes of a fleet
-FLEETS = max(1, int(os.environ.get("ANUBIS_HISTORIES", "64")) // (2 * AT_ONCE))
+FLEETS = max(1, int(os.environ.get("ANUBIS_HISTORIES", "32")) // (2 * AT_ONCE))
 PLACES = {"REJECTED": "REJECTED", "RETEST": "REJECTED", "ACCEPTED": "ACCEPTED"}
 Fleet = Mapping[str, Sequence[Statement]]
 
