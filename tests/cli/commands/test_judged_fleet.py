@@ -52,14 +52,11 @@ def write(
     path.write_text("\n".join(rows) + "\n")
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "old.csv", run="old")
+def prepare() -> None:
+    write(Path("old.csv"), run="old")
     assert anubis("learn", "old.csv").returncode == 0
     nodes = [f"n{n:02d},{'C' if n in BATCH else 'A'},S{n}" for n in range(NODES)]
-    (tmp_path / "nodes.csv").write_text("\n".join(["node,batch,serial", *nodes]) + "\n")
-    return tmp_path
+    Path("nodes.csv").write_text("\n".join(["node,batch,serial", *nodes]) + "\n")
 
 
 def test_the_first_lines_say_what_to_act_on(here: Path) -> None:

@@ -55,10 +55,8 @@ def write(
     Path(path).write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-@pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Learn from a sound fleet, and judge one with a slow batch and a slow card."""
-    monkeypatch.chdir(tmp_path)
+def prepare() -> None:
+    """Learn from a sound fleet, and have one with a slow batch and a slow card."""
     write("old.csv", 1)
     write("new.csv", 8, lost=0.08)
     assert anubis("learn", "old.csv").returncode == 0
@@ -84,7 +82,7 @@ def steps_of(text: str) -> set[str]:
     return set(re.findall(r"cooling of (n\d+)", text))
 
 
-@pytest.mark.usefixtures("fleet")
+@pytest.mark.usefixtures("here")
 def test_a_batch_is_named_alike_everywhere() -> None:
     said, nodes = judged(*BY)
     batch = [f"n{number}" for number in BATCH]
@@ -117,21 +115,21 @@ def test_a_batch_is_named_alike_everywhere() -> None:
     assert [steps_of(text) for text in texts] == [{"n25"}] * len(texts)
 
 
-@pytest.mark.usefixtures("fleet")
+@pytest.mark.usefixtures("here")
 def test_what_rejects_by_an_option_is_no_shared_cause() -> None:
     """With ``--fail-on marginal`` what is to be looked at rejects, and is the node's own."""
     _, nodes = judged(*BY, "--fail-on", "marginal")
     assert nodes["n07"]["triage"] != "shared"
 
 
-@pytest.mark.usefixtures("fleet")
+@pytest.mark.usefixtures("here")
 def test_chosen_nodes_are_said_to_hide_what_all_share() -> None:
     for nodes, hidden in (("n20,n21", True), ("n01,n02", False)):
         said, _ = judged(*BY, "--nodes", nodes)
         assert ("without --nodes" in said) == hidden, said
 
 
-@pytest.mark.usefixtures("fleet")
+@pytest.mark.usefixtures("here")
 def test_a_mended_node_shows_the_others_the_way() -> None:
     """What helped one of them is done to the others; one of another driver had that loss, too."""
     write("fast.csv", 2, driver="580")
@@ -152,7 +150,7 @@ def test_a_mended_node_shows_the_others_the_way() -> None:
     assert ("n36" in unlike, "n33" in unlike) == (False, True)
 
 
-@pytest.mark.usefixtures("fleet")
+@pytest.mark.usefixtures("here")
 def test_a_history_has_one_step_for_a_batch() -> None:
     write("n22.csv", 15, nodes=range(22, 23), lost=0.08)
     write("n25.csv", 15, nodes=range(25, 26))

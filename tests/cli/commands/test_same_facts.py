@@ -40,10 +40,8 @@ def write(path: str, week: int, *, sick: bool, rate_of_n03: float = 60) -> None:
     Path(path).write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-@pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Let every command speak of the same fleet; what it said, by its name."""
-    monkeypatch.chdir(tmp_path)
+def prepare() -> None:
+    """Let every command speak of the same fleet."""
     write("old.csv", 1, sick=False)
     write("new.csv", 8, sick=True)
     assert anubis("import", "table", "old.csv", "new.csv").returncode == 0
@@ -60,7 +58,14 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     }
     found = {name: anubis(*words).stdout for name, words in commands.items()}
     page = re.sub(r"(?s)<(style|script).*?</\1>|<[^>]*>", " ", Path("page.html").read_text())
-    return {**found, "page": html.unescape(page)}
+    Path("said.json").write_text(json.dumps({**found, "page": html.unescape(page)}))
+
+
+@pytest.fixture
+def said(here: Path) -> dict[str, str]:
+    """Return what every command said, by its name."""
+    found: dict[str, str] = json.loads((here / "said.json").read_text())
+    return found
 
 
 def line_of(node: str, text: str) -> str:

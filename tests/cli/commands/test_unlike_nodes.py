@@ -7,8 +7,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from pytest_anubis.core.baseline import SelfCheck, UnlikeNode
 from pytest_anubis.report.pages.learned_page import learn_page
 from pytest_anubis.store.baselines.baseline_files import load_baselines, save_baseline
@@ -19,13 +17,11 @@ WORDS = "sick or unlike the others"
 LOSS = "copy rate on cuda:1 5.0 % slower"
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Runs of eight nodes, and their baseline, which names n03 as unlike the others."""
-    monkeypatch.chdir(tmp_path)
+def prepare() -> None:
+    """Make runs of eight nodes, and their baseline, which names n03 as unlike the others."""
     values = fleet(8, 2)
     values["n03", "cuda:1", "rate"] = [0.965 * v for v in values["n03", "cuda:1", "rate"]]
-    write(tmp_path / "runs.csv", values)
+    write(Path("runs.csv"), values)
     done = anubis("learn", "runs.csv", "--error-rate", "none", "-o", "base")
     assert done.returncode == 0, done.stderr
     (baseline,) = load_baselines(Path("base")).values()
@@ -37,7 +33,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         nodes=8, rejected=0, sick=1, rate=0.0, upper=0.3, holds=True, unlike=(unlike,)
     )
     save_baseline(replace(baseline, self_check=check), Path("base"))
-    return tmp_path
 
 
 def test_terminal_page_and_json_agree(here: Path) -> None:

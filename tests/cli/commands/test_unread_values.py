@@ -28,13 +28,10 @@ def rows(node: str, seed: int, cell: str = "", metric: str = "") -> list[str]:
     return found
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def prepare() -> None:
     good = [row for number in range(20) for row in rows(f"g{number:02d}", number)]
     Path("good.csv").write_text("\n".join([HEAD, *good]))
     assert anubis("learn", "good.csv").returncode == 0
-    return tmp_path
 
 
 @pytest.mark.parametrize("metric", ["rate7", "faults"])

@@ -21,14 +21,11 @@ pytest.importorskip("duckdb")
 NOWHERE = "tcp://127.0.0.1:9"  # nothing listens on the port for what is to be discarded
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a history, and its samples as Parquet."""
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "runs.csv", fleet(8, 2, metrics=("rate", "load")))
+def prepare() -> None:
+    """Make a history, and its samples as Parquet."""
+    write(Path("runs.csv"), fleet(8, 2, metrics=("rate", "load")))
     assert main(["push", "runs.csv", "--history", "fleet"]) == 0
     assert main(["export", "--history", "fleet", "--parquet", "samples"]) == 0
-    return tmp_path
 
 
 def learned(*words: str) -> dict[str, Any]:
