@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_anubis.hardware.telemetry.host_sensors import POWER, SM_CLOCK, Reading
+from pytest_anubis.hardware.telemetry.host_sensors import POWER, SM_CLOCK, Asked, Reading
 from tests.benchmarks.test_first_hour import HOUR
 
 
@@ -37,7 +37,7 @@ class Card:
 
     def close(self) -> None: ...
 
-    def read(self, counters: bool) -> Reading:
+    def read(self, counters: Asked) -> Reading:
         return Reading(values={"GPU 0": {POWER: 700.0, SM_CLOCK: 1755.0}})
 
 

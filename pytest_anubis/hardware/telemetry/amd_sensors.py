@@ -20,7 +20,9 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
     TEMPERATURE,
     THERMAL_CYCLES,
     UTILISATION,
+    Asked,
     Reading,
+    asked,
 )
 from pytest_anubis.hardware.text_files import Files
 
@@ -75,14 +77,14 @@ class AmdSource:
             for index, (_, device) in enumerate(sorted(found))
         ]
 
-    def read(self, counters: bool) -> Reading:
+    def read(self, counters: Asked) -> Reading:
         """Read all cards."""
         values, counted = {}, {}
         lost: list[str] = []
         for card in self._cards:
             noted = len(self._files.unreadable)
             values[card.name] = self._values(card)
-            if counters:
+            if asked(counters, card.name):
                 counted[card.name] = self._counters(card)
             lost.extend(f"{card.name}: {note}" for note in self._files.unreadable[noted:])
             del self._files.unreadable[noted:]

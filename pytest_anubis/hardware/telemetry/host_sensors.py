@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,6 +43,10 @@ MAX_SAMPLED_CPUS = 16
 milliseconds."""
 
 
+Asked = bool | Collection[str]
+"""The counters that are requested: all, none, or those of some parts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One reading of one source.
@@ -60,6 +64,11 @@ class Reading:
     lost: tuple[str, ...] = ()
 
 
+def asked(counters: Asked, part: str) -> bool:
+    """Return whether the counters of a part are requested."""
+    return counters if isinstance(counters, bool) else part in counters
+
+
 class Source(Protocol):
     """A source of readings, used from one thread."""
 
@@ -67,8 +76,8 @@ class Source(Protocol):
         """Prepare for reading; called in the thread that reads."""
         ...
 
-    def read(self, counters: bool) -> Reading:
-        """Read all sensors, and the counters if requested."""
+    def read(self, counters: Asked) -> Reading:
+        """Read all sensors, and the requested counters."""
         ...
 
     def close(self) -> None:
@@ -97,7 +106,7 @@ class HostSource:
         self._thermal = self._temperature_files()
         self._inlet = self._inlet_files()
 
-    def read(self, counters: bool) -> Reading:
+    def read(self, counters: Asked) -> Reading:
         """Read the host."""
         noted = len(self._files.unreadable)
         values = {**self._rates()}
@@ -111,7 +120,7 @@ class HostSource:
         inlet = [self._files.integer(path, "inlet temperature") for path in self._inlet]
         if any(inlet):
             values[INLET] = max(value for value in inlet if value) / 1000
-        counted = {HOST: self._counters()} if counters else {}
+        counted = {HOST: self._counters()} if asked(counters, HOST) else {}
         lost = tuple(f"{HOST}: {note}" for note in self._files.unreadable[noted:])
         del self._files.unreadable[noted:]
         return Reading(values={HOST: values} if values else {}, counters=counted, lost=lost)

@@ -96,7 +96,7 @@ class Envelope:
 
     Attributes:
         times: Time of every sample, in seconds since the beginning.
-        series: ``GPU 3 power (W)`` -> values at those times, without missing ones; of the cards' counters,
+        series: ``GPU 3 power (W)`` -> values at those times, without missing ones; of counters,
             ``GPU 3 PCIe replays (/s)`` -> rates in equal intervals over the whole time.
         changes: Counters that changed, without durations and energy.
         disturbance: Causes outside the hardware that slowed the measurement, one phrase each.
@@ -125,6 +125,7 @@ def make_envelope(
     ours: Collection[int] = (),
     visible: Mapping[int, str] | Collection[int] = (),
     allowed: Sequence[str] = (),
+    counted: Collection[str] = (),
 ) -> Envelope:
     """Return the envelope of a measurement; pure.
 
@@ -137,8 +138,9 @@ def make_envelope(
         ours: Process ids that belong to the measurement.
         visible: Process ids that exist here, with the names of their commands if known.
         allowed: Names of commands, as shell patterns, that may use a card meanwhile.
+        counted: Cards whose counters the samples have, too, some of them.
     """
-    rates = _rates(begin, samples, end, seconds)
+    rates = _rates(begin, samples, end, seconds, counted)
     samples = samples or [(seconds, end)]
     readings = [begin, *(reading for _, reading in samples), end]
     columns = _columns(readings[1:-1])
@@ -194,7 +196,11 @@ def _energies(begin: Reading, end: Reading) -> list[tuple[str, tuple[float, ...]
 
 
 def _rates(
-    begin: Reading, samples: Sequence[tuple[float, Reading]], end: Reading, seconds: float
+    begin: Reading,
+    samples: Sequence[tuple[float, Reading]],
+    end: Reading,
+    seconds: float,
+    cards: Collection[str],
 ) -> list[tuple[str, tuple[float, ...]]]:
     """Return how fast each counter of a card rose, in equal intervals as long as those between readings."""
     read = {0.0: begin, **{when: one for when, one in samples if one.counters}, seconds: end}
@@ -208,7 +214,7 @@ def _rates(
     width = seconds / count
     found = []
     for part, counters in begin.counters.items():
-        if part == HOST:
+        if part not in cards:
             continue
         known = [(when, one.counters.get(part, {})) for when, one in read.items()]
         grown = {

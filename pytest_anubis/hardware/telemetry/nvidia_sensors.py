@@ -19,7 +19,9 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
     SM_CLOCK,
     TEMPERATURE,
     UTILISATION,
+    Asked,
     Reading,
+    asked,
 )
 
 # NVML's numbers; the bindings carry them under the same names in upper case.
@@ -118,14 +120,14 @@ class NvidiaSource:
         self._cards = []
         self._nvml.__exit__()
 
-    def read(self, counters: bool) -> Reading:
+    def read(self, counters: Asked) -> Reading:
         """Read all cards."""
         lost = list(self._broken)
         values, counted, users = {}, {}, {}
         for name, handle, links in self._cards:
             notes: list[str] = []
             values[name] = self._values(handle, notes)
-            if counters:
+            if asked(counters, name):
                 counted[name] = self._counters(handle, links, notes)
                 found = self._users(handle, notes)
                 if found is not None:

@@ -16,7 +16,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_fields,
     inventory_to_plain,
 )
-from pytest_anubis.hardware.telemetry.host_sensors import Reading
+from pytest_anubis.hardware.telemetry.host_sensors import Asked, Reading
 
 SCHEMA = 1
 KIND = "anubis recorded node"
@@ -64,8 +64,8 @@ class RecordedSource:
         """Start at the first reading."""
         self._next = 0
 
-    def read(self, counters: bool) -> Reading:
-        """Return the next reading, without its counters unless they are requested."""
+    def read(self, counters: Asked) -> Reading:
+        """Return the next reading, without its counters unless some are requested."""
         if not self._readings:
             return Reading()
         found = self._readings[self._next % len(self._readings)]

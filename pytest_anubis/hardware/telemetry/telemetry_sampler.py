@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 from pytest_anubis.hardware.load.host_load import LoadReader
 from pytest_anubis.hardware.load.process_load import command_name
 from pytest_anubis.hardware.telemetry.amd_sensors import AmdSource
-from pytest_anubis.hardware.telemetry.host_sensors import HOST, HostSource, Reading, Source
+from pytest_anubis.hardware.telemetry.host_sensors import HOST, Asked, HostSource, Reading, Source
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
 from pytest_anubis.hardware.telemetry.measurement_envelope import Envelope, make_envelope
 from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
@@ -37,9 +37,9 @@ FIRST = 60.0
 is opened, which takes some seconds for each, and nine processes wait for each other."""
 
 COUNTERS_EVERY = 2
-"""Samples per reading of the counters, times the cards: `standard` measures a card for 6.5 s, and twelve
-readings show since when a counter rises. One card's take half a millisecond of the interpreter, as ten
-samples do. The host's, in a file for each CPU, are read before and after only."""
+"""Samples per reading of the counters, times the cards that are read: `standard` measures a card for 6.5 s,
+and twelve readings show since when a counter rises. One card's take half a millisecond of the interpreter, as
+ten samples do. The host's, in a file for each CPU, are read before and after only."""
 
 COST_SHARE = 0.05
 """Maximum share of one thread's time for sampling, most of which is waiting in a driver: slow sensors are
@@ -98,6 +98,7 @@ class Telemetry:
         allowed: Names of commands, as shell patterns, that may use a card meanwhile.
 
     Attributes:
+        counted: Cards whose counters are read during a measurement as well; empty: all.
         dead: Why telemetry was given up; empty while it works.
     """
 
@@ -128,6 +129,7 @@ class Telemetry:
         self._mark: Mark | None = None
         self._thread = threading.Thread(target=self._serve, name="anubis-telemetry", daemon=True)
         self._failed: list[str] = []
+        self.counted: Collection[str] = ()
         self.dead = ""
 
     def __enter__(self) -> Self:
@@ -224,6 +226,7 @@ class Telemetry:
             ours=ours,
             visible=visible,
             allowed=self._allowed,
+            counted=self._counted(begin),
         )
 
     def _request(self, what: Literal["begin", "end"]) -> _Seen:
@@ -248,6 +251,7 @@ class Telemetry:
         samples: list[tuple[float, Reading]] = []
         counted: list[tuple[float, Reading]] = []
         pause, every, busy, until = self._interval, COUNTERS_EVERY, False, 0.0
+        cards: Collection[str] = ()
         while True:
             sampling = busy or self._mark is not None or time.monotonic() < until
             try:
@@ -256,9 +260,9 @@ class Telemetry:
                 request = "sample"
             if request == "close":
                 break
-            counting = request != "sample" or len(samples) % every == every - 1
+            counting = len(samples) % every == every - 1
             before = time.monotonic()
-            reading = self._read(counting, host=request != "sample")
+            reading = self._read(request != "sample" or (counting and cards))
             took = time.monotonic() - before
             if request == "sample":
                 samples.append((before, reading))
@@ -269,8 +273,10 @@ class Telemetry:
                     pause *= 2
                 continue
             counted.append((before, reading))
-            cards = len(reading.counters.keys() - {HOST}) or 1
-            every = max(COUNTERS_EVERY * cards, math.ceil(took / COST_SHARE / self._interval))
+            cards = self._counted(reading)
+            took *= len(cards) / max(1, len(reading.counters))
+            least = COUNTERS_EVERY * max(1, len(cards))
+            every = max(least, math.ceil(took / COST_SHARE / self._interval))
             busy, until = request == "begin", time.monotonic() + LINGER
             if request != "counters":
                 self._answers.put(_Seen(reading, tuple(samples), tuple(counted)))
@@ -292,18 +298,17 @@ class Telemetry:
                 self._failed.append(f"{type(source).__name__}: {type(error).__name__}: {error}")
         self._sources = opened
 
-    def _read(self, counters: bool, host: bool) -> Reading:
-        """Read all sources; one that fails does not affect the others.
+    def _counted(self, reading: Reading) -> Collection[str]:
+        """Return the cards of a reading whose counters are read during a measurement."""
+        cards = reading.counters.keys() - {HOST}
+        return cards.intersection(self.counted) or cards
 
-        Args:
-            counters: Read the cards' counters, too.
-            host: Read those of the host with them.
-        """
+    def _read(self, counters: Asked) -> Reading:
+        """Read all sources; one that fails does not affect the others."""
         found = []
         for source in self._sources:
             try:
-                wanted = counters and (host or not isinstance(source, HostSource))
-                found.append(source.read(wanted))
+                found.append(source.read(counters))
             except Exception as error:  # a sensor must never stop a measurement
                 name = type(source).__name__
                 found.append(Reading(lost=(f"{name}: {type(error).__name__}: {error}",)))

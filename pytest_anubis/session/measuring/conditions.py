@@ -111,6 +111,7 @@ class ConditionsWatch:
         self._test = self._component = ""
         self._sink: Sink = discard
         self._one_core = False
+        self._cards: tuple[str, ...] = ()
         self._reported: set[tuple[str, str, str]] = set()
         self._host: HostMonitor | None = None
 
@@ -121,6 +122,7 @@ class ConditionsWatch:
 
         if self._telemetry is None:
             self._telemetry = self._start()
+        self._telemetry.counted = self._cards
         if self._load is None:  # one for all measurements, since it compares with earlier readings
             self._load = LoadReader(root=self._context.root_pid)
         return self._telemetry
@@ -194,12 +196,19 @@ class ConditionsWatch:
         )
 
     def serves(
-        self, test: str, component: str, sink: Sink, resources: Collection[str] = ()
+        self,
+        test: str,
+        component: str,
+        sink: Sink,
+        resources: Collection[str] = (),
+        device: str = "",
     ) -> None:
-        """Set the test whose measurements follow, and the sink for findings.
+        """Set the test whose measurements follow, its device, and the sink for findings.
 
         A test of a disk needs one core only, so others on the remaining cores do not disturb it.
         """
+        devices = device.split(">")
+        self._cards = tuple(c.part for c in cards_of(self._context) if c.device in devices)
         self._test, self._component, self._sink = test, component, sink
         self._one_core = "disk" in resources
 

@@ -81,7 +81,7 @@ class Recorder:
         self._watch = watch
         self._time_limit = time_limit or TimeLimit()
         if watch is not None:
-            watch.serves(test, mark.component, sink, mark.resources)
+            watch.serves(test, mark.component, sink, mark.resources, self._device_name)
         self._begin = ambient.begin() if ambient else None
         self.own_process = OwnProcess()
         self.measurements: list[Measurement] = []

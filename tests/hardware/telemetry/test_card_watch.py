@@ -14,7 +14,7 @@ from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.hardware.telemetry import card_watch
 from pytest_anubis.hardware.telemetry.card_facts import Fact, counter_facts, link_facts
 from pytest_anubis.hardware.telemetry.card_watch import CardWatch
-from pytest_anubis.hardware.telemetry.host_sensors import Reading
+from pytest_anubis.hardware.telemetry.host_sensors import Asked, Reading
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
 from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
 from pytest_anubis.validator.deciding.hardware_policy import RULES
@@ -323,7 +323,7 @@ class Held:
     def open(self) -> None:
         self.opened = True
 
-    def read(self, counters: bool) -> Reading:
+    def read(self, counters: Asked) -> Reading:
         assert counters
         assert not self.closed
         return Reading()

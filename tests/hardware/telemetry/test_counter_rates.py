@@ -9,9 +9,10 @@ import pytest
 
 from pytest_anubis.core.onset import Onset, SensorMove
 from pytest_anubis.hardware.telemetry import telemetry_sampler
-from pytest_anubis.hardware.telemetry.host_sensors import HOST, HostSource, Reading
+from pytest_anubis.hardware.telemetry.host_sensors import HOST, Asked, Reading
 from pytest_anubis.hardware.telemetry.measurement_envelope import make_envelope
 from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
+from pytest_anubis.hardware.telemetry.recorded_node import RecordedSource
 from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
 from pytest_anubis.session.measuring.conditions import joined, recorded
 from pytest_anubis.validator.changes.onset_sensors import Moment, moved_at
@@ -40,7 +41,9 @@ def series_of(readings: list[Reading]) -> dict[str, tuple[float, ...]]:
     samples = [(i * EVERY, one) for i, one in enumerate(readings)][1:-1]
     for i in range(1, len(samples)):  # with samples of the sensors alone in between
         samples.insert(2 * i - 1, (samples[2 * i - 2][0] + EVERY / 2, Reading()))
-    return dict(make_envelope(readings[0], samples, readings[-1], seconds=SECONDS).series)
+    first, last = readings[0], readings[-1]
+    found = make_envelope(first, samples, last, seconds=SECONDS, counted=("GPU 3",))
+    return dict(found.series)
 
 
 def onset(series: dict[str, tuple[float, ...]]) -> Onset | None:
@@ -103,8 +106,9 @@ def test_a_reset_the_host_and_energy_have_no_rate() -> None:
 def test_late_readings_do_not_change_a_rate() -> None:
     times = [0.0, 0.4, 0.8, 2.0, 2.4, 2.8, 3.9, 4.0]
     read = [(t, Reading(counters={"GPU 3": {"replays": round(100 * t)}})) for t in times]
-    series = make_envelope(read[0][1], read[1:-1], read[-1][1], seconds=4.0).series
-    ((_, values),) = series
+    first, last = read[0][1], read[-1][1]
+    found = make_envelope(first, read[1:-1], last, seconds=4.0, counted=("GPU 3",))
+    ((_, values),) = found.series
     assert values == pytest.approx([100.0] * 10)
 
 
@@ -121,22 +125,25 @@ def test_only_what_changed_is_recorded_and_looks_keep_its_place() -> None:
 def sampled(
     monkeypatch: pytest.MonkeyPatch, counts: dict[int, Callable[[float], float]]
 ) -> dict[str, tuple[float, ...]]:
-    """Sample a card of a stand-in for NVML for ten of its seconds."""
-    clock, fake, enough = Clock(), FakeNvml(1, links=0), threading.Event()
+    """Sample a card of a stand-in for NVML for ten of its seconds, however slow this machine is."""
+    clock, fake = Clock(), FakeNvml(1, links=0)
+    begun, enough = threading.Event(), threading.Event()
     monkeypatch.setattr(telemetry_sampler, "time", clock)
     # A reading takes all the time there is.
     monkeypatch.setattr(telemetry_sampler, "COST_SHARE", 1e9)
 
     class Card(NvidiaSource):
-        def read(self, counters: bool) -> Reading:
-            clock.now += 0.2
+        def read(self, counters: Asked) -> Reading:
+            if begun.is_set() and clock.now < 10:
+                clock.now += 0.2
             fake.fields |= {field: int(count(clock.now)) for field, count in counts.items()}
-            if clock.now > 10:
+            if clock.now >= 10:
                 enough.set()
             return super().read(counters)
 
     with Telemetry([Card(module=fake)], interval=0.001, log=None) as telemetry:
         with telemetry.around() as around:
+            begun.set()
             assert enough.wait(30)
         return dict(around.envelope.series)
 
@@ -151,37 +158,51 @@ def test_counters_of_a_card_are_read_during_a_measurement(monkeypatch: pytest.Mo
     assert even.sensor is None
 
 
-def test_the_counters_of_the_host_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, enough = [], threading.Event()
+@pytest.mark.parametrize("wanted", [(), ("GPU 1",), ("GPU 9",)])
+def test_only_counters_of_the_cards_under_test_are_read_meanwhile(
+    wanted: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry_sampler, "COST_SHARE", 1e9)
+    seen: list[Asked] = []
+    enough = threading.Event()
 
-    def read(_: HostSource, counters: bool) -> Reading:
-        asked.append(counters)
-        if len(asked) == 20:
-            enough.set()
-        return Reading()
+    class Node(RecordedSource):
+        def read(self, counters: Asked) -> Reading:
+            seen.append(counters)
+            if len(seen) == 20:
+                enough.set()
+            return Reading(counters={part: {"errors": 7} for part in (HOST, "GPU 0", "GPU 1")})
 
-    monkeypatch.setattr(HostSource, "read", read)
-    with Telemetry([HostSource()], interval=0.001, log=None) as telemetry, telemetry.around():
-        assert enough.wait(30)
-    assert asked[0]
-    assert not any(asked[1:20])
+    with Telemetry([Node(())], interval=0.01, log=None) as telemetry:
+        telemetry.counted = wanted
+        with telemetry.around() as around:
+            assert enough.wait(30)
+    cards = {"GPU 1"} if wanted == ("GPU 1",) else {"GPU 0", "GPU 1"}
+    assert seen[0] is True
+    assert {*map(tuple, filter(None, map(sorted_parts, seen[1:20])))} == {tuple(sorted(cards))}
+    assert {name.partition(" errors")[0] for name, _ in around.envelope.series} == cards
+
+
+def sorted_parts(counters: Asked) -> list[str]:
+    return [] if isinstance(counters, bool) else sorted(counters)
 
 
 def test_counters_that_are_slow_to_read_are_read_less_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, asked, enough = Clock(), [], threading.Event()
+    clock, enough = Clock(), threading.Event()
+    asked: list[Asked] = []
     monkeypatch.setattr(telemetry_sampler, "time", clock)
 
     class Slow(NvidiaSource):
-        def read(self, counters: bool) -> Reading:
+        def read(self, counters: Asked) -> Reading:
             clock.now += 0.001 if counters else 0.0
             asked.append(counters)
             if len(asked) == 100:
                 enough.set()
-            return Reading()
+            return Reading(counters={"GPU 0": {"errors": 7}})
 
     source = Slow(module=FakeNvml(1))
     with Telemetry([source], interval=0.001, log=None) as telemetry, telemetry.around():
         assert enough.wait(30)
-    assert asked[:100].count(True) == 1 + 4  # a twentieth of the time
+    assert sum(map(bool, asked[:100])) == 1 + 4  # a twentieth of the time

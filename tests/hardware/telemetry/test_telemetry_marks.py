@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pytest_anubis.hardware.telemetry import telemetry_sampler as telemetry
-from pytest_anubis.hardware.telemetry.host_sensors import Reading
+from pytest_anubis.hardware.telemetry.host_sensors import Asked, Reading
 from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
 
 
@@ -21,7 +21,7 @@ class Counted:
     def open(self) -> None:
         """Nothing to open."""
 
-    def read(self, counters: bool) -> Reading:
+    def read(self, counters: Asked) -> Reading:
         """Count."""
         if counters:
             self.asked += 1

@@ -201,3 +201,20 @@ def test_disk_tests_need_one_core_only(
         pass
     surroundings.close()
     assert bool(seen.disturbance) is disturbed
+
+
+@pytest.mark.parametrize(
+    ("device", "cards"),
+    [("cuda:1", ("GPU 1",)), ("cuda:0>cuda:1", ("GPU 0", "GPU 1")), ("node", ()), ("cpu", ())],
+)
+def test_the_counters_of_the_card_under_test_are_watched(
+    device: str, cards: tuple[str, ...]
+) -> None:
+    inventory = {"accelerators": [{"index": number, "vendor": "nvidia"} for number in (0, 1)]}
+    context = RunContext(
+        settings=Settings(active=True), inventory=inventory, devices=("cuda:0", "cuda:1")
+    )
+    watch = ConditionsWatch(context)
+    watch.serves("test_it", "a.part", discard, (), device)
+    assert watch.prepare().counted == cards
+    watch.close()

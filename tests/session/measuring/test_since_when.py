@@ -16,7 +16,7 @@ from pytest_anubis.core.onset import ClockLimit, RaisedLimit
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.hardware.telemetry import telemetry_sampler
-from pytest_anubis.hardware.telemetry.host_sensors import Reading
+from pytest_anubis.hardware.telemetry.host_sensors import Asked, Reading
 from pytest_anubis.hardware.telemetry.recorded_node import RecordedSource, replay
 from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
 from pytest_anubis.report.pages.dossier import run_page
@@ -49,7 +49,7 @@ class TwoHalves(RecordedSource):
         super().__init__(readings)
         self._count = 0
 
-    def read(self, counters: bool) -> Reading:
+    def read(self, counters: Asked) -> Reading:
         self._count += 1
         self._next = int(self._count > HALF)
         if self._count == 2 * HALF:
@@ -60,18 +60,18 @@ class TwoHalves(RecordedSource):
 class Counting(TwoHalves):
     """The same of a card whose PCIe replays rise from then on, by a clock that its readings move."""
 
-    def monotonic(self) -> float:
-        return self._begin + 0.02 * self._count
-
-    def open(self) -> None:
+    def __init__(self, readings: Sequence[Reading]) -> None:
+        super().__init__(readings)
         self._begin = time.monotonic()
-        super().open()
 
-    def read(self, counters: bool) -> Reading:
+    def monotonic(self) -> float:
+        return self._begin + 0.02 * min(self._count, 2 * HALF)
+
+    def read(self, counters: Asked) -> Reading:
         found = super().read(counters)
         if not counters:
             return found
-        replays = {"PCIe replays": max(0, self._count - HALF)}
+        replays = {"PCIe replays": max(0, min(self._count, 2 * HALF) - HALF)}
         return replace(found, counters={"GPU 3": replays})
 
 
