@@ -34,8 +34,8 @@ COMPONENTS = {
 }
 """Part of a step -> the component that limits operations of its kind."""
 
-PRICE = 2.0
-"""Noise that a deviation must exceed to be worth a factor of its own."""
+PRICE = 1.0
+"""Noise, in standard deviations, that a deviation must exceed to be worth a factor of its own."""
 FLOOR = 0.002
 """Share of the expected whole below which the change of a part is noise."""
 DRAWS = 400
@@ -141,10 +141,11 @@ def step_shares(
     generator = np.random.default_rng(SEED)
     drawn = _drawn_levels(every, generator)
     floor = FLOOR * whole.expected / expected
-    noise = np.sqrt(drawn.var(axis=0) + spread**2 + floor**2)
+    between = np.maximum(spread**2 - drawn.var(axis=0), 0)  # healthy medians scatter by rounds, too
+    noise = np.sqrt(drawn.var(axis=0) + between + floor**2)
     # What the whole of a healthy unit deviates, all of its parts do.
-    drawn += spread[0] * generator.standard_normal((DRAWS, 1))
-    own = np.sqrt(np.maximum(spread**2 - spread[0] ** 2, 0))
+    drawn += np.sqrt(between[0]) * generator.standard_normal((DRAWS, 1))
+    own = np.sqrt(np.maximum(between - between[0], 0))
     drawn += own * generator.standard_normal(drawn.shape)
 
     extra = _extra(np.vstack([level, drawn]), expected, noise)

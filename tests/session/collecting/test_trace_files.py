@@ -32,6 +32,8 @@ def test_a_trace_is_collected_for_each_device_and_measured(traced: pytest.Pytest
     digest = read_trace(traced.path / "job.trace.json").digest
     assert found["step_time"].group == found["replayed"].group == digest
     assert list(found["replayed"].values) == [2]
+    parts = {name for name, one in found.items() if one.metric.part_of == "step_time"}
+    assert parts == {"time_matrix", "time_between"}
     assert {one.benchmark for one in found.values()} == {"job.trace.json::replay"}
 
 
