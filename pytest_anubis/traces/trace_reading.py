@@ -211,7 +211,7 @@ def _argument(value: Any, kind: Any, shape: Any, strides: Any, where: str) -> Ar
         return None
     if kind == "Bool" and isinstance(value, bool):
         return value
-    if kind == "Int" and type(value) is int:
+    if kind == "Int" and type(value) is int and -LARGEST_ID - 1 <= value <= LARGEST_ID:
         return value
     if kind == "Double" and (number := _double(value)) is not None:
         return number
@@ -226,7 +226,7 @@ def _double(value: Any) -> float | None:
     """Return a number; torch writes what is not finite as text."""
     if isinstance(value, str) and value.lower() in ("nan", "inf", "-inf"):
         return float(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, float) or (type(value) is int and abs(value) <= LARGEST_ID):
         return float(value)
     return None
 
@@ -292,7 +292,7 @@ def _ranges(given: Any) -> tuple[tuple[int, float, float], ...]:
         numbers = (
             isinstance(pair, list)
             and len(pair) == 2
-            and all(type(one) in (int, float) for one in pair)
+            and all(type(one) in (int, float) and abs(one) < 2**62 for one in pair)
         )
         if numbers and place.isdecimal() and len(place) < 4:
             read.append((int(place), float(pair[0]), float(pair[1])))

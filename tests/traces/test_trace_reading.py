@@ -105,6 +105,10 @@ def _input(value: Any, shape: Any, kind: Any) -> Callable[[Any], None]:
     return change
 
 
+def _attribute(name: str, value: Any) -> Callable[[Any], None]:
+    return lambda data: data["nodes"][2]["attrs"].append({"name": name, "value": value})
+
+
 def _cycle(data: Any) -> None:
     data["nodes"][1]["ctrl_deps"] = 5
     data["nodes"].append(node(5, "a", parent=2))
@@ -130,6 +134,8 @@ def _cycle(data: Any) -> None:
         (_input([1, 2, 0, 1e9, 4, "cpu"], [8], "Tensor(float)"), "node 3"),
         (_input("seven", [], "Int"), "node 3"),
         (_input(True, [], "Int"), "node 3"),
+        (_input(2**63, [], "Int"), "node 3"),
+        (_input(10**400, [], "Double"), "node 3"),
         (_input([1, 2, 0, 1, 4, "cpu"], [1] * 65, "Tensor(float)"), "node 3"),
         (lambda data: data["nodes"][2]["outputs"]["types"].append("Int"), "node 3"),
     ],
@@ -151,6 +157,8 @@ def _cycle(data: Any) -> None:
         "count is no whole number",
         "text for a number",
         "bool for a number",
+        "more than 64 bits",
+        "more than a float",
         "too many dimensions",
         "lists differ",
     ],
@@ -164,6 +172,13 @@ def test_what_is_wrong_is_one_line_with_the_node(
         read_trace(write(tmp_path, data))
     assert place in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("high", ["1e999", "9" * 400, "NaN", "true", "[]"])
+def test_a_range_that_is_none_is_left_out(tmp_path: Path, high: str) -> None:
+    data = two_products()
+    _attribute("tensor_range", f'{{"0": [0, {high}], "1": [0, 5]}}')(data)
+    assert read_trace(write(tmp_path, data)).operations[0].ranges == ((1, 0.0, 5.0),)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "not gzip", "more behind", "nested", "cut"])
