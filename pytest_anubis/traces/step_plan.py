@@ -219,6 +219,16 @@ class _Hints:
 
 def argument_names(schema: str) -> list[str]:
     """Return the names of an operation's arguments from its schema, in order."""
+    return [one.partition("=")[0].split()[-1] for one in _stated(schema)]
+
+
+def written_arguments(schema: str) -> list[int]:
+    """Return the numbers of the arguments that an operation changes in place: ``Tensor(a!) self``."""
+    return [place for place, one in enumerate(_stated(schema)) if "!" in one.partition(" ")[0]]
+
+
+def _stated(schema: str) -> list[str]:
+    """Return the arguments of a schema, each with type, name and default."""
     inside = schema[schema.find("(") + 1 :].rpartition(") ->")[0]
     parts, depth, begin = [], 0, 0
     for at, letter in enumerate(inside):
@@ -227,8 +237,8 @@ def argument_names(schema: str) -> list[str]:
             parts.append(inside[begin:at])
             begin = at + 1
     parts.append(inside[begin:])
-    words = (part.partition("=")[0].split() for part in parts)
-    return [found[-1] for found in words if found and found[-1] != "*"]
+    stripped = (part.strip() for part in parts)
+    return [one for one in stripped if one.partition("=")[0].strip() not in ("", "*")]
 
 
 def _limit(operation: Operation, name: str, word: str, place: int) -> int:

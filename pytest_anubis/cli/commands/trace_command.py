@@ -1,8 +1,10 @@
-"""``anubis trace``: record a job as an execution trace, and show what a trace holds."""
+"""``anubis trace``: record a job as an execution trace, show what a trace holds, and pass it on."""
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -11,21 +13,24 @@ from typing import Any
 
 from pytest_anubis.cli.shared.arguments import add_action, add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import answer, say
+from pytest_anubis.cli.shared.printing import answer, say, write_file
 from pytest_anubis.report.text.trace_text import info_lines
+from pytest_anubis.traces.chakra_writing import chakra_messages
 from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
+from pytest_anubis.traces.obfuscation import obfuscated
 from pytest_anubis.traces.operation_kinds import FREE_OF_WORK, Kind, kind_of, operation_name
 from pytest_anubis.traces.step_plan import planned
 from pytest_anubis.traces.trace_names import is_trace
 from pytest_anubis.traces.trace_reading import TraceError, read_trace
+from pytest_anubis.traces.trace_writing import trace_data
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the actions."""
     explain(
         parser,
-        "Record a job as an execution trace, and look at one. A trace has operations, shapes and types, no "
-        "code and no data; pytest --anubis FILE.trace.json replays it as a benchmark on any node.",
+        "Record a job as an execution trace, look at one, and pass it on. A trace has operations, shapes and "
+        "types, no code and no data; pytest --anubis FILE.trace.json replays it as a benchmark on any node.",
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     record = add_action(
@@ -51,6 +56,20 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     info.add_argument("file", type=Path, metavar="FILE", help="an execution trace")
     add_json(info, "what is shown")
+    obfuscate = add_action(
+        actions,
+        "obfuscate",
+        _obfuscate,
+        "write what a replay needs of a trace: operations, shapes, types and whole numbers, no texts",
+    )
+    export = add_action(
+        actions, "export", _export, "write a trace in the form of MLCommons Chakra, for simulators"
+    )
+    for action, example in ((obfuscate, "shared.trace.json.gz"), (export, "job.et")):
+        action.add_argument("file", type=Path, metavar="FILE", help="an execution trace")
+        action.add_argument(
+            "-o", "--output", type=Path, required=True, metavar="OUT", help=f"e.g. {example}"
+        )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -74,10 +93,7 @@ def load_trace(path: Path) -> ExecutionTrace:
 
 
 def _record(options: argparse.Namespace) -> int:
-    if not is_trace(options.output.name):
-        raise CommandError(
-            f"{options.output}: a trace's name ends with .trace.json or .trace.json.gz"
-        )
+    _check_name(options.output)
     if options.steps < 1:
         raise CommandError(f"--steps {options.steps}: record one step or more")
     if not Path(options.script).is_file():
@@ -114,6 +130,27 @@ def _info(options: argparse.Namespace) -> int:
         options.json, {"file": str(options.file), **facts}, *info_lines(str(options.file), facts)
     )
     return 0
+
+
+def _obfuscate(options: argparse.Namespace) -> int:
+    _check_name(options.output)
+    data = trace_data(obfuscated(load_trace(options.file)))
+    text = json.dumps(data, allow_nan=False).encode()
+    packed = options.output.name.endswith(".gz")
+    write_file(options.output, gzip.compress(text, mtime=0) if packed else text)
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    if options.output.suffix != ".et":
+        raise CommandError(f"{options.output}: the name of Chakra's trace ends with .et")
+    write_file(options.output, b"".join(chakra_messages(load_trace(options.file))))
+    return 0
+
+
+def _check_name(output: Path) -> None:
+    if not is_trace(output.name):
+        raise CommandError(f"{output}: a trace's name ends with .trace.json or .trace.json.gz")
 
 
 def facts_of(trace: ExecutionTrace) -> dict[str, Any]:

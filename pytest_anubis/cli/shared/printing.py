@@ -160,8 +160,8 @@ def answer(place: str | None, document: Mapping[str, Any], *lines: str) -> None:
         write_json(place, document)
 
 
-def write_file(path: Path, text: str, *, aside: bool = False) -> None:
-    """Write a file whole or not at all, and say so; ``-`` is the standard output.
+def write_file(path: Path, text: bytes | str, *, aside: bool = False) -> None:
+    """Write a file whole or not at all, and say so; ``-`` is the standard output for a text.
 
     Args:
         path: The file.
@@ -171,7 +171,7 @@ def write_file(path: Path, text: str, *, aside: bool = False) -> None:
     Raises:
         CommandError: It cannot be written.
     """
-    if str(path) == "-":
+    if str(path) == "-" and isinstance(text, str):
         show_answer(text)
         return
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.traces.chakra_writing import chakra_messages
 from pytest_anubis.traces.trace_reading import read_trace
 from tests.cli.command_line import anubis
 from tests.traces.made_traces import node, two_products, write
@@ -82,11 +83,17 @@ def test_without_enough_steps_there_is_no_file(
         ["record", "-o", "a.trace.json", "--", "missing.py"],
         ["info", "missing.trace.json"],
         ["info", "train.py"],
+        ["obfuscate", "train.py", "-o", "b.trace.json"],
+        ["obfuscate", "missing.trace.json", "-o", "b.trace.json"],
+        ["obfuscate", "train.py", "-o", "b.json"],
+        ["export", "train.py", "-o", "b.et"],
+        ["export", "missing.trace.json", "-o", "b.trace.json"],
     ],
 )
 def test_wrong_usage_is_one_line(script: Path, arguments: list[str]) -> None:
     result = anubis("trace", *arguments)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert [one.name for one in script.parent.iterdir()] == ["train.py"]
 
 
 def test_info_counts_by_kind_and_names_what_cannot_be_replayed(tmp_path: Path) -> None:
@@ -99,3 +106,14 @@ def test_info_counts_by_kind_and_names_what_cannot_be_replayed(tmp_path: Path) -
     assert found["bytes"] == 2 * 8 * 8 * 4
     shown = anubis("trace", "info", str(tmp_path / "job.trace.json"))
     assert "mine::op" in shown.stdout
+
+
+def test_a_trace_is_passed_on_without_labels_and_in_chakras_form(tmp_path: Path) -> None:
+    path = write(tmp_path, two_products())
+    for name in ("shared.trace.json", "shared.trace.json.gz"):
+        assert anubis("trace", "obfuscate", str(path), "-o", str(tmp_path / name)).returncode == 0
+        shared = read_trace(tmp_path / name)
+        assert [one.id for one in shared.nodes if one.schema] == [3, 4]
+        assert "my secret module" not in {one.name for one in shared.nodes}
+    assert anubis("trace", "export", str(path), "-o", str(tmp_path / "job.et")).returncode == 0
+    assert (tmp_path / "job.et").read_bytes() == b"".join(chakra_messages(read_trace(path)))
