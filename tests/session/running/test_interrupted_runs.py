@@ -11,6 +11,7 @@ import pytest
 from pytest_anubis.core.events import PhaseFailed, RunFinished
 from pytest_anubis.store.journal.journal_file import Journal
 from tests.cli.command_line import anubis
+from tests.quiet import OPTIONS
 from tests.session.conftest import Learn
 from tests.session.running.test_exit_guard import SLEEPS, started
 
@@ -34,7 +35,7 @@ def test_interrupted_run_names_test_and_next_step(
 ) -> None:
     learn()
     if workers:
-        monkeypatch.setenv("PYTEST_ADDOPTS", "-n1")
+        monkeypatch.setenv("PYTEST_ADDOPTS", f"{OPTIONS} -n1")
     said = interrupted(project, signal.SIGINT)
     (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
     assert f"--anubis-resume={path.parent.name}" in said

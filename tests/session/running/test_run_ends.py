@@ -20,6 +20,7 @@ from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator.deciding import run_decision
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.cli.command_line import anubis
+from tests.quiet import OPTIONS
 from tests.session.conftest import HEALTHY, Learn, append_to_suite, edit_suite, set_speed
 
 CODES = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}
@@ -162,7 +163,7 @@ def test_a_file_that_no_python_reads_rejects_no_node(
 ) -> None:
     """Alone, it was the 1 of pytest-xdist without any verdict: a scheduler would have drained the node."""
     learn()
-    monkeypatch.setenv("PYTEST_ADDOPTS", workers)
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{OPTIONS} {workers}")
     project.makepyfile(test_broken="def broken(:")
     result = project.runpytest("--anubis", "test_broken.py")
     assert result.ret == code
