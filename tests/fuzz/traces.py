@@ -12,6 +12,7 @@ import math
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pytest_anubis.benchmarking.replay.operation_calls import ELEMENTS, CannotReplayError
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
@@ -20,7 +21,7 @@ from pytest_anubis.traces.step_plan import planned
 from pytest_anubis.traces.trace_reading import LARGEST_ID, read_trace
 from tests.fuzz.healthy_files import Seed
 from tests.fuzz.outcome import Defect, anubis
-from tests.traces.made_traces import recorded_step, two_products
+from tests.traces.made_traces import node, recorded_step, two_products
 
 SMALL = 1 << 24
 """Bytes of a step whose memory is made too: it must be no more than the trace says."""
@@ -36,9 +37,22 @@ OTHERS: tuple[Argument, ...] = (
 
 
 def traces(scratch: Path) -> list[Seed]:
-    """Return a small trace in both forms, and a recorded one as it is and compressed."""
-    step = recorded_step().encode()
+    """Return a small trace in both forms, one with all types of arguments, and a recorded one, also packed."""
+    step, data = recorded_step().encode(), two_products()
+    given: tuple[Any, ...] = (
+        (7, [], "Int"),
+        (0.3, [], "Double"),
+        ("floor", [], "String"),
+        ("<G>", [], "Generator"),
+    )
+    more: tuple[Any, ...] = (
+        *given,
+        ([[1], True], [[[]], []], "GenericList[GenericList[Int],Bool]"),
+    )
+    data["nodes"] += [node(5, "mine::op", "mine::op(Tensor[] a) -> Tensor[]", more, more)]
+    data["nodes"][2]["attrs"] += [{"name": "tensor_range", "value": '{"0": [0, 7]}'}]
     return [
+        Seed(name="types.trace.json", content=json.dumps(data).encode()),
         Seed(name="nested.trace.json", content=json.dumps(two_products()).encode()),
         Seed(name="flat.trace.json", content=json.dumps(two_products(flat=True)).encode()),
         Seed(name="step.trace.json", content=step),
@@ -47,15 +61,20 @@ def traces(scratch: Path) -> list[Seed]:
 
 
 def read_mutated_trace(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
-    """Show a trace, and prepare its replay; if it is refused, then that of its healthy file, changed.
+    """Show a trace, pass it on, and prepare its replay; then that of it or of its healthy file, changed.
 
     Raises:
-        Defect: It was refused in several lines.
+        Defect: It was refused in several lines, or what was passed on cannot be read.
     """
     if anubis("trace", "info", str(path), "--json=-", document=True).code:
         path.write_bytes(seed.content)
     else:
         _build(read_trace(path))
+        passed = path.with_name("passed.trace.json.gz")
+        anubis("trace", "export", str(path), "-o", str(path.with_suffix(".et")))
+        anubis("trace", "obfuscate", str(path), "-o", str(passed))
+        if anubis("trace", "info", str(passed)).code:
+            raise Defect("what obfuscate wrote cannot be read")
     trace = read_trace(path)
     for _ in range(TIMES):
         _build(_changed(trace, rng))
