@@ -37,7 +37,7 @@ OTHERS: tuple[Argument, ...] = (
 
 
 def traces(scratch: Path) -> list[Seed]:
-    """Return a small trace in both forms, one with all types of arguments, and a recorded one, also packed."""
+    """Return a small trace in both forms, one with every type, and a recorded one, plain and packed."""
     step, data = recorded_step().encode(), two_products()
     given: tuple[Any, ...] = (
         (7, [], "Int"),
