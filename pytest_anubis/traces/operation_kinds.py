@@ -76,7 +76,7 @@ _NAMES = {
         diagonal unfold unflatten ravel empty empty_like empty_strided new_empty new_empty_strided
         resize resolve_conj resolve_neg item _local_scalar_dense is_nonzero equal _reshape_alias real
         broadcast_tensors meshgrid result_type _has_compatible_shallow_copy_type is_same_size requires_grad
-        output_nr _version
+        output_nr _version promote_types can_cast
     """,
     Kind.POINTWISE: """
         add sub rsub mul div true_divide floor_divide remainder fmod neg abs sign pow square sqrt rsqrt exp
@@ -172,7 +172,7 @@ ANY_ORDER = frozenset(
         "_embedding_bag_dense_backward",
     ]
 )
-"""Operations that may give other bits every time, even where torch is told to be deterministic."""
+"""Operations that may give other bits every time, even where torch is set to be deterministic."""
 
 FREE_OF_WORK = frozenset({"record_stream"})
 """Operations of the host's bookkeeping that a replay leaves out."""

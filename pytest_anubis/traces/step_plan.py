@@ -1,7 +1,7 @@
 """Which tensors a replayed step needs: those that existed before it, and when each is freed.
 
-Idea from Mystique (ISCA 2023): tensors are told apart by identity, shape and strides; those that no operation
-of the step made exist before it; every other one is freed after its last use, as in the job itself.
+Idea from Mystique (ISCA 2023): tensors are distinguished by identity, shape and strides; those that no
+operation of the step made exist before it; every other one is freed after its last use, as in the job itself.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class StepPlan:
 
 
 def key_of(use: TensorUse) -> Key:
-    """Return what tells a tensor of a trace from all others."""
+    """Return what distinguishes a tensor of a trace from all others."""
     return (*use.identity, use.shape, use.strides)
 
 

@@ -141,11 +141,13 @@ def _node(node: Any, place: int) -> Operation:
             raise TraceError(f"op_schema is {found(schema)}")
         if not schema and name.startswith(OPERATION_NAMES):
             raise TraceError("an operation without op_schema")
+        # A compiled kernel is code outside of the trace, which nothing here runs: it has no replay.
+        backend = more.get("kernel_backend", "")
         return Operation(
             id=_number(number, "id"),
             parent=_number(node.get("parent" if flat else "ctrl_deps"), "parent"),
             name=name,
-            schema=schema,
+            schema=schema or (f"{backend}::{name}" if backend else ""),
             # Labels and compiled kernels have arguments in forms of their own, which nothing needs.
             inputs=_side(node, flat, "input") if schema else (),
             outputs=_side(node, flat, "output") if schema else (),

@@ -46,7 +46,7 @@ MAY_IMPORT = {
     },
     "cli": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings",
-        "distributed", "passwords", "fleet", "durations", "traces",
+        "distributed", "passwords", "fleet", "durations", "traces", "benchmarking",
     },
     "__main__": {"cli"},
     "run_context": {

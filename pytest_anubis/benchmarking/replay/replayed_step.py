@@ -20,7 +20,7 @@ from pytest_anubis.benchmarking.replay.operation_calls import (
 )
 from pytest_anubis.benchmarking.sizes import NEEDED, host_memory, memory_of
 from pytest_anubis.benchmarking.verification import fingerprint, hashed
-from pytest_anubis.traces.execution_trace import ExecutionTrace, TensorUse, tensors_of
+from pytest_anubis.traces.execution_trace import ExecutionTrace, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import (
     ANY_ORDER,
     FREE_OF_WORK,
@@ -158,15 +158,26 @@ class ReplayedStep:
         """
         found = dict.fromkeys(self.kinds, 0.0)
         found[Kind.BETWEEN] = 0.0
+        begin = time.perf_counter()
+        for operation, seconds in self.seconds_by_operation(synchronize):
+            found[kind_of(operation.schema) or Kind.BETWEEN] += seconds
+        found[Kind.BETWEEN] += max(0.0, time.perf_counter() - begin - sum(found.values()))
+        return found
+
+    def seconds_by_operation(
+        self, synchronize: Callable[[], object]
+    ) -> Iterator[tuple[Operation, float]]:
+        """Run the step once, and yield every operation with the seconds that it took, waited for.
+
+        Args:
+            synchronize: Waits for the device.
+        """
         synchronize()
         last = time.perf_counter()
         for call, _ in self._results():
             synchronize()
-            now = time.perf_counter()
-            found[call.kind] += now - last
-            last = now
-        found[Kind.BETWEEN] += time.perf_counter() - last
-        return found
+            yield call.operation, time.perf_counter() - last
+            last = time.perf_counter()
 
     def bits(self) -> int:
         """Return the fingerprint of the step's results in `KEPT_BITS` bits, equal on all healthy devices.
@@ -303,7 +314,7 @@ class ReplayedStep:
 
 
 def _form(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return arguments without what tells tensors of one form apart."""
+    """Return arguments without what distinguishes tensors of one form."""
     return tuple(
         (one.element, one.element_bytes, one.shape, one.strides)
         if isinstance(one, TensorUse)

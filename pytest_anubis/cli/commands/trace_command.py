@@ -5,21 +5,27 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import socket
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError
+from pytest_anubis.benchmarking.replay.profiling import profiled
 from pytest_anubis.cli.shared.arguments import add_action, add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import answer, say, write_file
-from pytest_anubis.report.text.trace_text import info_lines
+from pytest_anubis.cli.shared.printing import answer, say, write_file, write_json
+from pytest_anubis.codec import CodecError, from_plain, to_plain
+from pytest_anubis.codec.json_files import read_json
+from pytest_anubis.report.text.trace_text import info_lines, prediction_lines
 from pytest_anubis.traces.chakra_writing import chakra_messages
 from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
 from pytest_anubis.traces.obfuscation import obfuscated
 from pytest_anubis.traces.operation_kinds import FREE_OF_WORK, Kind, kind_of, operation_name
 from pytest_anubis.traces.step_plan import planned
+from pytest_anubis.traces.step_prediction import FORMAT, OperationProfile, predict
 from pytest_anubis.traces.trace_names import is_trace
 from pytest_anubis.traces.trace_reading import TraceError, read_trace
 from pytest_anubis.traces.trace_writing import trace_data
@@ -70,6 +76,39 @@ def add(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "-o", "--output", type=Path, required=True, metavar="OUT", help=f"e.g. {example}"
         )
+    profile = add_action(
+        actions,
+        "profile",
+        _profile,
+        "measure every operation of some traces on a device of this machine, for predictions",
+    )
+    profile.add_argument("files", nargs="+", type=Path, metavar="FILE", help="execution traces")
+    profile.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="e.g. ops.json"
+    )
+    profile.add_argument("--device", default="cpu", help="as torch names it (default: cpu)")
+    predicted = add_action(
+        actions,
+        "predict",
+        _predict,
+        "predict a step's time from a profile, without running it; operations of new shapes are scaled by "
+        "their work",
+    )
+    predicted.add_argument("file", type=Path, metavar="FILE", help="an execution trace")
+    predicted.add_argument(
+        "--profile", type=Path, required=True, metavar="FILE", help="of one machine"
+    )
+    predicted.add_argument(
+        "--ranks", type=int, default=1, help="processes in the collectives (default: 1)"
+    )
+    predicted.add_argument(
+        "--link",
+        type=float,
+        default=0.0,
+        metavar="GB/S",
+        help="rate between two ranks; needed with --ranks",
+    )
+    add_json(predicted, "the prediction")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -101,7 +140,7 @@ def _record(options: argparse.Namespace) -> int:
     module = "pytest_anubis.benchmarking.replay.recorded_script"
     file = options.output.resolve()
     before = file.stat().st_mtime_ns if file.exists() else 0
-    # The recording process may not start in another folder: a script opens files beside it.
+    # The recording process may not start in another folder: a script opens files of its folder.
     code = subprocess.run(
         [
             sys.executable,
@@ -151,6 +190,35 @@ def _export(options: argparse.Namespace) -> int:
 def _check_name(output: Path) -> None:
     if not is_trace(output.name):
         raise CommandError(f"{output}: a trace's name ends with .trace.json or .trace.json.gz")
+
+
+def _profile(options: argparse.Namespace) -> int:
+    traces = [load_trace(path) for path in options.files]
+    try:
+        profile = profiled(traces, options.device, socket.gethostname())
+    except (CannotReplayError, RuntimeError) as error:
+        raise CommandError(f"anubis trace profile: {str(error).partition(chr(10))[0]}") from None
+    write_json(options.output, {"format": FORMAT, "schema": 1, **to_plain(profile)})
+    return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    if options.ranks < 1 or (options.ranks > 1) != (options.link > 0):
+        raise CommandError("give --ranks from 2 on together with --link above 0, or neither")
+    trace = load_trace(options.file)
+    try:
+        data = read_json(options.profile)
+        if not isinstance(data, dict) or data.pop("format", "") != FORMAT:
+            raise CodecError("not a profile of operations (anubis trace profile writes one)")
+        data.pop("schema", None)
+        profile = from_plain(OperationProfile, data)
+    except (OSError, CodecError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise CommandError(f"{options.profile}: {why}") from None
+    found = predict(trace, profile, ranks=options.ranks, link=1e9 * options.link)
+    document = {"file": str(options.file), "machine": profile.machine, **to_plain(found)}
+    answer(options.json, document, *prediction_lines(str(options.file), profile, found))
+    return 0
 
 
 def facts_of(trace: ExecutionTrace) -> dict[str, Any]:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.core.metric import percent_text
+
+if TYPE_CHECKING:
+    from pytest_anubis.traces.step_prediction import OperationProfile, Prediction
 
 MOST = 8
 """Operations without a replay that are named."""
@@ -29,4 +34,19 @@ def info_lines(file: str, facts: Mapping[str, Any]) -> list[str]:
         named = ", ".join(f"{name} ({count} times)" for name, count in list(missing.items())[:MOST])
         more = f" and {len(missing) - MOST} more" if len(missing) > MOST else ""
         lines.append(f"no replay of {named}{more}: the test will be INCONCLUSIVE")
+    return lines
+
+
+def prediction_lines(file: str, profile: OperationProfile, found: Prediction) -> list[str]:
+    """Return the lines of ``anubis trace predict``."""
+    lines = [
+        f"{file}: {1e3 * found.seconds:.2f} ms on {profile.device} of {profile.machine}",
+        f"{found.known} operations are known, {found.scaled} are scaled by their work "
+        f"({percent_text(found.scaled_share)} of the time)",
+    ]
+    if found.exposed:
+        lines.append(f"waiting for collectives: {1e3 * found.exposed:.2f} ms of it")
+    if found.unknown:
+        named = ", ".join(list(found.unknown)[:MOST])
+        lines.append(f"counted as no time, since nothing alike was profiled: {named}")
     return lines

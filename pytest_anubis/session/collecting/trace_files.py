@@ -1,12 +1,13 @@
 """A recorded job as a benchmark: pytest collects ``*.trace.json[.gz]``, and replays it on every device.
 
-A file ``NAME.trace.toml`` beside the trace may state component, goal, question, action and cost. The trace is
+A file ``NAME.trace.toml`` next to it may state component, goal, question, action and cost. The trace is
 read when its test runs, so that a damaged one stops no other test. Several traces in one folder are several
 benchmarks; another content under the same name has no criterion, because the values' group is its digest.
 """
 
 from __future__ import annotations
 
+import time
 import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,13 +25,15 @@ TEST = "replay"
 """Name of the one test of a trace."""
 
 STATED = ("component", "goal", "question", "action", "cost")
-"""Keys of the file beside a trace; each has the meaning that it has in the mark."""
+"""Keys of the file next to a trace; each has the meaning that it has in the mark."""
 
 LARGEST_STATEMENT = 1 << 16
 
 _MARK: dict[str, Any] = {
     "component": "workload.trace",
     "scope": "device",
+    "timing": "host",  # the host launches every operation
+    "deadline": "900s",
     "metrics": ["step_time", "replayed", "step_bits"],
     "goal": "Each device runs the customer's own job as fast as its siblings, and computes the same",
     "question": "How long does one step of the recorded job take, and is every bit of it right?",
@@ -77,7 +80,7 @@ class TraceCollector:
 
 
 def _stated(trace: Path) -> dict[str, str]:
-    """Return what the file beside a trace states.
+    """Return what the file next to a trace states.
 
     Raises:
         pytest.Collector.CollectError: It cannot be read, has an unknown key or a value that is no text.
@@ -131,8 +134,6 @@ def record(metric: MetricFixture, device: DeviceFixture, step: ReplayedStep, dig
         step: Prepared.
         digest: Of the trace; values of another content are never compared.
     """
-    import time
-
     import torch
 
     from pytest_anubis.traces.operation_kinds import Kind

@@ -139,9 +139,17 @@ def _shapes_that_do_not_fit(data: dict[str, Any]) -> None:
     inputs["values"][0], inputs["shapes"][0], inputs["types"][0] = tensor(11, 8, 9)
 
 
+def _compiled(data: dict[str, Any]) -> None:
+    data["nodes"].append(node(5, "triton_poi_fused_add_0", parent=2))
+    data["nodes"][-1]["attrs"].append(
+        {"name": "kernel_backend", "type": "string", "value": "triton"}
+    )
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        _compiled,
         _renamed,
         _opening,
         _ten_terabytes,

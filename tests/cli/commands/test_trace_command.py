@@ -117,3 +117,36 @@ def test_a_trace_is_passed_on_without_labels_and_in_chakras_form(tmp_path: Path)
         assert "my secret module" not in {one.name for one in shared.nodes}
     assert anubis("trace", "export", str(path), "-o", str(tmp_path / "job.et")).returncode == 0
     assert (tmp_path / "job.et").read_bytes() == b"".join(chakra_messages(read_trace(path)))
+
+
+def test_a_profile_predicts_its_own_trace_and_says_what_it_scaled(tmp_path: Path) -> None:
+    known = write(tmp_path, two_products(), "known.trace.json")
+    larger = write(tmp_path, two_products(size=64), "larger.trace.json")
+    profile = tmp_path / "ops.json"
+    result = anubis("trace", "profile", str(known), "-o", str(profile))
+    assert result.returncode == 0, result.stderr
+    answers = {}
+    for path in (known, larger):
+        result = anubis("trace", "predict", str(path), f"--profile={profile}", "--json=-")
+        answers[path] = json.loads(result.stdout)
+    assert (answers[known]["known"], answers[larger]["scaled"]) == (2, 2)
+    assert answers[larger]["seconds"] > answers[known]["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--profile=known.trace.json"],
+        ["--profile=missing.json"],
+        ["--profile=ops.json", "--ranks=2"],
+        ["--profile=ops.json", "--ranks=0"],
+    ],
+)
+def test_a_wrong_profile_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, two_products(), "known.trace.json")
+    (tmp_path / "ops.json").write_text('{"format": "anubis-operations", "device": 3}')
+    result = anubis("trace", "predict", "known.trace.json", *arguments)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)

@@ -1,0 +1,90 @@
+"""Profile the operations of traces on this machine, for predictions of other steps."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
+from pytest_anubis.traces.step_prediction import (
+    OperationProfile,
+    ProfiledOperation,
+    form_of,
+    work_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_anubis.traces.execution_trace import ExecutionTrace
+
+ROUNDS = 9
+_WARM_UP = 3
+
+
+def profiled(
+    traces: Iterable[ExecutionTrace], device: str, machine: str, *, rounds: int = ROUNDS
+) -> OperationProfile:
+    """Return the median time of every operation of some traces.
+
+    Args:
+        traces: What is replayed.
+        device: As torch names it.
+        machine: Name of the node.
+        rounds: How often each step is run with its operations timed, and as often without.
+
+    Raises:
+        CannotReplayError: An operation cannot be run here.
+        RuntimeError: There is no such device.
+    """
+    import torch
+
+    target = torch.device(device)
+
+    def synchronize() -> None:
+        if target.type != "cpu":
+            torch.accelerator.synchronize(target)
+
+    times: dict[tuple[str, str], list[float]] = {}
+    work: dict[tuple[str, str], float] = {}
+    whole = parts = 0.0
+    for trace in traces:
+        step = ReplayedStep(trace, target)
+        step.prepare()
+        for _ in range(_WARM_UP):
+            _once(step, synchronize)
+        plain, sums = [], []
+        for _ in range(rounds):
+            plain.append(_once(step, synchronize))
+            step.restore()
+            total = 0.0
+            for operation, seconds in step.seconds_by_operation(synchronize):
+                key = operation.schema, form_of(operation.inputs)
+                times.setdefault(key, []).append(seconds)
+                work[key] = work_of(operation)
+                total += seconds
+            sums.append(total)
+        whole += statistics.median(plain)
+        parts += statistics.median(sums)
+    return OperationProfile(
+        device=device,
+        machine=machine,
+        ratio=whole / parts if parts else 1.0,
+        operations=tuple(
+            ProfiledOperation(
+                schema=key[0], form=key[1], seconds=statistics.median(values), work=work[key]
+            )
+            for key, values in times.items()
+        ),
+    )
+
+
+def _once(step: ReplayedStep, synchronize: Callable[[], object]) -> float:
+    step.restore()
+    synchronize()
+    begin = time.perf_counter()
+    step.run()
+    synchronize()
+    return time.perf_counter() - begin

@@ -1,0 +1,98 @@
+"""A recorded job from its file to the verdict: learned, accepted, and rejected with the slow kind named."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_anubis.benchmarking.replay import replayed_step
+from pytest_anubis.benchmarking.replay.operation_calls import OperationCall
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import population_of
+from pytest_anubis.core.verdict import Decision, Outcome
+from pytest_anubis.session.collecting import trace_files
+from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.traces.operation_kinds import Kind
+from pytest_anubis.validator import learn_baseline
+from tests.traces.made_traces import recorded_step
+
+Run = Callable[..., RunRecord]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the trace on a clock of its own: an operation takes a millisecond, one of the slow kind longer."""
+    pytester.makeini("[pytest]\n")
+    (pytester.path / "job.trace.json").write_text(recorded_step(), encoding="utf-8")
+    now, chance, slow = [0.0], random.Random(1), [Kind.COLLECTIVE]
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    monkeypatch.setattr(replayed_step, "time", clock)
+    monkeypatch.setattr(trace_files, "time", clock)
+    own = OperationCall.run
+
+    def timed(call: OperationCall, tensor_of: Callable[..., torch.Tensor]) -> Any:
+        factor = 1.5 if call.kind is slow[0] else 1.0
+        now[0] += 1e-3 * factor * chance.gauss(1, 0.02)
+        return own(call, tensor_of)
+
+    monkeypatch.setattr(OperationCall, "run", timed)
+
+    def do(*options: str, kind: Kind = Kind.COLLECTIVE) -> RunRecord:
+        slow[0] = kind
+        pytester.runpytest("--anubis", *options)
+        (folder,) = pytester.path.glob(".anubis/runs/*")
+        record = read_journal(folder)
+        folder.rename(pytester.path / f"kept-{len(list(pytester.path.iterdir()))}")
+        return record
+
+    return do
+
+
+def test_a_recorded_job_from_its_file_to_the_verdict(
+    run: Run, pytester: pytest.Pytester, hardware_class: tuple[str, Mapping[str, str]]
+) -> None:
+    key, attributes = hardware_class
+    healthy = run("--anubis-mode=measure")
+    chance = random.Random(2)
+    populations = [
+        population_of(
+            [
+                [value if one.metric.better == "equal" else value * share for value in one.values]
+                for share in (chance.gauss(1, 0.01) for _ in range(12))
+            ],
+            metric=one.metric,
+            benchmark=one.benchmark,
+            devices=["cpu"] * 12,
+            group=one.group,
+            hardware_class=key,
+            component=one.component,
+        )
+        for one in healthy.measurements
+    ]
+    baseline = learn_baseline(
+        populations,
+        hardware_class=key,
+        attributes=dict(attributes),
+        created="2026-01-01T00:00:00+00:00",
+        error_rate=None,
+    )
+    save_baseline(baseline, pytester.path / "baselines")
+
+    accepted = run()
+    assert accepted.node_verdict is not None
+    assert accepted.node_verdict.decision is Decision.ACCEPTED
+
+    rejected = run(kind=Kind.POINTWISE)
+    assert rejected.node_verdict is not None
+    assert rejected.node_verdict.decision is Decision.REJECTED
+    failed = {one.metric: one for one in rejected.verdicts if one.outcome is Outcome.FAIL}
+    assert "time_pointwise" in failed
+    shares = failed["step_time"].shares
+    assert shares is not None
+    assert [one.metric for one in shares.named] == ["time_pointwise"]
