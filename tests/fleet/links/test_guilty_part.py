@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -24,6 +24,20 @@ def slow_sending(hosts: SimulatedHosts) -> None:
     hosts.shape(2, send=RATE / 2)
 
 
+@pytest.fixture(scope="module")
+def network() -> Iterator[tuple[SimulatedHosts, PairGroup]]:
+    """Hosts and their processes, which have met; each of them loads torch, so that all tests share them."""
+    try:
+        hosts = simulated_hosts(HOSTS, rate=RATE)
+    except NotPossible as why:
+        if not re.search("need root|not found|not permitted|denied|unknown", str(why)):
+            raise
+        pytest.skip(str(why))
+    with hosts, PairGroup(hosts) as group:
+        group.join()
+        yield hosts, group
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize(
     ("shape", "guilty"),
@@ -35,17 +49,13 @@ def slow_sending(hosts: SimulatedHosts) -> None:
     ids=["nothing", "node", "sending"],
 )
 def test_the_slow_part_of_a_network_is_named(
-    shape: Callable[[SimulatedHosts], object], guilty: list[Part]
+    network: tuple[SimulatedHosts, PairGroup],
+    shape: Callable[[SimulatedHosts], object],
+    guilty: list[Part],
 ) -> None:
-    try:
-        hosts = simulated_hosts(HOSTS, rate=RATE)
-    except NotPossible as why:
-        if not re.search("need root|not found|not permitted|denied|unknown", str(why)):
-            raise
-        pytest.skip(str(why))
-    with hosts, PairGroup(hosts) as group:
-        group.join()
-        shape(hosts)
-        plan = round_robin(HOSTS)
-        _, found = group.find_guilty(plan, size=group.size_for(plan, 0.04), repeats=3)
+    hosts, group = network
+    hosts.reset()
+    shape(hosts)
+    plan = round_robin(HOSTS)
+    _, found = group.find_guilty(plan, size=group.size_for(plan, 0.04), repeats=3)
     assert [one.part for one in found] == guilty
