@@ -110,7 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if any(config.getoption(name, False) for name in ("showfixtures", "show_fixtures_per_test")):
         settings = replace(settings, active=False)  # no test will run
     config.stash[context_key] = RunContext(settings=settings)
-    config.pluginmanager.register(TraceCollector(), "anubis-traces")
+    config.pluginmanager.register(TraceCollector(active=settings.active), "anubis-traces")
     if not settings.active:
         config.pluginmanager.register(DeviceParametrizer(), "anubis-devices")
         config.pluginmanager.register(CollectionChecks(config), "anubis-collection")

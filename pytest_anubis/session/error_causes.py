@@ -23,6 +23,10 @@ _HARDWARE = re.compile(
 )
 
 
+_OF_A_FILE = re.compile(r"TraceError|CannotReplayError")
+"""Errors of ours that quote names from a file, whatever these are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """One kind of error that the environment causes.
@@ -250,7 +254,7 @@ def environment_of(
         One sentence; empty for a failed check, a fault of the hardware, and every unknown error.
     """
     message = f"{type(error).__name__}: {text_of(error)}"
-    if _HARDWARE.search(message):
+    if _HARDWARE.search(message) and not _OF_A_FILE.match(message):
         return ""
     if isinstance(error, Warning) and not own_check:
         return (

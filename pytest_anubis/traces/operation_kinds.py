@@ -121,34 +121,6 @@ _NAMES = {
 }
 _KIND_OF = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
-RANDOM = frozenset(
-    [
-        "dropout",
-        "native_dropout",
-        "alpha_dropout",
-        "feature_dropout",
-        "_fused_dropout",
-        "bernoulli",
-        "normal",
-        "uniform",
-        "random",
-        "rand",
-        "randn",
-        "randint",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "randperm",
-        "multinomial",
-        "exponential",
-        "geometric",
-        "log_normal",
-        "cauchy",
-        "rrelu_with_noise",
-    ]
-)
-"""Operations whose results a seed fixes."""
-
 ANY_ORDER = frozenset(
     [
         "put",
@@ -170,9 +142,32 @@ ANY_ORDER = frozenset(
         "grid_sampler_2d_backward",
         "_embedding_bag_backward",
         "_embedding_bag_dense_backward",
+        "_scaled_dot_product_flash_attention_backward",
+        "_scaled_dot_product_efficient_attention_backward",
+        "_native_multi_head_attention",
     ]
 )
-"""Operations that may give other bits every time, even where torch is set to be deterministic."""
+"""Operations that may give other bits every time, even where torch is set to be deterministic: its mode that
+only warns keeps the quick backward of attention."""
+
+UNCHECKED = {
+    "max_pool2d_with_indices_backward": ("indices",),
+    "max_pool3d_with_indices_backward": ("indices",),
+    "adaptive_max_pool2d_backward": ("indices",),
+    "_embedding_bag_backward": ("offset2bag", "bag_size", "maximum_indices"),
+    "_embedding_bag_dense_backward": ("offset2bag", "bag_size", "maximum_indices"),
+}
+"""Arguments by which an operation reaches into memory without a check, so that no trace may choose them."""
+
+INDEX_MAKERS = (
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+    "adaptive_max_pool2d",
+    "_embedding_bag",
+    "embedding_bag",
+    "_embedding_bag_forward_only",
+)
+"""Operations whose results are such arguments."""
 
 FREE_OF_WORK = frozenset({"record_stream"})
 """Operations of the host's bookkeeping that a replay leaves out."""

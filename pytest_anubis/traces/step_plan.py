@@ -244,20 +244,24 @@ def _stated(schema: str) -> list[str]:
 def _limit(operation: Operation, name: str, word: str, place: int) -> int:
     """Return below which number the whole numbers of an argument must be; 0 if any are right."""
     recorded = next((high for number, _, high in operation.ranges if number == place), None)
-    if recorded is not None and recorded >= 0:
-        return int(recorded) + 1
+    most = _structural_limit(operation, name, word)
+    # A file may not choose indices beyond the table that they are for.
+    return min(most, int(recorded) + 1) if recorded is not None and recorded >= 0 else most
+
+
+def _structural_limit(operation: Operation, name: str, word: str) -> int:
     inputs = operation.inputs
     first = inputs[0] if inputs and isinstance(inputs[0], TensorUse) else None
     shape = first.shape if first is not None else ()
     if name in ("embedding", *_BAGS) and word in ("indices", "offsets") and shape:
         if word == "indices":
             return shape[0]
-        indices = inputs[1]
+        indices = inputs[1] if len(inputs) > 1 else None
         return indices.count + 1 if isinstance(indices, TensorUse) else 0
     if name == "embedding_dense_backward" and word == "indices":
         return _whole(inputs, 2)
     if name in _TARGETS and word == "target":
-        scores = inputs[1] if name.endswith("backward") else first
+        scores = inputs[1] if name.endswith("backward") and len(inputs) > 1 else first
         sizes = scores.shape if isinstance(scores, TensorUse) else ()
         return sizes[1] if len(sizes) > 1 else sizes[0] if sizes else 0
     if name in _SELECTING and word == "index" and shape:
@@ -266,7 +270,7 @@ def _limit(operation: Operation, name: str, word: str, place: int) -> int:
     if name in ("index", "index_put", "_index_put_impl", "_unsafe_index") and word == "indices":
         return min(shape, default=0)
     if word == "indices" and "pool" in name:
-        source = inputs[1] if isinstance(inputs[1], TensorUse) else None
+        source = inputs[1] if len(inputs) > 1 and isinstance(inputs[1], TensorUse) else None
         return source.shape[-1] * source.shape[-2] if source and len(source.shape) > 1 else 0
     if name == "one_hot" and word == "self":
         return max(0, _whole(inputs, 1))

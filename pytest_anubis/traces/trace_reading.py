@@ -57,7 +57,7 @@ def read_trace(path: Path) -> ExecutionTrace:
     """
     try:
         text = _unpacked(read_bytes(path, largest=LARGEST_DATA))
-        data = parse_json(text, strict=False, largest=LARGEST_JSON * 4)
+        data = parse_json(text, strict=False, largest=LARGEST_JSON)
         return _trace(data, hashlib.sha256(text).hexdigest()[:16])
     except CodecError as error:
         raise TraceError(str(error)) from None
@@ -67,7 +67,7 @@ def _unpacked(content: bytes) -> bytes:
     """Return the content, decompressed if it is; never more than the limit of one JSON text."""
     if not content.startswith(_GZIP):
         return content
-    most = most_bytes(LARGEST_JSON * 4)
+    most = most_bytes(LARGEST_JSON)
     machine = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         text = machine.decompress(content, most + 1)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError
 from pytest_anubis.session.collecting.device_parameters import WrongCardError
 from pytest_anubis.session.error_causes import CAUSES, environment_of
+from pytest_anubis.traces.trace_reading import TraceError
 from tests.cli.command_line import anubis
 from tests.session.conftest import Learn
 
@@ -49,6 +51,8 @@ ENVIRONMENT: list[tuple[BaseException, str]] = [
     (UserWarning("Please use the new API settings to control TF32 behavior"), "warning was raised"),
     (UnreadableOutput("output of fio-4.0 cannot be read: 'no jobs'"), "output of a tool"),
     (ToolRefused("mpirun 4.1 ended with status 1: not enough slots"), "a tool did not begin"),
+    (TraceError('schema is "9"; known are 1.0.1 to 1.1.1'), "no execution trace"),
+    (CannotReplayError("no replay here of mylib::xid (1 times)"), "cannot be replayed here"),
     (WrongCardError("cuda:3 is the card at 0000:5d:00.0, but"), "another card than the one to test"),
     (
         RuntimeError(

@@ -8,6 +8,7 @@ every device has.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.traces.execution_trace import Opaque, Operation, TensorUse
@@ -112,12 +113,17 @@ _TRANSLATED: dict[str, Translation] = {
 }
 
 
+_SHORTER = {"cudnn_batch_norm": (8, 3), "cudnn_batch_norm_backward": (8, 3)}
+"""How many arguments and results a translation has, of those that were recorded."""
+
+
 class OperationCall:
     """One operation of a trace, ready to be run.
 
     Attributes:
         operation: What was recorded.
         kind: Of the operation.
+        names: Names of the recorded inputs.
         writes: Numbers of the recorded inputs that it changes in place.
 
     Raises:
@@ -131,6 +137,7 @@ class OperationCall:
         "_named",
         "_put",
         "kind",
+        "names",
         "operation",
         "writes",
     )
@@ -141,8 +148,13 @@ class OperationCall:
         kind = kind_of(operation.schema)
         if kind is None or kind is Kind.COLLECTIVE:
             raise CannotReplayError(operation.name)
-        self.operation, self.kind = operation, kind
         _, name, overload = operation_name(operation.schema)
+        if name in _SHORTER:
+            inputs, outputs = _SHORTER[name]
+            operation = replace(
+                operation, inputs=operation.inputs[:inputs], outputs=operation.outputs[:outputs]
+            )
+        self.operation, self.kind = operation, kind
         recorded = _registered(torch, f"{name}.{overload}")
         translation = _TRANSLATED.get(name)
         self._put = translation[1] if translation else None
@@ -154,10 +166,13 @@ class OperationCall:
             raise CannotReplayError(operation.name)
         if len(operation.inputs) > len(known) or _unknown(operation.inputs, known):
             raise CannotReplayError(operation.name)
+        self.names = tuple(one.name for one in known[: len(operation.inputs)])
+        # Batch norm changes its running values, which its schema does not say.
         self.writes = tuple(
             place
             for place, one in enumerate(known[: len(operation.inputs)])
-            if one.alias_info is not None and one.alias_info.is_write
+            if (one.alias_info is not None and one.alias_info.is_write)
+            or one.name in ("running_mean", "running_var")
         )
         self._named = [
             one.name if one.kwarg_only and not translation else ""
@@ -228,6 +243,8 @@ def _converter(torch: Any, name: str, kind: str, device: Any) -> Callable[[Any],
         return lambda value: None if value in (None, "") else device
     if bare in _LEFT_OUT or name == "pin_memory":
         return lambda value: None
+    if name == "unsafe":  # it would leave out the check of indices
+        return lambda value: False
     return lambda value: value
 
 

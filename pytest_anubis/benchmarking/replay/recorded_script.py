@@ -34,6 +34,11 @@ def main(arguments: list[str]) -> int:
     except RecordingError as error:
         print(error, file=sys.stderr)  # noqa: T201 - this is a process of its own
         return NO_TRACE
+    except SystemExit:
+        pass  # the script's own end
+    except BaseException:
+        counter.missing()
+        raise
     if why := counter.missing():
         print(why, file=sys.stderr)  # noqa: T201
         return NO_TRACE

@@ -6,6 +6,7 @@ at which memory is freed are those of the job. Autograd is off, since its operat
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections import Counter
@@ -18,12 +19,15 @@ from pytest_anubis.benchmarking.replay.operation_calls import (
     CannotReplayError,
     OperationCall,
 )
-from pytest_anubis.benchmarking.sizes import NEEDED, host_memory, memory_of
+from pytest_anubis.benchmarking.sizes import NEEDED, give_back, host_memory, memory_of
 from pytest_anubis.benchmarking.verification import fingerprint, hashed
+from pytest_anubis.codec.codec_error import shown
 from pytest_anubis.traces.execution_trace import ExecutionTrace, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import (
     ANY_ORDER,
     FREE_OF_WORK,
+    INDEX_MAKERS,
+    UNCHECKED,
     Kind,
     kind_of,
     operation_name,
@@ -59,7 +63,7 @@ _UNKNOWN_SIZE = frozenset(
         "_unique2",
     ]
 )
-"""Operations whose results' sizes depend on values, and are at most those of their inputs."""
+"""Operations whose results' sizes depend on values; `_beside` counts what they may take at most."""
 
 Tensors = dict[Key, "torch.Tensor"]
 
@@ -93,7 +97,6 @@ class ReplayedStep:
                     calls.append(OperationCall(operation, device))
                 except CannotReplayError as error:
                     missing[str(error)] += 1
-        self.missing = missing
         if missing:
             raise CannotReplayError(_missing_text(missing))
         if not calls:
@@ -102,6 +105,7 @@ class ReplayedStep:
         self._plan = planned([call.operation for call in calls])
         self.kinds = tuple(kind for kind in Kind if any(call.kind is kind for call in calls))
         self._check_sizes()
+        self._check_indices()
         self._given: Tensors = {}
         self._memory: dict[Place, torch.Tensor] = {}
         self._fresh: dict[Place, torch.Tensor] = {}
@@ -112,16 +116,17 @@ class ReplayedStep:
         return len(self._calls)
 
     def prepare(self) -> None:
-        """Allocate and fill what existed before the step.
+        """Allocate and fill what existed before the step, and run it once.
 
         Raises:
-            CannotReplayError: The memory is not free.
+            CannotReplayError: The memory is not free, or an operation refuses its arguments.
         """
         import torch
 
         changed = self._changed()
         peak = self._peak()
         wanted = self._plan.bytes + sum(self._plan.memory[place].bytes for place in changed) + peak
+        give_back(self._device)
         known = memory_of(self._device) if self._device.type != "cpu" else host_memory()
         if known is not None and wanted > NEEDED * known[0]:
             raise CannotReplayError(
@@ -137,6 +142,26 @@ class ReplayedStep:
             flat = self._memory[place]
             steps = strides if strides is not None else _contiguous(shape)
             self._given[key] = torch.as_strided(flat, shape, steps, begin)
+        self._rehearse()
+
+    def _rehearse(self) -> None:
+        """Run the step once, where an error is one of the trace; later ones are the device's.
+
+        An accelerator's own errors are `RuntimeError` and pass: they are evidence.
+        """
+        of_trace = (TypeError, ValueError, LookupError, NotImplementedError)
+        running = self._calls[0].operation
+        try:
+            for call, _ in self._results():
+                running = call.operation
+        except Exception as error:
+            if self._device.type != "cpu" and not isinstance(error, of_trace):
+                raise
+            text = shown(str(error).partition("\n")[0])
+            raise CannotReplayError(
+                f"after {shown(running.name)} (node {running.id}): {text}"
+            ) from None
+        self.restore()
 
     def restore(self) -> None:
         """Give what a step changes the values from before it."""
@@ -172,12 +197,16 @@ class ReplayedStep:
         Args:
             synchronize: Waits for the device.
         """
+        begin = 0.0
+
+        def before() -> None:
+            nonlocal begin
+            begin = time.perf_counter()
+
         synchronize()
-        last = time.perf_counter()
-        for call, _ in self._results():
+        for call, _ in self._results(before):
             synchronize()
-            yield call.operation, time.perf_counter() - last
-            last = time.perf_counter()
+            yield call.operation, time.perf_counter() - begin
 
     def bits(self) -> int:
         """Return the fingerprint of the step's results in `KEPT_BITS` bits, equal on all healthy devices.
@@ -187,17 +216,17 @@ class ReplayedStep:
         import torch
 
         total = 0
-        unsure: set[tuple[Any, ...]] = set()
+        unsure: set[Place] = set()
         self.restore()
-        with _deterministic(self._device):
+        with _deterministic(self._device), torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             for number, (call, result) in enumerate(self._results()):
                 operation = call.operation
                 name = plain_name(operation_name(operation.schema)[1])
-                used = {key_of(use) for use in tensors_of(operation.inputs)}
+                used = {place_of(use) for use in tensors_of(operation.inputs)}
                 if name in ANY_ORDER or not unsure.isdisjoint(used):
                     changed = tuple(operation.inputs[place] for place in call.writes)
-                    unsure.update(map(key_of, tensors_of((*operation.outputs, *changed))))
+                    unsure.update(map(place_of, tensors_of((*operation.outputs, *changed))))
                     continue
                 for place, tensor in enumerate(_tensors(result)):
                     if tensor.device.type == self._device.type and tensor.layout is torch.strided:
@@ -208,8 +237,14 @@ class ReplayedStep:
                         total = (total + (value ^ (mixed % (1 << 64)))) % (1 << 64)
         return total >> (64 - KEPT_BITS)
 
-    def _results(self) -> Iterator[tuple[OperationCall, Any]]:
-        """Run the operations in order and yield each with its result, which is kept while it is used."""
+    def _results(
+        self, before: Callable[[], object] = lambda: None
+    ) -> Iterator[tuple[OperationCall, Any]]:
+        """Run the operations in order and yield each with its result, which is kept while it is used.
+
+        Args:
+            before: Called just before each operation.
+        """
         import torch
 
         live: Tensors = {}
@@ -221,15 +256,8 @@ class ReplayedStep:
 
         with torch.no_grad():
             for call, freed in zip(self._calls, self._plan.freed, strict=True):
-                try:
-                    result = call.run(tensor_of)
-                except (RuntimeError, TypeError, ValueError, IndexError) as error:
-                    if isinstance(error, torch.OutOfMemoryError):
-                        raise
-                    text = str(error).partition("\n")[0][:200]
-                    raise CannotReplayError(
-                        f"{call.operation.name} (node {call.operation.id}): {text}"
-                    ) from None
+                before()
+                result = call.run(tensor_of)
                 outputs = tensors_of(call.operation.outputs)
                 for use, tensor in zip(outputs, _tensors(result), strict=False):
                     live[key_of(use)] = tensor
@@ -237,23 +265,57 @@ class ReplayedStep:
                 for key in freed:
                     live.pop(key, None)
 
-    def _changed(self) -> list[Place]:
-        """Return the memory that a step changes in place."""
+    def _written(self) -> list[Place]:
+        """Return the memory that the operations change in place."""
         written = (
-            use
+            place_of(use)
             for call in self._calls
             for number in call.writes
             for use in tensors_of((call.operation.inputs[number],))
         )
-        found = dict.fromkeys(place_of(use) for use in written)
-        return [place for place in found if place in self._plan.memory]
+        return list(dict.fromkeys(written))
+
+    def _changed(self) -> list[Place]:
+        """Return the memory from before the step that the step changes in place."""
+        return [place for place in self._written() if place in self._plan.memory]
+
+    def _check_indices(self) -> None:
+        """Refuse indices that nothing checks unless they are ours, or those of the forward operation.
+
+        Raises:
+            CannotReplayError: Names the operation.
+        """
+        written = set(self._written())
+        makers: dict[Key, str] = {}
+        for call in self._calls:
+            operation = call.operation
+            name = plain_name(operation_name(operation.schema)[1])
+            for word, use in zip(call.names, operation.inputs, strict=False):
+                if name not in UNCHECKED or word not in UNCHECKED[name]:
+                    continue
+                ours = all(
+                    place_of(one) not in written
+                    and makers.get(key_of(one), INDEX_MAKERS[0]) in INDEX_MAKERS
+                    for one in tensors_of((use,))
+                )
+                if not ours:
+                    raise CannotReplayError(
+                        f"{shown(operation.name)} (node {operation.id}): {word} is not that of its forward "
+                        "operation"
+                    )
+            makers.update((key_of(one), name) for one in tensors_of(operation.outputs))
 
     def _peak(self) -> int:
         """Return the most bytes that results take at any moment."""
         live: dict[Key, int] = {}
         now = most = 0
         for call, freed in zip(self._calls, self._plan.freed, strict=True):
+            views = call.kind is Kind.BETWEEN or bool(call.writes)
+            owners = {use.storage for use in tensors_of(call.operation.inputs)} - {0}
+            most = max(most, now + _beside(call.operation))
             for use in tensors_of(call.operation.outputs):
+                if views and use.storage in owners:
+                    continue
                 size = use.count * use.element_bytes
                 now += size - live.get(key_of(use), 0)
                 live[key_of(use)] = size
@@ -275,7 +337,7 @@ class ReplayedStep:
         with torch.no_grad():
             for call in self._calls:
                 operation = call.operation
-                where = f"{operation.name} (node {operation.id})"
+                where = f"{shown(operation.name)} (node {operation.id})"
                 for use in tensors_of(operation.inputs):
                     if use.element_bytes != (size := _dtype(use.element).itemsize):
                         raise CannotReplayError(
@@ -295,9 +357,13 @@ class ReplayedStep:
                         f"{where}: the sizes of its results are unknown"
                     ) from None
                 except Exception as error:  # whatever torch's own check of the arguments raises
-                    text = str(error).partition("\n")[0][:200]
+                    text = shown(str(error).partition("\n")[0])
                     raise CannotReplayError(f"{where}: {text}") from None
                 outputs, results = list(tensors_of(operation.outputs)), list(_tensors(made))
+                if len(outputs) > len(results):
+                    raise CannotReplayError(
+                        f"{where}: it has {len(results)} results, the trace says {len(outputs)}"
+                    )
                 pairs = [
                     (use.count * use.element_bytes, tensor.numel() * tensor.itemsize)
                     for use, tensor in zip(outputs, results, strict=False)
@@ -313,6 +379,27 @@ class ReplayedStep:
                         )
 
 
+def _beside(operation: Operation) -> int:
+    """Return the bytes that an operation may take besides its results: its inputs, broadcast.
+
+    A loss of (n, 1) and (1, n) has n x n differences before it sums them.
+    """
+    uses = list(tensors_of(operation.inputs))
+    name = plain_name(operation_name(operation.schema)[1])
+    if kind_of(operation.schema) is not Kind.POINTWISE and name not in _UNKNOWN_SIZE:
+        return 0
+    sizes: list[int] = []
+    for use in uses:
+        for place, size in enumerate(reversed(use.shape)):
+            if place == len(sizes):
+                sizes.append(size)
+            sizes[place] = max(sizes[place], size)
+    each = max((use.element_bytes for use in uses), default=0)
+    if name in ("nonzero", "masked_select"):
+        each = 8 * max(1, len(sizes))
+    return math.prod(sizes) * each if uses else 0
+
+
 def _form(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return arguments without what distinguishes tensors of one form."""
     return tuple(
@@ -326,7 +413,7 @@ def _form(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _missing_text(missing: Counter[str]) -> str:
-    named = ", ".join(f"{name} ({times} times)" for name, times in missing.most_common(6))
+    named = ", ".join(f"{shown(name)} ({times} times)" for name, times in missing.most_common(6))
     more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
     return f"no replay here of {named}{more}"
 
@@ -384,7 +471,8 @@ def _filled(memory: Memory, number: int, device: torch.device) -> torch.Tensor:
         if memory.rising:
             rising = torch.arange(memory.elements, device=device)
             return (rising * (memory.bound - 1) // max(1, memory.elements)).to(dtype)
-        return torch.randint(0, memory.bound, size, generator=generator, device=device).to(dtype)
+        bound = min(memory.bound, 2 if dtype is torch.bool else torch.iinfo(dtype).max)
+        return torch.randint(0, bound, size, generator=generator, device=device, dtype=dtype)
     low, high = (0.5, 1.5) if memory.positive else (-memory.scale, memory.scale)
     kind = dtype if dtype in (torch.float32, torch.float64) else torch.float32
     drawn = torch.empty(size, dtype=kind, device=device).uniform_(low, high, generator=generator)

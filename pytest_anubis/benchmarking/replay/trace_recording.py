@@ -62,11 +62,7 @@ class TraceRecorder:
         self._observer: ExecutionTraceObserver | None = None
 
     def start(self) -> None:
-        """Begin to record.
-
-        Raises:
-            RecordingError: Another trace is being recorded in this process.
-        """
+        """Begin to record."""
         from torch.profiler import ExecutionTraceObserver
 
         self._observer = ExecutionTraceObserver()
@@ -74,7 +70,11 @@ class TraceRecorder:
         self._observer.start()
 
     def finish(self) -> None:
-        """End the recording, and put the trace in its place."""
+        """End the recording, and put the trace in its place.
+
+        Raises:
+            RecordingError: Another trace was being recorded in this process.
+        """
         self._stop()
         if not self._part.exists():
             raise RecordingError("torch wrote no trace; another one is being recorded")

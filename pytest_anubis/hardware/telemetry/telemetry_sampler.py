@@ -269,7 +269,12 @@ class Telemetry:
                 if not counting:
                     pause = max(pause, took / COST_SHARE)
                 if len(samples) >= MAX_SAMPLES:
-                    del samples[1::2]
+                    # Readings with counters are few, and all at odd places.
+                    samples[:] = [
+                        one
+                        for place, one in enumerate(samples)
+                        if place % 2 == 0 or one[1].counters
+                    ]
                     pause *= 2
                 continue
             counted.append((before, reading))

@@ -46,8 +46,8 @@ def test_every_operation_gives_the_shapes_of_the_trace(
         return result
 
     step = ReplayedStep(trace, CPU)
-    monkeypatch.setattr(OperationCall, "run", run)
     step.prepare()
+    monkeypatch.setattr(OperationCall, "run", run)
     step.run()
     assert seen == [one.id for one in trace.operations]
     assert step.count == len(seen)
@@ -254,3 +254,84 @@ def test_indices_are_within_the_table_that_they_are_used_for(tmp_path: Path) -> 
 
 def test_json_of_the_recorded_step_is_an_execution_trace() -> None:
     assert json.loads(recorded_step())["schema"].startswith("1.")
+
+
+LONG = "Tensor(long int)"
+
+
+def _embedding(ranges: str = "") -> dict[str, Any]:
+    schema = "aten::embedding(Tensor weight, Tensor indices) -> Tensor"
+    words = ([31, 131, 0, 40, 8, "cpu"], [40], LONG)
+    data = two_products()
+    data["nodes"].append(
+        node(5, "aten::embedding", schema, (tensor(30, 7, 4), words), (tensor(32, 40, 4),), 2)
+    )
+    data["nodes"][-1]["attrs"].append({"name": "tensor_range", "value": ranges})
+    return data
+
+
+@pytest.mark.parametrize(
+    ("ranges", "bound"), [("", 7), ('{"1": [0, 3]}', 4), ('{"1": [0, 1e12]}', 7)]
+)
+def test_a_file_chooses_no_index_beyond_the_table(tmp_path: Path, ranges: str, bound: int) -> None:
+    trace = read_trace(write(tmp_path, _embedding(ranges)))
+    (found,) = (
+        one.bound for place, one in planned(trace.operations).memory.items() if place[1] == 131
+    )
+    assert found == bound
+
+
+def test_indices_that_nothing_checks_are_not_those_of_the_trace(tmp_path: Path) -> None:
+    full = "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"
+    pool = (
+        "aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, "
+        "int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"
+    )
+    places = ([31, 131, 0, 4, 8, "cpu"], [1, 1, 2, 2], LONG)
+    pair: list[Any] = [([value, value], [[], []], "GenericList[Int,Int]") for value in (2, 2, 0, 1)]
+    arguments = (tensor(40, 1, 1, 2, 2), tensor(41, 1, 1, 4, 4), *pair, (False, [], "Bool"), places)
+    backward = node(
+        6, "aten::max_pool2d_with_indices_backward", pool, arguments, (tensor(42, 1, 1, 4, 4),), 2
+    )
+    data = two_products()
+    data["nodes"].append(backward)
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    step.prepare()
+    filling = node(5, "aten::fill_", full, (places, (10**12, [], "Int")), (places,), 2)
+    data["nodes"][-1:] = [filling, backward]
+    with pytest.raises(CannotReplayError, match="indices"):
+        ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+
+
+def test_running_values_of_batch_norm_are_restored(tmp_path: Path) -> None:
+    norm = (
+        "aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+        "Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor"
+    )
+    clone = "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"
+    none: Any = ("<None>", [], "None")
+    flags: Any = (
+        (True, [], "Bool"),
+        (0.1, [], "Double"),
+        (1e-5, [], "Double"),
+        (False, [], "Bool"),
+    )
+    running = (tensor(51, 3), tensor(52, 3))
+    data = two_products()
+    data["nodes"] += [
+        node(5, "aten::batch_norm", norm, (tensor(50, 2, 3, 4), none, none, *running, *flags),
+             (tensor(53, 2, 3, 4),), 2),
+        node(6, "aten::clone", clone, (tensor(51, 3),), (tensor(54, 3),), 2),
+    ]  # fmt: skip
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    step.prepare()
+    assert step.bits() == step.bits()
+
+
+def test_a_loss_that_broadcasts_counts_what_it_takes_besides(tmp_path: Path) -> None:
+    schema = "aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"
+    data = two_products()
+    given = (tensor(60, 300, 1), tensor(61, 1, 300))
+    data["nodes"].append(node(5, "aten::mse_loss", schema, given, (tensor(62),), 2))
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    assert step._peak() >= 300 * 300 * 4

@@ -58,10 +58,10 @@ def test_a_script_is_recorded_and_ended_when_its_steps_are_there(script: Path) -
     [
         (SCRIPT, ["2"], "3 are left out"),
         ("print(1)", [], "no optimizer"),
-        ("raise SystemExit(3)", [], "ended with 3"),
+        (SCRIPT + "sys.exit(0)", ["3"], "3 are left out"),
         ("1 / 0", [], "ZeroDivisionError"),
     ],
-    ids=["too few", "no optimizer", "ends", "fails"],
+    ids=["too few", "no optimizer", "ends early", "fails"],
 )
 def test_without_enough_steps_there_is_no_file(
     script: Path, content: str, arguments: list[str], word: str, capfd: pytest.CaptureFixture[str]

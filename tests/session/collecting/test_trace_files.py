@@ -40,7 +40,7 @@ def test_a_trace_is_collected_for_each_device_and_measured(traced: pytest.Pytest
 def test_the_same_ids_with_and_without_workers(traced: pytest.Pytester, in_workers: None) -> None:
     ids = []
     for workers in ("-n0", "-n2"):
-        result = traced.runpytest(workers, "-v", "-p", "xdist")
+        result = traced.runpytest(workers, "-v", "-p", "xdist", "job.trace.json")
         result.assert_outcomes(passed=1)
         ids.append({word for line in result.outlines for word in line.split() if "::" in word})
     assert ids[0] == ids[1] == {"job.trace.json::replay[cpu]"}
@@ -49,9 +49,13 @@ def test_the_same_ids_with_and_without_workers(traced: pytest.Pytester, in_worke
 def test_what_the_file_beside_it_states(traced: pytest.Pytester) -> None:
     beside = traced.path / "job.trace.toml"
     beside.write_text('component = "customer.translation"\naction = "call them"\n')
-    result = traced.runpytest("--collect-only", "-q", "-m", "anubis")
+    result = traced.runpytest("--collect-only", "-q", "-m", "anubis", "job.trace.json")
     assert "job.trace.json::replay[cpu]" in result.stdout.str()
-    item = traced.inline_run("--collect-only").getcalls("pytest_itemcollected")[0].item
+    item = (
+        traced.inline_run("--collect-only", "job.trace.json")
+        .getcalls("pytest_itemcollected")[0]
+        .item
+    )
     mark = next(item.iter_markers("anubis"))
     assert (mark.kwargs["component"], mark.kwargs["action"]) == (
         "customer.translation",
@@ -62,7 +66,7 @@ def test_what_the_file_beside_it_states(traced: pytest.Pytester) -> None:
 @pytest.mark.parametrize("stated", ["colour = 'red'", "cost = 7", "component = [", "\xff"])
 def test_a_wrong_file_beside_it_is_one_line(traced: pytest.Pytester, stated: str) -> None:
     (traced.path / "job.trace.toml").write_text(stated, encoding="latin-1")
-    result = traced.runpytest()
+    result = traced.runpytest("job.trace.json")
     result.assert_outcomes(errors=1)
     (line,) = (
         line for line in result.outlines if line.startswith("E ") or "job.trace.toml: " in line
@@ -85,6 +89,23 @@ def test_a_damaged_trace_is_inconclusive_and_stops_no_other_test(traced: pytest.
 
 def test_a_profilers_timeline_is_no_test(traced: pytest.Pytester) -> None:
     (traced.path / "a.pt.trace.json").write_text("{}")
-    result = traced.runpytest("--collect-only", "-q")
+    result = traced.runpytest("--collect-only", "-q", "a.pt.trace.json")
     assert "a.pt.trace.json::" not in result.stdout.str()
     result.stdout.fnmatch_lines("*a.pt.trace.json is a timeline of the profiler*")
+
+
+@pytest.mark.parametrize("options", [(), ("--anubis", "--anubis-mode=measure")])
+def test_other_tools_timelines_in_a_folder_are_no_tests(
+    pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_other=OTHER)
+    (pytester.path / "chrome.trace.json").write_text('{"traceEvents": []}')
+    (pytester.path / "list.trace.json").write_text("[{}]")
+    pytester.runpytest(*options).assert_outcomes(passed=1)
+
+
+def test_a_trace_in_a_folder_is_a_test_of_a_run_with_anubis_alone(traced: pytest.Pytester) -> None:
+    traced.makepyfile(test_other=OTHER)
+    traced.runpytest().assert_outcomes(passed=1)
+    traced.runpytest("--anubis", "--collect-only").stdout.fnmatch_lines("*replay?cpu?*")
