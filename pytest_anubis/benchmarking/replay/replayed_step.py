@@ -6,7 +6,6 @@ at which memory is freed are those of the job. Autograd is off, since its operat
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections import Counter
@@ -15,9 +14,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.benchmarking.replay.operation_calls import (
-    ELEMENTS,
     CannotReplayError,
     OperationCall,
+)
+from pytest_anubis.benchmarking.replay.step_checks import (
+    check_indices,
+    check_sizes,
+    contiguous,
+    dtype_of,
+    peak_bytes,
+    tensors_in,
+    written_places,
 )
 from pytest_anubis.benchmarking.sizes import NEEDED, give_back, host_memory, memory_of
 from pytest_anubis.benchmarking.verification import fingerprint, hashed
@@ -26,8 +33,6 @@ from pytest_anubis.traces.execution_trace import ExecutionTrace, Operation, Tens
 from pytest_anubis.traces.operation_kinds import (
     ANY_ORDER,
     FREE_OF_WORK,
-    INDEX_MAKERS,
-    UNCHECKED,
     Kind,
     kind_of,
     operation_name,
@@ -49,21 +54,6 @@ if TYPE_CHECKING:
 SEED = 20240616
 KEPT_BITS = 48
 """Bits of a fingerprint that are kept, of the 53 that a number of a measurement holds."""
-
-_UNKNOWN_SIZE = frozenset(
-    [
-        "item",
-        "_local_scalar_dense",
-        "is_nonzero",
-        "equal",
-        "nonzero",
-        "masked_select",
-        "unique",
-        "unique_dim",
-        "_unique2",
-    ]
-)
-"""Operations whose results' sizes depend on values; `_beside` counts what they may take at most."""
 
 Tensors = dict[Key, "torch.Tensor"]
 
@@ -104,8 +94,8 @@ class ReplayedStep:
         self._calls = calls
         self._plan = planned([call.operation for call in calls])
         self.kinds = tuple(kind for kind in Kind if any(call.kind is kind for call in calls))
-        self._check_sizes()
-        self._check_indices()
+        check_sizes(calls)
+        check_indices(calls)
         self._given: Tensors = {}
         self._memory: dict[Place, torch.Tensor] = {}
         self._fresh: dict[Place, torch.Tensor] = {}
@@ -124,7 +114,7 @@ class ReplayedStep:
         import torch
 
         changed = self._changed()
-        peak = self._peak()
+        peak = peak_bytes(self._calls, self._plan)
         wanted = self._plan.bytes + sum(self._plan.memory[place].bytes for place in changed) + peak
         give_back(self._device)
         known = memory_of(self._device) if self._device.type != "cpu" else host_memory()
@@ -140,7 +130,7 @@ class ReplayedStep:
         for key, (place, begin) in self._plan.given.items():
             shape, strides = key[5], key[6]
             flat = self._memory[place]
-            steps = strides if strides is not None else _contiguous(shape)
+            steps = strides if strides is not None else contiguous(shape)
             self._given[key] = torch.as_strided(flat, shape, steps, begin)
         self._rehearse()
 
@@ -228,7 +218,7 @@ class ReplayedStep:
                     changed = tuple(operation.inputs[place] for place in call.writes)
                     unsure.update(map(place_of, tensors_of((*operation.outputs, *changed))))
                     continue
-                for place, tensor in enumerate(_tensors(result)):
+                for place, tensor in enumerate(tensors_in(result)):
                     if tensor.device.type == self._device.type and tensor.layout is torch.strided:
                         value = fingerprint(_plain(tensor))
                         mixed = int(
@@ -259,198 +249,21 @@ class ReplayedStep:
                 before()
                 result = call.run(tensor_of)
                 outputs = tensors_of(call.operation.outputs)
-                for use, tensor in zip(outputs, _tensors(result), strict=False):
+                for use, tensor in zip(outputs, tensors_in(result), strict=False):
                     live[key_of(use)] = tensor
                 yield call, result
                 for key in freed:
                     live.pop(key, None)
 
-    def _written(self) -> list[Place]:
-        """Return the memory that the operations change in place."""
-        written = (
-            place_of(use)
-            for call in self._calls
-            for number in call.writes
-            for use in tensors_of((call.operation.inputs[number],))
-        )
-        return list(dict.fromkeys(written))
-
     def _changed(self) -> list[Place]:
         """Return the memory from before the step that the step changes in place."""
-        return [place for place in self._written() if place in self._plan.memory]
-
-    def _check_indices(self) -> None:
-        """Refuse indices that nothing checks unless they are ours, or those of the forward operation.
-
-        Raises:
-            CannotReplayError: Names the operation.
-        """
-        written = set(self._written())
-        makers: dict[Key, str] = {}
-        for call in self._calls:
-            operation = call.operation
-            name = plain_name(operation_name(operation.schema)[1])
-            for word, use in zip(call.names, operation.inputs, strict=False):
-                if name not in UNCHECKED or word not in UNCHECKED[name]:
-                    continue
-                ours = all(
-                    place_of(one) not in written
-                    and makers.get(key_of(one), INDEX_MAKERS[0]) in INDEX_MAKERS
-                    for one in tensors_of((use,))
-                )
-                if not ours:
-                    raise CannotReplayError(
-                        f"{shown(operation.name)} (node {operation.id}): {word} is not that of its forward "
-                        "operation"
-                    )
-            makers.update((key_of(one), name) for one in tensors_of(operation.outputs))
-
-    def _peak(self) -> int:
-        """Return the most bytes that results take at any moment."""
-        live: dict[Key, int] = {}
-        now = most = 0
-        for call, freed in zip(self._calls, self._plan.freed, strict=True):
-            views = call.kind is Kind.BETWEEN or bool(call.writes)
-            owners = {use.storage for use in tensors_of(call.operation.inputs)} - {0}
-            most = max(most, now + _beside(call.operation))
-            for use in tensors_of(call.operation.outputs):
-                if views and use.storage in owners:
-                    continue
-                size = use.count * use.element_bytes
-                now += size - live.get(key_of(use), 0)
-                live[key_of(use)] = size
-            most = max(most, now)
-            for key in freed:
-                now -= live.pop(key, 0)
-        return most
-
-    def _check_sizes(self) -> None:
-        """Refuse a trace whose operations would make other tensors than it says; nothing is allocated.
-
-        Raises:
-            CannotReplayError: Names the operation.
-        """
-        import torch
-
-        meta = torch.device("meta")
-        checked: dict[tuple[Any, ...], None] = {}
-        with torch.no_grad():
-            for call in self._calls:
-                operation = call.operation
-                where = f"{shown(operation.name)} (node {operation.id})"
-                for use in tensors_of(operation.inputs):
-                    if use.element_bytes != (size := _dtype(use.element).itemsize):
-                        raise CannotReplayError(
-                            f"{where}: elements of {use.element_bytes} bytes, {use.element} has {size}"
-                        )
-                form = (operation.schema, _form(operation.inputs), _form(operation.outputs))
-                name = plain_name(operation_name(operation.schema)[1])
-                if form in checked or name in _UNKNOWN_SIZE:
-                    continue
-                checked[form] = None
-                try:
-                    made = OperationCall(operation, meta).run(lambda use: _empty(use, meta))
-                except CannotReplayError:
-                    raise
-                except NotImplementedError:
-                    raise CannotReplayError(
-                        f"{where}: the sizes of its results are unknown"
-                    ) from None
-                except Exception as error:  # whatever torch's own check of the arguments raises
-                    text = shown(str(error).partition("\n")[0])
-                    raise CannotReplayError(f"{where}: {text}") from None
-                outputs, results = list(tensors_of(operation.outputs)), list(_tensors(made))
-                if len(outputs) > len(results):
-                    raise CannotReplayError(
-                        f"{where}: it has {len(results)} results, the trace says {len(outputs)}"
-                    )
-                pairs = [
-                    (use.count * use.element_bytes, tensor.numel() * tensor.itemsize)
-                    for use, tensor in zip(outputs, results, strict=False)
-                ]
-                # Of what is not recorded there may be as much as the operation is given.
-                given = sum(use.count * use.element_bytes for use in tensors_of(operation.inputs))
-                rest = results[len(outputs) :]
-                pairs.append((given, sum(tensor.numel() * tensor.itemsize for tensor in rest)))
-                for said, makes in pairs:
-                    if makes > said:
-                        raise CannotReplayError(
-                            f"{where}: it makes {makes:,} bytes, the trace says {said:,}"
-                        )
-
-
-def _beside(operation: Operation) -> int:
-    """Return the bytes that an operation may take besides its results: its inputs, broadcast.
-
-    A loss of (n, 1) and (1, n) has n x n differences before it sums them.
-    """
-    uses = list(tensors_of(operation.inputs))
-    name = plain_name(operation_name(operation.schema)[1])
-    if kind_of(operation.schema) is not Kind.POINTWISE and name not in _UNKNOWN_SIZE:
-        return 0
-    sizes: list[int] = []
-    for use in uses:
-        for place, size in enumerate(reversed(use.shape)):
-            if place == len(sizes):
-                sizes.append(size)
-            sizes[place] = max(sizes[place], size)
-    each = max((use.element_bytes for use in uses), default=0)
-    if name in ("nonzero", "masked_select"):
-        each = 8 * max(1, len(sizes))
-    return math.prod(sizes) * each if uses else 0
-
-
-def _form(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return arguments without what distinguishes tensors of one form."""
-    return tuple(
-        (one.element, one.element_bytes, one.shape, one.strides)
-        if isinstance(one, TensorUse)
-        else _form(one)
-        if isinstance(one, tuple)
-        else one
-        for one in arguments
-    )
+        return [place for place in written_places(self._calls) if place in self._plan.memory]
 
 
 def _missing_text(missing: Counter[str]) -> str:
     named = ", ".join(f"{shown(name)} ({times} times)" for name, times in missing.most_common(6))
     more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
     return f"no replay here of {named}{more}"
-
-
-def _tensors(result: Any) -> Iterator[torch.Tensor]:
-    import torch
-
-    if isinstance(result, torch.Tensor):
-        yield result
-    elif isinstance(result, list | tuple):
-        for one in result:
-            yield from _tensors(one)
-
-
-def _dtype(element: str) -> torch.dtype:
-    import torch
-
-    name = ELEMENTS.get(element)
-    if name is None or not hasattr(torch, name):
-        raise CannotReplayError(f"a tensor of {element[:40]}")
-    found: torch.dtype = getattr(torch, name)
-    return found
-
-
-def _empty(use: TensorUse, device: torch.device) -> torch.Tensor:
-    import torch
-
-    steps = use.strides if use.strides is not None else _contiguous(use.shape)
-    return torch.empty_strided(use.shape, steps, dtype=_dtype(use.element), device=device)
-
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    steps, step = [], 1
-    for size in reversed(shape):
-        steps.append(step)
-        step *= max(1, size)
-    return tuple(reversed(steps))
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -464,7 +277,7 @@ def _filled(memory: Memory, number: int, device: torch.device) -> torch.Tensor:
     """Return memory with values that are the same in every process, and right for what uses them."""
     import torch
 
-    dtype = _dtype(memory.element)
+    dtype = dtype_of(memory.element)
     generator = torch.Generator(device=device).manual_seed(SEED + number)
     size = (memory.elements,)
     if memory.element in WHOLE:

@@ -1,0 +1,228 @@
+"""Check a recorded step before it is run: sizes of results, indices, and the memory that it takes at most.
+
+A trace is a file from elsewhere, so no operation may make more than the trace says, and none may reach into
+memory by an index that nothing checks. Nothing is allocated here: sizes come from torch's device ``meta``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.benchmarking.replay.operation_calls import (
+    ELEMENTS,
+    CannotReplayError,
+    OperationCall,
+)
+from pytest_anubis.codec.codec_error import shown
+from pytest_anubis.traces.execution_trace import Operation, TensorUse, tensors_of
+from pytest_anubis.traces.operation_kinds import (
+    INDEX_MAKERS,
+    UNCHECKED,
+    Kind,
+    kind_of,
+    operation_name,
+    plain_name,
+)
+from pytest_anubis.traces.step_plan import Key, Place, StepPlan, key_of, place_of
+
+if TYPE_CHECKING:
+    import torch
+
+_UNKNOWN_SIZE = frozenset(
+    [
+        "item",
+        "_local_scalar_dense",
+        "is_nonzero",
+        "equal",
+        "nonzero",
+        "masked_select",
+        "unique",
+        "unique_dim",
+        "_unique2",
+    ]
+)
+"""Operations whose results' sizes depend on values; `_beside` counts what they may take at most."""
+
+
+def written_places(calls: Sequence[OperationCall]) -> list[Place]:
+    """Return the memory that the operations change in place."""
+    written = (
+        place_of(use)
+        for call in calls
+        for number in call.writes
+        for use in tensors_of((call.operation.inputs[number],))
+    )
+    return list(dict.fromkeys(written))
+
+
+def check_indices(calls: Sequence[OperationCall]) -> None:
+    """Refuse indices that nothing checks unless they are ours, or those of the forward operation.
+
+    Raises:
+        CannotReplayError: Names the operation.
+    """
+    written = set(written_places(calls))
+    makers: dict[Key, str] = {}
+    for call in calls:
+        operation = call.operation
+        name = plain_name(operation_name(operation.schema)[1])
+        for word, use in zip(call.names, operation.inputs, strict=False):
+            if name not in UNCHECKED or word not in UNCHECKED[name]:
+                continue
+            ours = all(
+                place_of(one) not in written
+                and makers.get(key_of(one), INDEX_MAKERS[0]) in INDEX_MAKERS
+                for one in tensors_of((use,))
+            )
+            if not ours:
+                raise CannotReplayError(
+                    f"{shown(operation.name)} (node {operation.id}): {word} is not that of its forward "
+                    "operation"
+                )
+        makers.update((key_of(one), name) for one in tensors_of(operation.outputs))
+
+
+def peak_bytes(calls: Sequence[OperationCall], plan: StepPlan) -> int:
+    """Return the most bytes that results take at any moment."""
+    live: dict[Key, int] = {}
+    now = most = 0
+    for call, freed in zip(calls, plan.freed, strict=True):
+        views = call.kind is Kind.BETWEEN or bool(call.writes)
+        owners = {use.storage for use in tensors_of(call.operation.inputs)} - {0}
+        most = max(most, now + _beside(call.operation))
+        for use in tensors_of(call.operation.outputs):
+            if views and use.storage in owners:
+                continue
+            size = use.count * use.element_bytes
+            now += size - live.get(key_of(use), 0)
+            live[key_of(use)] = size
+        most = max(most, now)
+        for key in freed:
+            now -= live.pop(key, 0)
+    return most
+
+
+def check_sizes(calls: Sequence[OperationCall]) -> None:
+    """Refuse a trace whose operations would make other tensors than it says; nothing is allocated.
+
+    Raises:
+        CannotReplayError: Names the operation.
+    """
+    import torch
+
+    meta = torch.device("meta")
+    checked: dict[tuple[Any, ...], None] = {}
+    with torch.no_grad():
+        for call in calls:
+            operation = call.operation
+            where = f"{shown(operation.name)} (node {operation.id})"
+            for use in tensors_of(operation.inputs):
+                if use.element_bytes != (size := dtype_of(use.element).itemsize):
+                    raise CannotReplayError(
+                        f"{where}: elements of {use.element_bytes} bytes, {use.element} has {size}"
+                    )
+            form = (operation.schema, _form(operation.inputs), _form(operation.outputs))
+            name = plain_name(operation_name(operation.schema)[1])
+            if form in checked or name in _UNKNOWN_SIZE:
+                continue
+            checked[form] = None
+            try:
+                made = OperationCall(operation, meta).run(lambda use: _empty(use, meta))
+            except CannotReplayError:
+                raise
+            except NotImplementedError:
+                raise CannotReplayError(f"{where}: the sizes of its results are unknown") from None
+            except Exception as error:  # whatever torch's own check of the arguments raises
+                text = shown(str(error).partition("\n")[0])
+                raise CannotReplayError(f"{where}: {text}") from None
+            outputs, results = list(tensors_of(operation.outputs)), list(tensors_in(made))
+            if len(outputs) > len(results):
+                raise CannotReplayError(
+                    f"{where}: it has {len(results)} results, the trace says {len(outputs)}"
+                )
+            pairs = [
+                (use.count * use.element_bytes, tensor.numel() * tensor.itemsize)
+                for use, tensor in zip(outputs, results, strict=False)
+            ]
+            # Of what is not recorded there may be as much as the operation is given.
+            given = sum(use.count * use.element_bytes for use in tensors_of(operation.inputs))
+            rest = results[len(outputs) :]
+            pairs.append((given, sum(tensor.numel() * tensor.itemsize for tensor in rest)))
+            for said, makes in pairs:
+                if makes > said:
+                    raise CannotReplayError(
+                        f"{where}: it makes {makes:,} bytes, the trace says {said:,}"
+                    )
+
+
+def _beside(operation: Operation) -> int:
+    """Return the bytes that an operation may take besides its results: its inputs, broadcast.
+
+    A loss of (n, 1) and (1, n) has n x n differences before it sums them.
+    """
+    uses = list(tensors_of(operation.inputs))
+    name = plain_name(operation_name(operation.schema)[1])
+    if kind_of(operation.schema) is not Kind.POINTWISE and name not in _UNKNOWN_SIZE:
+        return 0
+    sizes: list[int] = []
+    for use in uses:
+        for place, size in enumerate(reversed(use.shape)):
+            if place == len(sizes):
+                sizes.append(size)
+            sizes[place] = max(sizes[place], size)
+    each = max((use.element_bytes for use in uses), default=0)
+    if name in ("nonzero", "masked_select"):
+        each = 8 * max(1, len(sizes))
+    return math.prod(sizes) * each if uses else 0
+
+
+def _form(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments without what distinguishes tensors of one form."""
+    return tuple(
+        (one.element, one.element_bytes, one.shape, one.strides)
+        if isinstance(one, TensorUse)
+        else _form(one)
+        if isinstance(one, tuple)
+        else one
+        for one in arguments
+    )
+
+
+def tensors_in(result: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors that an operation has returned, those in lists too."""
+    import torch
+
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, list | tuple):
+        for one in result:
+            yield from tensors_in(one)
+
+
+def dtype_of(element: str) -> torch.dtype:
+    """Return torch's type of elements that a trace names; raise `CannotReplayError` if there is none."""
+    import torch
+
+    name = ELEMENTS.get(element)
+    if name is None or not hasattr(torch, name):
+        raise CannotReplayError(f"a tensor of {element[:40]}")
+    found: torch.dtype = getattr(torch, name)
+    return found
+
+
+def _empty(use: TensorUse, device: torch.device) -> torch.Tensor:
+    import torch
+
+    steps = use.strides if use.strides is not None else contiguous(use.shape)
+    return torch.empty_strided(use.shape, steps, dtype=dtype_of(use.element), device=device)
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a tensor without gaps."""
+    steps, step = [], 1
+    for size in reversed(shape):
+        steps.append(step)
+        step *= max(1, size)
+    return tuple(reversed(steps))
