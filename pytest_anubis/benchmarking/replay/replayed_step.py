@@ -96,6 +96,7 @@ class ReplayedStep:
         self.kinds = tuple(kind for kind in Kind if any(call.kind is kind for call in calls))
         check_sizes(calls)
         check_indices(calls)
+        self._running = calls[0].operation
         self._given: Tensors = {}
         self._memory: dict[Place, torch.Tensor] = {}
         self._fresh: dict[Place, torch.Tensor] = {}
@@ -140,17 +141,14 @@ class ReplayedStep:
         An accelerator's own errors are `RuntimeError` and pass: they are evidence.
         """
         of_trace = (TypeError, ValueError, LookupError, NotImplementedError)
-        running = self._calls[0].operation
         try:
-            for call, _ in self._results():
-                running = call.operation
+            self.run()
         except Exception as error:
             if self._device.type != "cpu" and not isinstance(error, of_trace):
                 raise
             text = shown(str(error).partition("\n")[0])
-            raise CannotReplayError(
-                f"after {shown(running.name)} (node {running.id}): {text}"
-            ) from None
+            at = self._running
+            raise CannotReplayError(f"{shown(at.name)} (node {at.id}): {text}") from None
         self.restore()
 
     def restore(self) -> None:
@@ -246,6 +244,7 @@ class ReplayedStep:
 
         with torch.no_grad():
             for call, freed in zip(self._calls, self._plan.freed, strict=True):
+                self._running = call.operation
                 before()
                 result = call.run(tensor_of)
                 outputs = tensors_of(call.operation.outputs)

@@ -16,7 +16,7 @@ from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError
 from pytest_anubis.benchmarking.replay.profiling import profiled
 from pytest_anubis.cli.shared.arguments import add_action, add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import answer, say, write_file, write_json
+from pytest_anubis.cli.shared.printing import answer, write_file, write_json
 from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.codec.json_files import read_json
 from pytest_anubis.report.text.trace_text import info_lines, prediction_lines
@@ -52,6 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     record.add_argument(
         "--steps", type=int, default=1, metavar="N", help="how many steps to record (default: 1)"
     )
+    add_json(record, "where it is, and how much")
     record.add_argument("script", metavar="-- SCRIPT", help="a script of Python")
     record.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
     info = add_action(
@@ -76,6 +77,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "-o", "--output", type=Path, required=True, metavar="OUT", help=f"e.g. {example}"
         )
+        add_json(action, "where it is, and how much")
     profile = add_action(
         actions,
         "profile",
@@ -86,6 +88,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     profile.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="e.g. ops.json"
     )
+    add_json(profile, "where it is, and how much")
     profile.add_argument("--device", default="cpu", help="as torch names it (default: cpu)")
     predicted = add_action(
         actions,
@@ -152,13 +155,17 @@ def _record(options: argparse.Namespace) -> int:
             *options.rest,
         ],
         check=False,
+        stdout=2 if options.json == "-" else None,  # JSON has the standard output to itself
     ).returncode
     if not file.exists() or file.stat().st_mtime_ns == before:
         raise CommandError(f"{options.script} ended with {code}, and no trace was recorded")
     trace = load_trace(file)
-    say(
-        f"{options.output}: {len(trace.operations)} operations of {options.steps} "
-        f"step{'s' if options.steps > 1 else ''}; next: anubis learn {options.output}"
+    count = len(trace.operations)
+    answer(
+        options.json,
+        {"file": str(options.output), "steps": options.steps, "operations": count},
+        f"{options.output}: {count} operations of {options.steps} "
+        f"step{'s' if options.steps > 1 else ''}; next: anubis learn {options.output}",
     )
     return 0
 
@@ -173,17 +180,21 @@ def _info(options: argparse.Namespace) -> int:
 
 def _obfuscate(options: argparse.Namespace) -> int:
     _check_name(options.output)
-    data = trace_data(obfuscated(load_trace(options.file)))
+    trace = obfuscated(load_trace(options.file))
+    data = trace_data(trace)
     text = json.dumps(data, allow_nan=False).encode()
     packed = options.output.name.endswith(".gz")
     write_file(options.output, gzip.compress(text, mtime=0) if packed else text)
+    answer(options.json, {"file": str(options.output), "operations": len(trace.operations)})
     return 0
 
 
 def _export(options: argparse.Namespace) -> int:
     if options.output.suffix != ".et":
         raise CommandError(f"{options.output}: the name of Chakra's trace ends with .et")
-    write_file(options.output, b"".join(chakra_messages(load_trace(options.file))))
+    trace = load_trace(options.file)
+    write_file(options.output, b"".join(chakra_messages(trace)))
+    answer(options.json, {"file": str(options.output), "nodes": len(trace.nodes)})
     return 0
 
 
@@ -199,6 +210,7 @@ def _profile(options: argparse.Namespace) -> int:
     except (CannotReplayError, RuntimeError) as error:
         raise CommandError(f"anubis trace profile: {str(error).partition(chr(10))[0]}") from None
     write_json(options.output, {"format": FORMAT, "schema": 1, **to_plain(profile)})
+    answer(options.json, {"file": str(options.output), "operations": len(profile.operations)})
     return 0
 
 

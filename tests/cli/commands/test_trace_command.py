@@ -150,3 +150,14 @@ def test_a_wrong_profile_is_one_line(
     (tmp_path / "ops.json").write_text('{"format": "anubis-operations", "device": 3}')
     result = anubis("trace", "predict", "known.trace.json", *arguments)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+
+
+def test_what_writes_a_file_says_where_it_is_in_json(script: Path) -> None:
+    path = write(script.parent, two_products())
+    record = ("record", "-o", "a.trace.json", "--json=-", "--", str(script), "9")
+    outputs = {"obfuscate": "b.trace.json", "export": "b.et", "profile": "ops.json"}
+    others = [(word, str(path), "-o", output, "--json=-") for word, output in outputs.items()]
+    for arguments in (record, *others):
+        found = json.loads(anubis("trace", *arguments).stdout)
+        assert Path(found["file"]).exists()
+        assert found.get("operations") or found["nodes"]
