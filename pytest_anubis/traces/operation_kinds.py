@@ -76,7 +76,7 @@ _NAMES = {
         diagonal unfold unflatten ravel empty empty_like empty_strided new_empty new_empty_strided
         resize resolve_conj resolve_neg item _local_scalar_dense is_nonzero equal _reshape_alias real
         broadcast_tensors meshgrid result_type _has_compatible_shallow_copy_type is_same_size requires_grad
-        output_nr _version promote_types can_cast
+        output_nr _version
     """,
     Kind.POINTWISE: """
         add sub rsub mul div true_divide floor_divide remainder fmod neg abs sign pow square sqrt rsqrt exp
@@ -169,7 +169,7 @@ INDEX_MAKERS = (
 )
 """Operations whose results are such arguments."""
 
-FREE_OF_WORK = frozenset({"record_stream"})
+FREE_OF_WORK = frozenset({"record_stream", "promote_types", "can_cast"})
 """Operations of the host's bookkeeping that a replay leaves out."""
 
 _SCHEMA = re.compile(r"([A-Za-z_]\w{0,99})::(\w{1,150})(?:\.(\w{1,100}))?\(")
