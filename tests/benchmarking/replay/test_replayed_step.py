@@ -341,6 +341,6 @@ def test_a_loss_that_broadcasts_counts_what_it_takes_besides(tmp_path: Path) -> 
 def test_what_only_the_host_asks_is_left_out(tmp_path: Path) -> None:
     schema = "aten::promote_types(ScalarType type1, ScalarType type2) -> ScalarType"
     data = two_products()
-    kinds = ((6, [], "Int"), (7, [], "Int"))
+    kinds: Any = ((6, [], "Int"), (7, [], "Int"))
     data["nodes"].append(node(5, "aten::promote_types", schema, kinds, ((7, [], "Int"),), 2))
     assert ReplayedStep(read_trace(write(tmp_path, data)), CPU).count == 2
