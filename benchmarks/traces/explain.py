@@ -3,7 +3,7 @@
 Each kind is slowed in the network in which it takes the largest share of the step, by a wait after each of
 its operations; healthy trials stand between the slowed ones. What is expected comes from healthy trials.
 Wanted: the right kind first in 18 of 20, with a share of the loss of .7 to 1.3; with nothing slowed no kind
-named in 19 of 20. Beside it stands the kind whose median rose most.
+named in 19 of 20. "By plain medians" counts the kind whose median rose most.
 
 Usage: python benchmarks/traces/explain.py [--trials 20] [--rounds 12]
 Other load on the machine disturbs it.

@@ -106,7 +106,7 @@ class Population:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     def measurement(self, row: int) -> Measurement:
-        """Return the sample of one unit as a measurement, which its benchmark's name stands for."""
+        """Return the sample of one unit as a measurement, with the benchmark in place of a test."""
         problem = self.problems.get(row)
         return Measurement(
             test=self.benchmark,

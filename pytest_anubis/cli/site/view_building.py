@@ -198,7 +198,7 @@ def fleet_view(source: FleetSource) -> FleetView:
 
 
 def _precedents(source: FleetSource) -> Callable[[NodeRow], Sequence[Defect]]:
-    """Return what tells of a bad node which defects of its class were found earlier, and closed."""
+    """Return a function that gives the earlier, closed defects of a bad node's class."""
     own: dict[tuple[str, str], list[RunRecord]] = {}
     for run in source.runs.runs if source.closed else ():
         own.setdefault((run.node, run.hardware_class), []).append(run)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.fixture_types import DeviceFixture, MetricFixture
-from pytest_anubis.traces.trace_names import PROFILER_SUFFIXES, is_trace
+from pytest_anubis.traces.trace_names import PROFILER_SUFFIXES, SUFFIXES, is_trace
 
 if TYPE_CHECKING:
     from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
@@ -77,13 +77,16 @@ class TraceCollector:
         self, file_path: Path, parent: pytest.Collector
     ) -> pytest.Collector | None:
         """Return the collector of a trace; name what to record instead of a profiler's timeline."""
+        name = file_path.name
+        if not name.endswith(SUFFIXES):
+            return None  # nearly all files
         named = parent.session.isinitpath(file_path)
         if not (named or (self._active and not _is_timeline(file_path))):
             return None
-        if is_trace(file_path.name):
+        if is_trace(name):
             found: TraceFile = TraceFile.from_parent(parent, path=file_path)
             return found
-        if file_path.name.endswith(PROFILER_SUFFIXES):
+        if name.endswith(PROFILER_SUFFIXES):
             parent.warn(
                 pytest.PytestWarning(
                     f"{file_path.name} is a timeline of the profiler, which cannot be replayed; record with "
