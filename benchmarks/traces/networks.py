@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch.nn import functional
 
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.benchmarking.replay.trace_recording import recording
@@ -18,10 +19,10 @@ from suites.workload.running import training_step
 
 CPU = torch.device("cpu")
 NETWORKS = {
-    "resnet50": Sizes(batch=4, length=64),
+    "resnet50": Sizes(batch=12, length=64),
     "lstm": Sizes(batch=16, length=32),
-    "llama-small": Sizes(batch=2, length=128),
-    "experts-small": Sizes(batch=2, length=128),
+    "llama-small": Sizes(batch=4, length=128),
+    "experts-small": Sizes(batch=4, length=128),
 }
 """A convolutional, a recurrent and an attention network, and one with experts, in sizes for a CPU."""
 
@@ -29,6 +30,7 @@ SMALLER = {"lstm": {"width": 256, "layers": 2}}
 """Shapes that a CPU takes a step of in a tenth of a second."""
 
 WARM_UP = 3
+SEED = 41
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,11 @@ def recorded(name: str, times: int = 1) -> RecordedNetwork:
     row = BY_NAME[name]
     row = replace(row, shape={**row.shape, **SMALLER.get(name, {})})
     step = training_step(row, replace(sizes, batch=times * sizes.batch), CPU, "float32").run
+    return recorded_step(name, step)
+
+
+def recorded_step(name: str, step: Callable[[], object]) -> RecordedNetwork:
+    """Return a step with its recording, both warmed up."""
     for _ in range(WARM_UP):
         step()
     with tempfile.TemporaryDirectory() as folder:
@@ -69,6 +76,56 @@ def recorded(name: str, times: int = 1) -> RecordedNetwork:
     replay = ReplayedStep(trace, CPU)
     replay.prepare()
     for _ in range(WARM_UP):
-        replay.restore()
+        replay.ready()
         replay.run()
     return RecordedNetwork(name, step, trace, replay)
+
+
+def table_lookups() -> Callable[[], object]:
+    """Return a training step most of which looks rows of a table up, and adds to them."""
+    generator = torch.Generator().manual_seed(SEED)
+    table = torch.nn.Embedding(20_000, 64)
+    scores = torch.nn.Linear(64, 32)
+    rows = torch.randint(0, 20_000, (2048, 32), generator=generator)
+    wanted = torch.randint(0, 32, (2048,), generator=generator)
+    parameters = [*table.parameters(), *scores.parameters()]
+    return _trained(
+        lambda: functional.cross_entropy(scores(table(rows).sum(1)), wanted), parameters
+    )
+
+
+def data_moves() -> Callable[[], object]:
+    """Return a training step most of which joins, turns and reorders tensors."""
+    generator = torch.Generator().manual_seed(SEED)
+    weight = torch.nn.Parameter(torch.ones(256))
+    pictures = torch.randn(48, 256, 256, generator=generator)
+
+    def loss() -> torch.Tensor:
+        moved = pictures * weight
+        for _ in range(4):
+            turned = moved.transpose(1, 2).contiguous()
+            moved = torch.cat([turned[..., :128], moved.flip(2)[..., :128]], dim=2)
+        return moved.mean()
+
+    return _trained(loss, [weight])
+
+
+def normalised_layers() -> Callable[[], object]:
+    """Return a training step most of which brings tensors to mean 0 and spread 1."""
+    generator = torch.Generator().manual_seed(SEED)
+    layers = torch.nn.Sequential(*(torch.nn.LayerNorm(256) for _ in range(4)))
+    texts = torch.randn(32, 512, 256, generator=generator)
+    return _trained(lambda: layers(texts).mean(), list(layers.parameters()))
+
+
+def _trained(
+    loss: Callable[[], torch.Tensor], parameters: list[torch.nn.Parameter]
+) -> Callable[[], object]:
+    optimizer = torch.optim.SGD(parameters, lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    return step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ FREE_SHARE = 0.9
 NEEDED = 0.95
 """Maximum share of the free memory that a benchmark may need. It is larger than `FREE_SHARE` because a
 process's own context takes some percent of an otherwise unused card."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 
 
 class MemoryTakenError(RuntimeError):
@@ -81,12 +84,25 @@ def require_free(wanted: int, device: torch.device) -> None:
 
 
 def give_back(device: torch.device) -> None:
-    """Release the memory of an accelerator that torch caches; on a CPU it caches none."""
+    """Release the memory that torch, or on a CPU the C library, has kept of freed tensors."""
     import torch
 
     gc.collect()  # tensors that only reference cycles keep alive
     if device.type != "cpu":
         getattr(torch, device.type).empty_cache()
+    elif trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory of freed tensors for the next ones, as caching allocators do.
+
+    Else glibc returns pieces of some megabytes to the kernel, and page faults take a third of the time of a
+    step on a CPU, more or fewer by the order in which its tensors are freed. `give_back` returns it all.
+    """
+    if option := getattr(ctypes.CDLL(None), "mallopt", None):  # of glibc
+        option(_MMAP_THRESHOLD, 32 << 20)  # its largest
+        option(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def host_memory(files: Files | None = None) -> tuple[int, int]:

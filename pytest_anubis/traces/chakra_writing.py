@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 
 from pytest_anubis.traces.execution_trace import Argument, ExecutionTrace, Operation, tensors_of
-from pytest_anubis.traces.operation_kinds import Kind, kind_of
+from pytest_anubis.traces.operation_kinds import Kind, kind_of, operation_name
 from pytest_anubis.traces.step_plan import Key, key_of, place_of, written_arguments
 from pytest_anubis.traces.trace_writing import side_data
 
@@ -18,7 +18,20 @@ VERSION = "0.0.4"
 METADATA, COMPUTATION, COLLECTIVE = 1, 4, 7
 """Numbers of ``NodeType``."""
 
-_STRING = 29  # the field of `AttributeProto` that holds a text
+_WHOLE, _STRING = 9, 29  # the fields of `AttributeProto` that hold a number and a text
+
+_COLLECTIVES = {
+    "allreduce": 0,
+    "reduce_scatter": 7,
+    "reduce": 1,
+    "allgather": 2,
+    "gather": 3,
+    "scatter": 4,
+    "broadcast": 5,
+    "alltoall": 6,
+    "barrier": 9,
+}
+"""Begin of a collective's name -> number of ``CollectiveCommType``; the first that fits is right."""
 
 
 def chakra_messages(trace: ExecutionTrace) -> Iterator[bytes]:
@@ -60,6 +73,13 @@ def _node(node: Operation, data: list[int]) -> bytes:
     parts += [_numbers(4, [node.parent] if node.parent != node.id else []), _numbers(5, data)]
     parts += [_bytes(8, _side(node.inputs)), _bytes(9, _side(node.outputs))]
     parts.append(_attribute(10, "op_schema", node.schema))
+    if sort == COLLECTIVE:
+        name = operation_name(node.schema)[1].lstrip("_")
+        sorts = [number for begin, number in _COLLECTIVES.items() if name.startswith(begin)]
+        size = sum(use.count * use.element_bytes for use in tensors_of(node.inputs))
+        stated = [("comm_type", sorts[0])] if sorts else []  # sending and receiving have none
+        for key, number in (*stated, ("comm_size", size)):
+            parts.append(_bytes(10, _text(1, key) + _number(_WHOLE, number)))
     return b"".join(parts)
 
 

@@ -42,6 +42,14 @@ _POSITIVE_ARGUMENTS = frozenset(
 _POSITIVE_OPERATIONS = frozenset(
     ("sqrt", "rsqrt", "log", "log2", "log10", "_foreach_sqrt", "reciprocal")
 )
+_DIVISORS = {
+    "div": "other",
+    "true_divide": "other",
+    "floor_divide": "other",
+    "remainder": "other",
+    "fmod": "other",
+    "addcdiv": "tensor2",
+}
 _SELECTING = frozenset(
     [
         "gather",
@@ -80,6 +88,7 @@ class Memory:
         element_bytes: Bytes of one.
         scale: Largest absolute value of the numbers that it is filled with.
         positive: The values must be above zero, such as variances.
+        one: All values are 1, as a number that the job multiplied or divided by is nearest to.
         bound: Whole numbers are below it.
         rising: Whole numbers rise evenly, as the offsets of bags do.
     """
@@ -89,6 +98,7 @@ class Memory:
     element_bytes: int
     scale: float = 1.0
     positive: bool = False
+    one: bool = False
     bound: int = 1
     rising: bool = False
 
@@ -96,6 +106,15 @@ class Memory:
     def bytes(self) -> int:
         """Its size in bytes."""
         return self.elements * self.element_bytes
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Smallest and largest value that it is filled with."""
+        if self.one:
+            return 1, 1
+        if self.element in WHOLE:
+            return 0, self.bound - 1
+        return (0.5, 1.5) if self.positive else (-self.scale, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +181,13 @@ def planned(operations: Sequence[Operation]) -> StepPlan:
                 elements=ends[place],
                 element=use.element,
                 element_bytes=use.element_bytes,
-                scale=(3 / max(1, use.shape[-1] if len(use.shape) > 1 else 3)) ** 0.5,
+                # Sums of products with such weights are as large as what they are of.
+                scale=(
+                    3 / max(1, hints.fan_in.get(place, use.shape[-1] if len(use.shape) > 1 else 3))
+                )
+                ** 0.5,
                 positive=place in hints.positive,
+                one=place in hints.ones,
                 bound=hints.bound(place),
                 rising=place in hints.rising,
             )
@@ -183,6 +207,8 @@ class _Hints:
     def __init__(self, operations: Sequence[Operation], places: dict[Key, Place]) -> None:
         self.positive: set[Place] = set()
         self.rising: set[Place] = set()
+        self.ones: set[Place] = set()
+        self.fan_in: dict[Place, int] = {}
         self._bounds: dict[Place, int] = {}
         # A view or a copy of indices has the same values: what it is used for binds its origin.
         origin: dict[Key, Place] = dict(places)
@@ -203,8 +229,15 @@ class _Hints:
                     found = origin.get(key_of(use))
                     if found is None:
                         continue
-                    if name in _POSITIVE_OPERATIONS or word in _POSITIVE_ARGUMENTS:
+                    divisor = _DIVISORS.get(name) == word
+                    if divisor or name in _POSITIVE_OPERATIONS or word in _POSITIVE_ARGUMENTS:
                         self.positive.add(found)
+                    if (divisor and use.element in WHOLE) or (
+                        not use.shape and use.element not in WHOLE
+                    ):
+                        self.ones.add(found)
+                    if word == "weight" and kind_of(operation.schema) is Kind.CONVOLUTION:
+                        self.fan_in[found] = max(1, use.count // max(1, use.shape[0]))
                     if use.element in WHOLE and limit:
                         self._bounds[found] = min(limit, self._bounds.get(found, limit))
                         if name in _BAGS and word == "offsets":

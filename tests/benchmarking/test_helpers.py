@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from pytest_anubis.benchmarking.precision import tolerance
 from pytest_anubis.benchmarking.sizes import (
     MemoryTakenError,
     fitting,
+    give_back,
     host_memory,
+    keep_freed_memory,
 )
 from pytest_anubis.benchmarking.turns import in_turns, values_in_turns
 from pytest_anubis.hardware.text_files import Files
@@ -44,6 +47,19 @@ def test_host_memory_leaves_what_others_use(tmp_path: Path) -> None:
     free, total = host_memory(Files(tmp_path))
     assert free == 40 * 1024
     assert total > free
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_freed_memory_is_kept_until_it_is_given_back() -> None:
+    keep_freed_memory()
+    size = 24 << 20  # below the largest piece that glibc takes from its heap
+    torch.ones(size, dtype=torch.uint8)
+    with_it = _resident()
+    give_back(torch.device("cpu"))
+    assert _resident() < with_it - size / 2
 
 
 def test_size_does_not_depend_on_free_memory(

@@ -94,9 +94,29 @@ def test_nodes_types_and_dependencies_are_those_of_the_trace(
         assert list(decoded.data_deps) == before.get(one.id, [])
         assert len(json.loads(decoded.inputs.values)) == len(one.inputs)
         assert len(json.loads(decoded.outputs.shapes)) == len(one.outputs)
-        assert [(attr.name, attr.string_val) for attr in decoded.attr] == [
-            ("op_schema", one.schema)
-        ]
+        stated = {attr.name: attr.int64_val for attr in decoded.attr[1:]}
+        assert (decoded.attr[0].name, decoded.attr[0].string_val) == ("op_schema", one.schema)
+        assert stated == ({"comm_type": 0, "comm_size": 8 * 8 * 4} if collective else {})
+
+
+@pytest.mark.parametrize(
+    ("name", "sort"),
+    [
+        ("_allgather_base_", 2),
+        ("reduce_scatter_tensor_coalesced_", 7),
+        ("reduce_", 1),
+        ("alltoall_base_", 6),
+        ("barrier", 9),
+        ("send", None),
+    ],
+)
+def test_a_collective_has_its_sort_and_size(tmp_path: Path, name: str, sort: int | None) -> None:
+    data = two_products()
+    schema = f"c10d::{name}(Tensor a) -> Tensor"
+    data["nodes"].append(node(LARGE, f"c10d::{name}", schema, (tensor(12, 8, 8),), ()))
+    _, nodes = _decoded(read_trace(write(tmp_path, data)))
+    stated = {attr.name: attr.int64_val for attr in nodes[-1].attr}
+    assert (stated.get("comm_type"), stated["comm_size"]) == (sort, 256)
 
 
 def test_an_operation_waits_for_those_that_wrote_what_it_reads(tmp_path: Path) -> None:

@@ -102,8 +102,8 @@ def test_it_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes: list[list[tuple[int, ...]]] = []
     own = OperationCall.run
 
-    def run(call: OperationCall, tensor_of: Any) -> Any:
-        result = own(call, tensor_of)
+    def run(call: OperationCall, tensors: Any) -> Any:
+        result = own(call, tensors)
         results = result if isinstance(result, list | tuple) else [result]
         shapes[-1] += [tuple(one.shape) for one in results if isinstance(one, torch.Tensor)]
         return result

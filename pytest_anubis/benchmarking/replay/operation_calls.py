@@ -7,7 +7,7 @@ every device has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +118,9 @@ _SHORTER = {"cudnn_batch_norm": (8, 3), "cudnn_batch_norm_backward": (8, 3)}
 
 
 class OperationCall:
-    """One operation of a trace, ready to be run.
+    """One operation of a trace, ready to be run on tensors in numbered slots.
+
+    Its arguments are put together once, so that a run only fills in the tensors.
 
     Attributes:
         operation: What was recorded.
@@ -126,23 +128,30 @@ class OperationCall:
         names: Names of the recorded inputs.
         writes: Numbers of the recorded inputs that it changes in place.
 
+    Args:
+        operation: What was recorded.
+        device: Where it runs.
+        slot_of: Returns the number of a tensor's slot.
+
     Raises:
         CannotReplayError: It may not be run, or torch has no such operation here.
     """
 
     __slots__ = (
-        "_convert",
-        "_device",
+        "_arguments",
+        "_fills",
         "_function",
         "_named",
-        "_put",
+        "_named_fills",
         "kind",
         "names",
         "operation",
         "writes",
     )
 
-    def __init__(self, operation: Operation, device: torch.device) -> None:
+    def __init__(
+        self, operation: Operation, device: torch.device, slot_of: Callable[[TensorUse], int]
+    ) -> None:
         import torch
 
         kind = kind_of(operation.schema)
@@ -157,7 +166,6 @@ class OperationCall:
         self.operation, self.kind = operation, kind
         recorded = _registered(torch, f"{name}.{overload}")
         translation = _TRANSLATED.get(name)
-        self._put = translation[1] if translation else None
         self._function = _registered(torch, translation[0]) if translation else recorded
         if recorded is None or self._function is None:
             raise CannotReplayError(operation.name)
@@ -166,37 +174,71 @@ class OperationCall:
             raise CannotReplayError(operation.name)
         if len(operation.inputs) > len(known) or _unknown(operation.inputs, known):
             raise CannotReplayError(operation.name)
-        self.names = tuple(one.name for one in known[: len(operation.inputs)])
+        known_inputs = known[: len(operation.inputs)]
+        self.names = tuple(one.name for one in known_inputs)
         # Batch norm changes its running values, which its schema does not say.
         self.writes = tuple(
             place
-            for place, one in enumerate(known[: len(operation.inputs)])
+            for place, one in enumerate(known_inputs)
             if (one.alias_info is not None and one.alias_info.is_write)
             or one.name in ("running_mean", "running_var")
         )
-        self._named = [
-            one.name if one.kwarg_only and not translation else ""
-            for one in known[: len(operation.inputs)]
-        ]
-        # What makes a tensor makes it here, also where the job left the device to torch.
-        self._device = {
-            one.name: device
-            for one in known
-            if one.kwarg_only and _bare(str(one.real_type)) == "Device" and not translation
-        }
-        self._convert = [_converter(torch, one.name, str(one.real_type), device) for one in known]
-
-    def run(self, tensor_of: Callable[[TensorUse], torch.Tensor]) -> Any:
-        """Run the operation on tensors that the caller finds; return what torch returns."""
         given = [
-            convert(_value(argument, tensor_of))
-            for argument, convert in zip(self.operation.inputs, self._convert, strict=False)
+            _converted(torch, argument, one.name, str(one.real_type), device)
+            for argument, one in zip(operation.inputs, known_inputs, strict=True)
         ]
-        if self._put is not None:
-            return self._function(*self._put(given))
-        placed = [value for value, name in zip(given, self._named, strict=True) if not name]
-        named = {name: value for value, name in zip(given, self._named, strict=True) if name}
-        return self._function(*placed, **{**named, **self._device})
+        self._named: dict[str, Any] = {}
+        if translation:
+            try:
+                given = translation[1](given)
+            except (LookupError, TypeError):  # too few arguments, or of other types
+                raise CannotReplayError(operation.name) from None
+        else:
+            pairs = list(zip(known_inputs, given, strict=True))
+            given = [value for one, value in pairs if not one.kwarg_only]
+            self._named = {one.name: value for one, value in pairs if one.kwarg_only}
+            # What makes a tensor makes it here, also where the job left the device to torch.
+            self._named |= {
+                one.name: device
+                for one in known
+                if one.kwarg_only and _bare(str(one.real_type)) == "Device"
+            }
+        self._arguments = given
+        self._fills = _slots(enumerate(given), slot_of)
+        self._named_fills = _slots(self._named.items(), slot_of)
+
+    def run(self, tensors: Sequence[torch.Tensor | None]) -> Any:
+        """Run the operation on the tensors of its slots; return what torch returns."""
+        given, named = self._arguments.copy(), self._named
+        for at, slots in self._fills:
+            given[at] = _found(tensors, slots)
+        if self._named_fills:
+            named = {**named, **{at: _found(tensors, slots) for at, slots in self._named_fills}}
+        return self._function(*given, **named)
+
+
+Slots = int | list[int | None]
+"""Where the tensor of an argument is, or each of a list; None where the list has no tensor."""
+
+
+def _slots(
+    arguments: Iterable[tuple[Any, Any]], slot_of: Callable[[TensorUse], int]
+) -> list[tuple[Any, Slots]]:
+    """Return the place and slots of the arguments that are tensors or have some."""
+    found: list[tuple[Any, Slots]] = []
+    for at, one in arguments:
+        if isinstance(one, TensorUse):
+            found.append((at, slot_of(one)))
+        elif isinstance(one, list) and any(isinstance(part, TensorUse) for part in one):
+            parts = [slot_of(part) if isinstance(part, TensorUse) else None for part in one]
+            found.append((at, parts))
+    return found
+
+
+def _found(tensors: Sequence[torch.Tensor | None], slots: Slots) -> Any:
+    if isinstance(slots, int):
+        return tensors[slots]
+    return [None if slot is None else tensors[slot] for slot in slots]
 
 
 def _unknown(inputs: Sequence[Any], known: Sequence[Any]) -> bool:
@@ -218,34 +260,26 @@ def _registered(torch: Any, name: str) -> Any:
     return getattr(packet, overload, None) if hasattr(packet, "overloads") else None
 
 
-def _value(argument: Any, tensor_of: Callable[[TensorUse], Any]) -> Any:
-    if isinstance(argument, TensorUse):
-        return tensor_of(argument)
-    if isinstance(argument, tuple):
-        return [_value(one, tensor_of) for one in argument]
-    return argument
-
-
 def _bare(kind: str) -> str:
     return (
         kind.removeprefix("Optional[").removesuffix("]") if kind.startswith("Optional[") else kind
     )
 
 
-def _converter(torch: Any, name: str, kind: str, device: Any) -> Callable[[Any], Any]:
-    """Return what turns a recorded argument into one of the type that the operation wants."""
+def _converted(torch: Any, argument: Any, name: str, kind: str, device: Any) -> Any:
+    """Return a recorded argument as the type that the operation wants; tensors stay what they are."""
     bare = _bare(kind)
     if bare == "ScalarType":
-        return lambda value: _of(torch, _TYPES, value)
+        return _of(torch, _TYPES, argument)
     if bare == "MemoryFormat":
-        return lambda value: _of(torch, _FORMATS, value)
+        return _of(torch, _FORMATS, argument)
     if bare == "Device":
-        return lambda value: None if value in (None, "") else device
+        return None if argument in (None, "") else device
     if bare in _LEFT_OUT or name == "pin_memory":
-        return lambda value: None
+        return None
     if name == "unsafe":  # it would leave out the check of indices
-        return lambda value: False
-    return lambda value: value
+        return False
+    return list(argument) if isinstance(argument, tuple) else argument
 
 
 def _of(torch: Any, names: Sequence[str], value: Any) -> Any:

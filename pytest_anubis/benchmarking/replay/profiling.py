@@ -18,6 +18,7 @@ from pytest_anubis.traces.step_prediction import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_anubis.benchmarking.replay.operation_calls import OperationCall
     from pytest_anubis.traces.execution_trace import ExecutionTrace
 
 ROUNDS = 9
@@ -58,14 +59,14 @@ def profiled(
         plain, sums = [], []
         for _ in range(rounds):
             plain.append(_once(step, synchronize))
-            step.restore()
-            total = 0.0
-            for operation, seconds in step.seconds_by_operation(synchronize):
-                key = operation.schema, form_of(operation.inputs)
+            timed: list[tuple[OperationCall, float]] = []
+            step.ready()
+            step.time_operations(synchronize, lambda *one: timed.append(one))  # noqa: B023 - called here
+            for call, seconds in timed:
+                key = call.operation.schema, form_of(call.operation.inputs)
                 times.setdefault(key, []).append(seconds)
-                work[key] = work_of(operation)
-                total += seconds
-            sums.append(total)
+                work[key] = work_of(call.operation)
+            sums.append(sum(seconds for _, seconds in timed))
         whole += statistics.median(plain)
         parts += statistics.median(sums)
     return OperationProfile(
@@ -82,7 +83,7 @@ def profiled(
 
 
 def _once(step: ReplayedStep, synchronize: Callable[[], object]) -> float:
-    step.restore()
+    step.ready()
     synchronize()
     begin = time.perf_counter()
     step.run()

@@ -26,10 +26,16 @@ from pytest_anubis.benchmarking.replay.step_checks import (
     tensors_in,
     written_places,
 )
-from pytest_anubis.benchmarking.sizes import NEEDED, give_back, host_memory, memory_of
+from pytest_anubis.benchmarking.sizes import (
+    NEEDED,
+    give_back,
+    host_memory,
+    keep_freed_memory,
+    memory_of,
+)
 from pytest_anubis.benchmarking.verification import fingerprint, hashed
 from pytest_anubis.codec.codec_error import shown
-from pytest_anubis.traces.execution_trace import ExecutionTrace, Operation, TensorUse, tensors_of
+from pytest_anubis.traces.execution_trace import ExecutionTrace, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import (
     ANY_ORDER,
     FREE_OF_WORK,
@@ -55,7 +61,8 @@ SEED = 20240616
 KEPT_BITS = 48
 """Bits of a fingerprint that are kept, of the 53 that a number of a measurement holds."""
 
-Tensors = dict[Key, "torch.Tensor"]
+Tensors = list["torch.Tensor | None"]
+"""The tensors of a step by the number of their slot; None while there is none."""
 
 
 class ReplayedStep:
@@ -64,6 +71,7 @@ class ReplayedStep:
     Attributes:
         collectives: How often each collective operation was recorded; none is replayed.
         kinds: Kinds of the operations that take the device's time.
+        blind: After `bits`: how many operations gave infinities or no numbers, which hide a wrong bit.
 
     Args:
         trace: What was recorded.
@@ -75,6 +83,7 @@ class ReplayedStep:
 
     def __init__(self, trace: ExecutionTrace, device: torch.device) -> None:
         self._device = device
+        self._slots: dict[Key, int] = {}
         self.collectives: Counter[str] = Counter()
         missing: Counter[str] = Counter()
         calls: list[OperationCall] = []
@@ -84,7 +93,7 @@ class ReplayedStep:
                 self.collectives[operation.name] += 1
             elif name not in FREE_OF_WORK:
                 try:
-                    calls.append(OperationCall(operation, device))
+                    calls.append(OperationCall(operation, device, self._slot_of))
                 except CannotReplayError as error:
                     missing[str(error)] += 1
         if missing:
@@ -96,10 +105,24 @@ class ReplayedStep:
         self.kinds = tuple(kind for kind in Kind if any(call.kind is kind for call in calls))
         check_sizes(calls)
         check_indices(calls)
-        self._running = calls[0].operation
-        self._given: Tensors = {}
+        self._running = calls[0]
+        made = [
+            [self._slot_of(use) for use in tensors_of(call.operation.outputs)] for call in calls
+        ]
+        # A translated operation may leave out some inputs of the recorded one; they have places all the same.
+        freed = [[self._slot(key) for key in keys] for keys in self._plan.freed]
+        for key in self._plan.given:
+            self._slot(key)
+        self._order = list(zip(calls, made, freed, strict=True))
+        self._given: list[torch.Tensor | None] = [None] * len(self._slots)
         self._memory: dict[Place, torch.Tensor] = {}
-        self._fresh: dict[Place, torch.Tensor] = {}
+        written = set(written_places(calls))
+        self._changed = [
+            (place, number, memory)
+            for number, (place, memory) in enumerate(self._plan.memory.items())
+            if place in written
+        ]
+        self.blind = 0
 
     @property
     def count(self) -> int:
@@ -114,25 +137,27 @@ class ReplayedStep:
         """
         import torch
 
-        changed = self._changed()
         peak = peak_bytes(self._calls, self._plan)
-        wanted = self._plan.bytes + sum(self._plan.memory[place].bytes for place in changed) + peak
+        wanted = (
+            self._plan.bytes + peak + max((one.bytes for _, _, one in self._changed), default=0)
+        )
         give_back(self._device)
         known = memory_of(self._device) if self._device.type != "cpu" else host_memory()
         if known is not None and wanted > NEEDED * known[0]:
             raise CannotReplayError(
                 f"the step takes {wanted / 1e9:.1f} GB, {self._device} has {known[0] / 1e9:.1f} GB free"
             )
+        if self._device.type == "cpu":
+            keep_freed_memory()
         self._memory = {
             place: _filled(memory, number, self._device)
             for number, (place, memory) in enumerate(self._plan.memory.items())
         }
-        self._fresh = {place: self._memory[place].clone() for place in changed}
         for key, (place, begin) in self._plan.given.items():
             shape, strides = key[5], key[6]
             flat = self._memory[place]
             steps = strides if strides is not None else contiguous(shape)
-            self._given[key] = torch.as_strided(flat, shape, steps, begin)
+            self._given[self._slot(key)] = torch.as_strided(flat, shape, steps, begin)
         self._rehearse()
 
     def _rehearse(self) -> None:
@@ -147,19 +172,28 @@ class ReplayedStep:
             if self._device.type != "cpu" and not isinstance(error, of_trace):
                 raise
             text = shown(str(error).partition("\n")[0])
-            at = self._running
+            at = self._running.operation
             raise CannotReplayError(f"{shown(at.name)} (node {at.id}): {text}") from None
         self.restore()
 
     def restore(self) -> None:
-        """Give what a step changes the values from before it."""
-        for place, fresh in self._fresh.items():
-            self._memory[place].copy_(fresh)
+        """Give what a step changes, such as weights, the values from before it."""
+        for place, number, memory in self._changed:
+            self._memory[place].copy_(_filled(memory, number, self._device))
+
+    def ready(self) -> None:
+        """Bring what the last step changed back into its range; called before a step that is timed.
+
+        Else weights grow from step to step until no number is finite, for what a trace does not hold, such as
+        the losses of a batch, does not fit them. It leaves the caches as an optimizer does, which ends a step
+        with the same memory; to restore the values fills them with others.
+        """
+        for place, _, memory in self._changed:
+            _keep_in_range(self._memory[place], memory)
 
     def run(self) -> None:
         """Run the step once; does not wait for the device."""
-        for _ in self._results():
-            pass
+        self._each(lambda call, tensors: call.run(tensors))
 
     def seconds_by_kind(self, synchronize: Callable[[], object]) -> dict[Kind, float]:
         """Run the step once and return the seconds that the operations of each kind took.
@@ -169,32 +203,35 @@ class ReplayedStep:
         Args:
             synchronize: Waits for the device.
         """
-        found = dict.fromkeys(self.kinds, 0.0)
-        found[Kind.BETWEEN] = 0.0
+        found = dict.fromkeys((*self.kinds, Kind.BETWEEN), 0.0)
+
+        def add(call: OperationCall, seconds: float) -> None:
+            found[call.kind] += seconds
+
         begin = time.perf_counter()
-        for operation, seconds in self.seconds_by_operation(synchronize):
-            found[kind_of(operation.schema) or Kind.BETWEEN] += seconds
+        self.time_operations(synchronize, add)
         found[Kind.BETWEEN] += max(0.0, time.perf_counter() - begin - sum(found.values()))
         return found
 
-    def seconds_by_operation(
-        self, synchronize: Callable[[], object]
-    ) -> Iterator[tuple[Operation, float]]:
-        """Run the step once, and yield every operation with the seconds that it took, waited for.
+    def time_operations(
+        self, synchronize: Callable[[], object], timed: Callable[[OperationCall, float], object]
+    ) -> None:
+        """Run the step once and wait after each operation.
 
         Args:
             synchronize: Waits for the device.
+            timed: Called with every operation and the seconds that it took.
         """
-        begin = 0.0
 
-        def before() -> None:
-            nonlocal begin
+        def run(call: OperationCall, tensors: Tensors) -> Any:
             begin = time.perf_counter()
+            result = call.run(tensors)
+            synchronize()
+            timed(call, time.perf_counter() - begin)
+            return result
 
         synchronize()
-        for call, _ in self._results(before):
-            synchronize()
-            yield call.operation, time.perf_counter() - begin
+        self._each(run)
 
     def bits(self) -> int:
         """Return the fingerprint of the step's results in `KEPT_BITS` bits, equal on all healthy devices.
@@ -203,60 +240,62 @@ class ReplayedStep:
         """
         import torch
 
-        total = 0
+        total = number = self.blind = 0
         unsure: set[Place] = set()
+
+        def run(call: OperationCall, tensors: Tensors) -> Any:
+            nonlocal total, number
+            result = call.run(tensors)
+            operation, number = call.operation, number + 1
+            name = plain_name(operation_name(operation.schema)[1])
+            used = {place_of(use) for use in tensors_of(operation.inputs)}
+            if name in ANY_ORDER or not unsure.isdisjoint(used):
+                changed = tuple(operation.inputs[place] for place in call.writes)
+                unsure.update(map(place_of, tensors_of((*operation.outputs, *changed))))
+                return result
+            results = list(tensors_in(result))
+            self.blind += not all(bool(torch.isfinite(one).all()) for one in results)
+            for place, tensor in enumerate(results):
+                if tensor.device.type == self._device.type and tensor.layout is torch.strided:
+                    value = fingerprint(_plain(tensor))
+                    mixed = int(hashed(torch.tensor([number * 64 + place], dtype=torch.int64))[0])
+                    total = (total + (value ^ (mixed % (1 << 64)))) % (1 << 64)
+            return result
+
         self.restore()
         with _deterministic(self._device), torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
-            for number, (call, result) in enumerate(self._results()):
-                operation = call.operation
-                name = plain_name(operation_name(operation.schema)[1])
-                used = {place_of(use) for use in tensors_of(operation.inputs)}
-                if name in ANY_ORDER or not unsure.isdisjoint(used):
-                    changed = tuple(operation.inputs[place] for place in call.writes)
-                    unsure.update(map(place_of, tensors_of((*operation.outputs, *changed))))
-                    continue
-                for place, tensor in enumerate(tensors_in(result)):
-                    if tensor.device.type == self._device.type and tensor.layout is torch.strided:
-                        value = fingerprint(_plain(tensor))
-                        mixed = int(
-                            hashed(torch.tensor([number * 64 + place], dtype=torch.int64))[0]
-                        )
-                        total = (total + (value ^ (mixed % (1 << 64)))) % (1 << 64)
+            self._each(run)
         return total >> (64 - KEPT_BITS)
 
-    def _results(
-        self, before: Callable[[], object] = lambda: None
-    ) -> Iterator[tuple[OperationCall, Any]]:
-        """Run the operations in order and yield each with its result, which is kept while it is used.
+    def _each(self, run: Callable[[OperationCall, Tensors], Any]) -> None:
+        """Run the operations in order; each result is kept until its last use.
 
         Args:
-            before: Called just before each operation.
+            run: Runs an operation on the tensors in their slots, and returns its result.
         """
         import torch
 
-        live: Tensors = {}
-
-        def tensor_of(use: TensorUse) -> torch.Tensor:
-            key = key_of(use)
-            found = live.get(key)
-            return found if found is not None else self._given[key]
-
+        live = self._given.copy()
         with torch.no_grad():
-            for call, freed in zip(self._calls, self._plan.freed, strict=True):
-                self._running = call.operation
-                before()
-                result = call.run(tensor_of)
-                outputs = tensors_of(call.operation.outputs)
-                for use, tensor in zip(outputs, tensors_in(result), strict=False):
-                    live[key_of(use)] = tensor
-                yield call, result
-                for key in freed:
-                    live.pop(key, None)
+            for call, made, freed in self._order:
+                self._running = call
+                result = run(call, live)
+                if type(result) is torch.Tensor:
+                    if made:
+                        live[made[0]] = result
+                else:
+                    for slot, tensor in zip(made, tensors_in(result), strict=False):
+                        live[slot] = tensor
+                result = None  # else it lives on until the next operation has its own
+                for slot in freed:
+                    live[slot] = None
 
-    def _changed(self) -> list[Place]:
-        """Return the memory from before the step that the step changes in place."""
-        return [place for place in written_places(self._calls) if place in self._plan.memory]
+    def _slot(self, key: Key) -> int:
+        return self._slots.setdefault(key, len(self._slots))
+
+    def _slot_of(self, use: TensorUse) -> int:
+        return self._slot(key_of(use))
 
 
 def _missing_text(missing: Counter[str]) -> str:
@@ -279,16 +318,29 @@ def _filled(memory: Memory, number: int, device: torch.device) -> torch.Tensor:
     dtype = dtype_of(memory.element)
     generator = torch.Generator(device=device).manual_seed(SEED + number)
     size = (memory.elements,)
+    if memory.one:
+        return torch.ones(size, dtype=dtype, device=device)
     if memory.element in WHOLE:
         if memory.rising:
             rising = torch.arange(memory.elements, device=device)
             return (rising * (memory.bound - 1) // max(1, memory.elements)).to(dtype)
         bound = min(memory.bound, 2 if dtype is torch.bool else torch.iinfo(dtype).max)
         return torch.randint(0, bound, size, generator=generator, device=device, dtype=dtype)
-    low, high = (0.5, 1.5) if memory.positive else (-memory.scale, memory.scale)
+    low, high = memory.limits
     kind = dtype if dtype in (torch.float32, torch.float64) else torch.float32
     drawn = torch.empty(size, dtype=kind, device=device).uniform_(low, high, generator=generator)
     return drawn.to(dtype)
+
+
+def _keep_in_range(values: torch.Tensor, memory: Memory) -> None:
+    """Change values in place that are outside of what they are filled with."""
+    low, high = memory.limits
+    if (
+        values.is_floating_point() and values.itemsize > 1
+    ):  # torch has no such operation for eight bits
+        values.nan_to_num_(nan=high, posinf=high, neginf=low).clamp_(low, high)
+    elif not values.is_floating_point() and not values.is_complex() and values.dtype.is_signed:
+        values.clamp_(int(low), int(high))
 
 
 @contextmanager

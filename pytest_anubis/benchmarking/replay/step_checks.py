@@ -129,7 +129,10 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
                 continue
             checked[form] = None
             try:
-                made = OperationCall(operation, meta).run(lambda use: _empty(use, meta))
+                uses = list(tensors_of(operation.inputs))
+                made = OperationCall(operation, meta, uses.index).run(
+                    [_empty(use, meta) for use in uses]
+                )
             except CannotReplayError:
                 raise
             except NotImplementedError:
@@ -160,9 +163,10 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
 def _beside(operation: Operation) -> int:
     """Return the bytes that an operation may take besides its results: its inputs, broadcast.
 
-    A loss of (n, 1) and (1, n) has n x n differences before it sums them.
+    A loss of (n, 1) and (1, n) has n x n differences before it sums them. An operation on lists takes one
+    tensor of each at a time, and makes no more than it returns.
     """
-    uses = list(tensors_of(operation.inputs))
+    uses = [one for one in operation.inputs if isinstance(one, TensorUse)]
     name = plain_name(operation_name(operation.schema)[1])
     if kind_of(operation.schema) is not Kind.POINTWISE and name not in _UNKNOWN_SIZE:
         return 0

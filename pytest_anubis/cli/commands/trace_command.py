@@ -14,6 +14,7 @@ from typing import Any
 
 from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError
 from pytest_anubis.benchmarking.replay.profiling import profiled
+from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.cli.shared.arguments import add_action, add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import answer, write_file, write_json
@@ -258,4 +259,16 @@ def facts_of(trace: ExecutionTrace) -> dict[str, Any]:
         "devices": sorted(devices - {""}),
         "bytes": planned(replayed).bytes,
         "not_replayable": dict(missing.most_common()),
+        "refused": "" if missing else _refusal(trace),
     }
+
+
+def _refusal(trace: ExecutionTrace) -> str:
+    """Return why this machine's torch cannot replay a trace of known operations; empty if it can."""
+    import torch
+
+    try:
+        ReplayedStep(trace, torch.device("cpu"))
+    except CannotReplayError as error:
+        return str(error)
+    return ""

@@ -23,7 +23,7 @@ from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, was_killed
 from pytest_anubis.core.standing.standing_of import JudgedRun
-from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Triage, Waiver
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage, Waiver
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
@@ -41,6 +41,7 @@ from pytest_anubis.store.waiver_files import read_waivers, today
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, NodeDetail, judge_fleet
 from pytest_anubis.validator.deciding.requirement import Requirement, known_things, names_alike
 from pytest_anubis.validator.deciding.run_decision import evidence_of
+from pytest_anubis.validator.explaining.step_shares import with_collected_shares
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.surveying.shared_parts import parts_of_collected
 
@@ -146,7 +147,8 @@ def judge_collected(
     ):
         judged = _completed(judged, _judged(near, baselines, ahead, strictness), aged)
     judged = replace(judged, notes=(*judged.notes, *_by_file_dates(runs)))
-    judged = _with_shared_parts(_with_unlike(judged, _started(runs)), runs)
+    judged = _with_step_shares(_with_unlike(judged, _started(runs)), runs)
+    judged = _with_shared_parts(judged, runs)
     return with_answers(judged, runs, places)
 
 
@@ -216,6 +218,24 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
     return replace(judged, nodes=tuple(nodes), details=tuple(of_nodes))
 
 
+def _with_step_shares(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
+    """Return verdicts on times that have parts, with the shares of these in the loss."""
+    found = with_collected_shares(_by_unit(judged), runs.populations, judged.baselines)
+    details = (
+        replace(detail, verdicts=found[verdict.node, detail.hardware_class])
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+    )
+    return replace(judged, details=tuple(details))
+
+
+def _by_unit(judged: JudgedFleet) -> dict[Unit, tuple[MetricVerdict, ...]]:
+    """Return (node, hardware class) -> the verdicts on it."""
+    return {
+        (verdict.node, detail.hardware_class): detail.verdicts
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+    }
+
+
 def _with_shared_parts(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
     """Return verdicts with the parts that slow devices share, by the latest inventory of each node."""
     latest = {
@@ -223,15 +243,11 @@ def _with_shared_parts(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
         for run in sorted(runs.runs, key=lambda run: run.started)
         if run.inventory
     }
-    units = [
-        (verdict.node, detail.hardware_class)
-        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
-    ]
-    verdicts = {unit: one.verdicts for unit, one in zip(units, judged.details, strict=True)}
+    verdicts = _by_unit(judged)
     parts = parts_of_collected(runs.populations, latest, verdicts, judged.baselines, _started(runs))
     nodes = (
         with_part_act(replace(verdict, shared=parts[unit])) if parts.get(unit) else verdict
-        for unit, verdict in zip(units, judged.nodes, strict=True)
+        for unit, verdict in zip(verdicts, judged.nodes, strict=True)
     )
     return replace(judged, nodes=tuple(nodes))
 

@@ -27,7 +27,9 @@ def shares_text(verdict: MetricVerdict) -> str:
     text = f"none of {count_text(count, 'part')} explains the loss of {verdict.metric}"
     if named:
         said = " and ".join(_share(one, count) for one in named)
-        places = [one.component if one.metric else _COMMON for one in named]
+        seen = " and ".join(verdict.evidence) or "no sensor shows which"
+        common = f"{_COMMON} ({seen})"
+        places = [one.component if one.metric else common for one in named]
         points = " and ".join(dict.fromkeys(filter(None, places)))
         text = f"the loss of {verdict.metric}: {said}; {percent_text(shares.rest, 0)} unexplained"
         text += f"; points at {points}" if points else ""

@@ -34,6 +34,8 @@ def info_lines(file: str, facts: Mapping[str, Any]) -> list[str]:
         named = ", ".join(f"{name} ({count} times)" for name, count in list(missing.items())[:MOST])
         more = f" and {len(missing) - MOST} more" if len(missing) > MOST else ""
         lines.append(f"no replay of {named}{more}: the test will be INCONCLUSIVE")
+    elif facts["refused"]:
+        lines.append(f"{facts['refused']}: the test will be INCONCLUSIVE here")
     return lines
 
 

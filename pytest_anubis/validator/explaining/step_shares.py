@@ -1,8 +1,8 @@
 """Share out the loss of a time among its parts: one factor that all parts have, and factors of their own.
 
 The criteria of the parts are the profile of a healthy step, measured once. The logarithm of a part's median
-over its expected value is the common factor's plus its own. The common factor is the one of least absolute
-deviations, each deviation in units of the part's noise and at most `PRICE`, the price of a factor of its own;
+over its expected value is the common factor's plus its own. The common factor is the one of least squares, in
+units of each part's noise, where a part that costs more than `PRICE` has a factor of its own for this price;
 a common factor costs as much. A part of little time has much noise, since its change is no loss of the whole.
 The intervals are of the bootstrap (Efron, "Bootstrap methods: another look at the jackknife", 1979) over the
 rounds, those of whole and parts together, with the healthy spread of the criteria added.
@@ -19,7 +19,7 @@ import numpy as np
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.loss_shares import LossShare, StepShares
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 
 MATRIX, MEMORY, DISPATCH = "compute.matrix", "memory.bandwidth", "compute.dispatch"
@@ -34,14 +34,22 @@ COMPONENTS = {
 }
 """Part of a step -> the component that limits operations of its kind."""
 
-PRICE = 1.0
-"""Noise, in standard deviations, that a deviation must exceed to be worth a factor of its own."""
+PRICE = 4.5
+"""Price of a factor of its own: half of the squared noise, in standard deviations, that it must exceed."""
+QUICKER = 3 * PRICE
+"""That of a factor below 1, which is rarer: what slows all parts spares none."""
+USUAL = 0.3
+"""Logarithm of a usual factor; larger ones are dearer, so that a loss of all parts is not one of each."""
 FLOOR = 0.002
 """Share of the expected whole below which the change of a part is noise."""
 DRAWS = 400
 SEED = 41
 MOST_ROUNDS = 500
 """Rounds that are drawn from; of more, evenly distributed ones."""
+
+
+Unit = tuple[str, str]
+"""A node and its hardware class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +83,44 @@ def with_step_shares(
     """
     measurements = list(measurements)
     return [_explained(one, measurements, baseline) for one in verdicts]
+
+
+def with_collected_shares(
+    verdicts: Mapping[Unit, Sequence[MetricVerdict]],
+    populations: Iterable[Population],
+    baselines: Mapping[str, Baseline],
+) -> dict[Unit, tuple[MetricVerdict, ...]]:
+    """Return the verdicts on collected nodes, as `with_step_shares` of each run.
+
+    Args:
+        verdicts: (node, hardware class) -> the verdicts on it.
+        populations: The samples of all nodes.
+        baselines: Hardware class -> its baseline.
+    """
+    populations = list(populations)
+    related: dict[tuple[str, str, str], list[Population]] = {}
+    for one in populations:
+        if whole := one.metric.part_of:
+            related.setdefault((one.hardware_class, one.benchmark, whole), []).append(one)
+    for one in populations:
+        key = one.hardware_class, one.benchmark, one.metric.name
+        if key in related:
+            related[key].append(one)
+    found = {}
+    for (node, of), own in verdicts.items():
+        changed = list(own)
+        for number, verdict in enumerate(own):
+            if those := related.get((of, verdict.benchmark, verdict.metric)):
+                unit = node, verdict.device, verdict.run
+                samples = [
+                    one.measurement(row)
+                    for one in those
+                    for row, here in enumerate(zip(one.nodes, one.devices, one.runs, strict=True))
+                    if here == unit
+                ]
+                changed[number] = _explained(verdict, samples, baselines.get(of))
+        found[node, of] = tuple(changed)
+    return found
 
 
 def _explained(
@@ -131,7 +177,7 @@ def step_shares(
     Returns:
         The shares; None if the whole is not longer than expected, or has no parts.
     """
-    parts = [one for one in parts if _comparable(one)]
+    parts = sorted((one for one in parts if _comparable(one)), key=lambda one: one.name)
     if not (parts and _comparable(whole) and np.median(whole.values) > whole.expected):
         return None
     every = [whole, *parts]
@@ -194,9 +240,10 @@ def _drawn_levels(every: Sequence[TimedPart], generator: np.random.Generator) ->
 def _common(levels: FloatArray, noise: FloatArray) -> FloatArray:
     """Return the logarithm of the common factor of each row's parts, 0 if none is worth its price."""
     candidates = np.column_stack([np.zeros(len(levels)), levels])
-    deviations = np.abs(levels[:, None, :] - candidates[:, :, None]) / noise
-    costs = np.minimum(deviations, PRICE).sum(axis=2)
-    costs[:, 1:] += PRICE
+    own = levels[:, None, :] - candidates[:, :, None]
+    prices = np.where(own < 0, QUICKER, PRICE) + np.abs(own) / USUAL
+    costs = np.minimum((own / noise) ** 2 / 2, prices).sum(axis=2)
+    costs[:, 1:] += PRICE + np.abs(candidates[:, 1:]) / USUAL
     return np.asarray(candidates[np.arange(len(levels)), costs.argmin(axis=1)])
 
 
@@ -205,7 +252,7 @@ def _extra(levels: FloatArray, expected: FloatArray, noise: FloatArray) -> Float
     levels, expected, noise = levels[:, 1:], expected[1:], noise[1:]
     common = _common(levels, noise)[:, None]
     own = expected * (np.exp(levels) - np.exp(common))
-    own[np.abs(levels - common) <= PRICE * noise] = 0.0
+    own[np.abs(levels - common) <= noise] = 0.0
     return np.column_stack([expected.sum() * np.expm1(common[:, 0]), own])
 
 

@@ -13,7 +13,7 @@ import torch
 from pytest_anubis.benchmarking.replay import operation_calls, replayed_step
 from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError, OperationCall
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
-from pytest_anubis.benchmarking.replay.step_checks import peak_bytes
+from pytest_anubis.benchmarking.replay.step_checks import peak_bytes, tensors_in
 from pytest_anubis.benchmarking.verification import flip_bit
 from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
 from pytest_anubis.traces.operation_kinds import Kind
@@ -37,8 +37,8 @@ def test_every_operation_gives_the_shapes_of_the_trace(
     seen = []
     own = OperationCall.run
 
-    def run(call: OperationCall, tensor_of: Callable[..., torch.Tensor]) -> Any:
-        result = own(call, tensor_of)
+    def run(call: OperationCall, tensors: Any) -> Any:
+        result = own(call, tensors)
         results = result if isinstance(result, list | tuple) else [result]
         made = [tuple(one.shape) for one in results if isinstance(one, torch.Tensor)]
         recorded = [use.shape for use in tensors_of(call.operation.outputs)]
@@ -65,6 +65,64 @@ def test_a_step_repeats_bit_for_bit_and_restores_what_it_changes(trace: Executio
     assert other.bits() == once
 
 
+def test_numbers_stay_finite_from_step_to_step(
+    trace: ExecutionTrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ReplayedStep(trace, CPU)
+    step.prepare()
+    for _ in range(20):
+        step.run()
+        step.ready()
+    finite: list[bool] = []
+    own = OperationCall.run
+
+    def run(call: OperationCall, tensors: Any) -> Any:
+        result = own(call, tensors)
+        finite.extend(bool(torch.isfinite(one).all()) for one in tensors_in(result))
+        return result
+
+    monkeypatch.setattr(OperationCall, "run", run)
+    step.run()
+    assert all(finite)
+    assert len(finite) >= step.count / 2
+    step.bits()
+    assert step.blind == 0
+
+
+def _mean_of_a_quotient(divisor: Any) -> dict[str, Any]:
+    data = two_products()
+    schema = "aten::div.Tensor(Tensor self, Tensor other) -> Tensor"
+    data["nodes"].append(
+        node(5, "aten::div", schema, (tensor(30, 4, 4), divisor), (tensor(32, 4, 4),), 2)
+    )
+    return data
+
+
+@pytest.mark.parametrize(
+    "divisor",
+    [
+        ([31, 131, 0, 1, 8, "cpu"], [], "Tensor(long int)"),
+        ([31, 131, 0, 1, 8, "cpu"], [], "Tensor(double)"),
+        ([31, 131, 0, 16, 4, "cpu"], [4, 4], "Tensor(float)"),
+    ],
+)
+def test_nothing_is_divided_by_nearly_zero(tmp_path: Path, divisor: Any) -> None:
+    step = ReplayedStep(read_trace(write(tmp_path, _mean_of_a_quotient(divisor))), CPU)
+    step.prepare()
+    step.bits()
+    assert step.blind == 0
+
+
+def test_an_operation_without_finite_results_is_counted(tmp_path: Path) -> None:
+    data = two_products()
+    schema = "aten::log(Tensor self) -> Tensor"
+    data["nodes"].append(node(5, "aten::log", schema, (tensor(14, 8, 8),), (tensor(32, 8, 8),), 2))
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    step.prepare()
+    step.bits()
+    assert step.blind == 1
+
+
 def test_one_flipped_bit_of_one_result_changes_the_fingerprint(
     trace: ExecutionTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,8 +132,8 @@ def test_one_flipped_bit_of_one_result_changes_the_fingerprint(
     own = OperationCall.run
     ruined = next(one.id for one in trace.operations if one.name == "aten::threshold_backward")
 
-    def run(call: OperationCall, tensor_of: Callable[..., torch.Tensor]) -> Any:
-        result = own(call, tensor_of)
+    def run(call: OperationCall, tensors: Any) -> Any:
+        result = own(call, tensors)
         if call.operation.id == ruined:
             flip_bit(result, element=3)
         return result
@@ -180,8 +238,8 @@ def test_no_size_of_a_trace_makes_memory_while_it_is_checked(
     devices = []
     own = OperationCall.run
 
-    def run(call: OperationCall, tensor_of: Callable[..., torch.Tensor]) -> Any:
-        result = own(call, tensor_of)
+    def run(call: OperationCall, tensors: Any) -> Any:
+        result = own(call, tensors)
         devices.append(result.device.type)
         return result
 

@@ -10,7 +10,7 @@ import pytest
 from pytest_anubis.traces.chakra_writing import chakra_messages
 from pytest_anubis.traces.trace_reading import read_trace
 from tests.cli.command_line import anubis
-from tests.traces.made_traces import node, two_products, write
+from tests.traces.made_traces import node, tensor, two_products, write
 
 SCRIPT = """
 import sys, torch
@@ -106,6 +106,16 @@ def test_info_counts_by_kind_and_names_what_cannot_be_replayed(tmp_path: Path) -
     assert found["bytes"] == 2 * 8 * 8 * 4
     shown = anubis("trace", "info", str(tmp_path / "job.trace.json"))
     assert "mine::op" in shown.stdout
+
+
+def test_info_tries_what_the_tables_allow(tmp_path: Path) -> None:
+    data = two_products()
+    inputs = data["nodes"][2]["inputs"]
+    inputs["values"][0], inputs["shapes"][0], inputs["types"][0] = tensor(11, 8, 9)
+    file = str(write(tmp_path, data))
+    refused = json.loads(anubis("trace", "info", file, "--json=-").stdout)["refused"]
+    assert "node 3" in refused
+    assert refused in anubis("trace", "info", file).stdout
 
 
 def test_a_trace_is_passed_on_without_labels_and_in_chakras_form(tmp_path: Path) -> None:
