@@ -116,7 +116,8 @@ CAUSES = (
     _cause(
         r"^CannotReplayError",
         "the trace cannot be replayed here",
-        "record the job on such a device (anubis trace record), or leave the trace out on this one",
+        "change the part of the job that is named and record it anew, or leave the trace out "
+        "(anubis trace info shows both)",
     ),
     # nv-hostengine, which dcgmi asks.
     _cause(

@@ -102,21 +102,45 @@ class ExecutionTrace:
     def operations(self) -> tuple[Operation, ...]:
         """The operations that no other operation called, in the order in which they began.
 
-        What they call is not listed, because running the caller runs it again.
+        What they call is not listed, because running the caller runs it again. Where the caller called itself
+        with tensors of another element type, as under ``torch.autocast``, what it called is listed instead:
+        without autocast the caller would not.
         """
         # The process is its own parent in what torch writes.
         by_id = {node.id: node for node in self.nodes if node.id != node.parent}
-        inside: dict[int, bool] = {}
+        above: dict[int, Operation | None] = {}  # the nearest operation that called a node
         for node in self.nodes:
-            chain = []
+            chain = [node.id]
             parent = by_id.get(node.parent)
-            while parent is not None and parent.id not in inside and not parent.schema:
+            while parent is not None and parent.id not in above and not parent.schema:
                 chain.append(parent.id)
                 parent = by_id.get(parent.parent)
-            within = parent is not None and (bool(parent.schema) or inside[parent.id])
-            inside.update(dict.fromkeys(chain, within))
-            inside[node.id] = within
-        return tuple(node for node in self.nodes if node.schema and not inside[node.id])
+            found = parent
+            if parent is not None and not parent.schema:
+                found = above[parent.id]
+            above.update(dict.fromkeys(chain, found))
+        recast = {
+            caller.id
+            for node in self.nodes
+            if (caller := above[node.id]) is not None
+            and node.schema == caller.schema
+            and _elements(node) != _elements(caller)
+        }
+        inside: dict[int, bool] = {}
+        for node in self.nodes:
+            caller = above[node.id]
+            inside[node.id] = caller is not None and (
+                caller.id not in recast or inside.get(caller.id, True)
+            )
+        return tuple(
+            node
+            for node in self.nodes
+            if node.schema and not inside[node.id] and node.id not in recast
+        )
+
+
+def _elements(operation: Operation) -> list[str]:
+    return [use.element for use in tensors_of(operation.inputs)]
 
 
 def tensors_of(arguments: tuple[Argument, ...]) -> Iterator[TensorUse]:

@@ -6,8 +6,8 @@ operation of the step made exist before it; every other one is freed after its l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from pytest_anubis.traces.execution_trace import Argument, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import Kind, kind_of, operation_name, plain_name
@@ -40,7 +40,7 @@ _POSITIVE_ARGUMENTS = frozenset(
     ]
 )
 _POSITIVE_OPERATIONS = frozenset(
-    ("sqrt", "rsqrt", "log", "log2", "log10", "_foreach_sqrt", "reciprocal")
+    ("sqrt", "rsqrt", "log", "log2", "log10", "_foreach_sqrt", "reciprocal", "multinomial")
 )
 _DIVISORS = {
     "div": "other",
@@ -151,6 +151,7 @@ def planned(operations: Sequence[Operation]) -> StepPlan:
     made: set[Key] = set()
     last: dict[Key, int] = {}
     outside: dict[Key, TensorUse] = {}
+    freed: list[list[Key]] = [[] for _ in operations]
     for number, operation in enumerate(operations):
         for use in tensors_of(operation.inputs):
             key = key_of(use)
@@ -159,9 +160,11 @@ def planned(operations: Sequence[Operation]) -> StepPlan:
                 outside.setdefault(key, use)
         for use in tensors_of(operation.outputs):
             key = key_of(use)
+            # Torch gives the numbers of a freed tensor to a new one.
+            if key in made and last[key] < number and key not in outside:
+                freed[last[key]].append(key)
             last[key] = number
             made.add(key)
-    freed: list[list[Key]] = [[] for _ in operations]
     for key, number in last.items():
         if key not in outside:
             freed[number].append(key)
@@ -187,11 +190,52 @@ def planned(operations: Sequence[Operation]) -> StepPlan:
                 )
                 ** 0.5,
                 positive=place in hints.positive,
-                one=place in hints.ones,
+                one=(place in hints.ones and ends[place] == 1)
+                or (place in hints.divisors and hints.bound(place) < 2),
                 bound=hints.bound(place),
                 rising=place in hints.rising,
             )
     return StepPlan(memory=memory, given=places, freed=tuple(map(tuple, freed)))
+
+
+def with_saved_results(operations: Sequence[Operation]) -> list[Operation]:
+    """Return operations whose inputs are the results that autograd saved, where they are.
+
+    Autograd gives a result that it has saved another number, which nothing recorded makes. It is the last
+    result that lay at the same place, with the same shape and strides.
+    """
+    made: set[Key] = set()
+    saved: dict[Key, TensorUse] = {}
+    latest: dict[tuple[Argument, ...], TensorUse] = {}
+    given: set[Key] = set()
+
+    def known(use: TensorUse) -> TensorUse:
+        key = key_of(use)
+        if key in made or key in given or not use.storage:
+            return use
+        if key not in saved and (found := latest.get(key[1:])) is not None:
+            saved[key] = found
+        if key not in saved:
+            given.add(key)
+        return saved.get(key, use)
+
+    found = []
+    for operation in operations:
+        found.append(
+            replace(operation, inputs=tuple(_mapped(one, known) for one in operation.inputs))
+        )
+        for use in tensors_of(operation.outputs):
+            key = key_of(use)
+            made.add(key)
+            saved.pop(key, None)
+            latest[key[1:]] = use
+    return found
+
+
+def _mapped(one: Argument, known: Callable[[TensorUse], TensorUse]) -> Argument:
+    if isinstance(one, TensorUse):
+        return known(one)
+    return tuple(_mapped(part, known) for part in one) if isinstance(one, tuple) else one
 
 
 def place_of(use: TensorUse) -> Place:
@@ -208,6 +252,7 @@ class _Hints:
         self.positive: set[Place] = set()
         self.rising: set[Place] = set()
         self.ones: set[Place] = set()
+        self.divisors: set[Place] = set()
         self.fan_in: dict[Place, int] = {}
         self._bounds: dict[Place, int] = {}
         # A view or a copy of indices has the same values: what it is used for binds its origin.
@@ -232,9 +277,9 @@ class _Hints:
                     divisor = _DIVISORS.get(name) == word
                     if divisor or name in _POSITIVE_OPERATIONS or word in _POSITIVE_ARGUMENTS:
                         self.positive.add(found)
-                    if (divisor and use.element in WHOLE) or (
-                        not use.shape and use.element not in WHOLE
-                    ):
+                    if divisor and use.element in WHOLE:
+                        self.divisors.add(found)
+                    if not use.shape and use.element not in WHOLE:
                         self.ones.add(found)
                     if word == "weight" and kind_of(operation.schema) is Kind.CONVOLUTION:
                         self.fan_in[found] = max(1, use.count // max(1, use.shape[0]))

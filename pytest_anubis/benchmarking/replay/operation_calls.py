@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.traces.execution_trace import Opaque, Operation, TensorUse
+from pytest_anubis.traces.execution_trace import Opaque, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import Kind, kind_of, operation_name
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ _TRANSLATED: dict[str, Translation] = {
         "convolution.default",
         lambda a: [*a[:3], a[4], a[3], a[5], False, _zeros_like(a[3]), a[6]],
     ),
+    "_reshape_alias": ("as_strided.default", lambda a: a[:3]),  # which checks that it stays within
     "pin_memory": ("clone.default", lambda a: a[:1]),
     "_pin_memory": ("clone.default", lambda a: a[:1]),
 }
@@ -115,6 +116,17 @@ _TRANSLATED: dict[str, Translation] = {
 
 _SHORTER = {"cudnn_batch_norm": (8, 3), "cudnn_batch_norm_backward": (8, 3)}
 """How many arguments and results a translation has, of those that were recorded."""
+
+
+_EMPTY = ("empty", "new_empty")
+
+
+def _one_by(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation that makes memory for one number, and writes 1 there.
+
+    A trace has no operation for what the host writes into new memory, such as the number of ``tensor(1.0)``.
+    """
+    return lambda *given, **named: function(*given, **named).fill_(1)
 
 
 class OperationCall:
@@ -169,6 +181,8 @@ class OperationCall:
         self._function = _registered(torch, translation[0]) if translation else recorded
         if recorded is None or self._function is None:
             raise CannotReplayError(operation.name)
+        if name.startswith(_EMPTY) and [use.count for use in tensors_of(operation.outputs)] == [1]:
+            self._function = _one_by(self._function)
         known = recorded._schema.arguments
         if "Tensor" not in str(recorded._schema):  # torch's scripts multiply lists of any length
             raise CannotReplayError(operation.name)
@@ -185,7 +199,7 @@ class OperationCall:
         )
         given = [
             _converted(torch, argument, one.name, str(one.real_type), device)
-            for argument, one in zip(operation.inputs, known_inputs, strict=True)
+            for argument, one in zip(_with_numbers(operation), known_inputs, strict=True)
         ]
         self._named: dict[str, Any] = {}
         if translation:
@@ -215,6 +229,23 @@ class OperationCall:
         if self._named_fills:
             named = {**named, **{at: _found(tensors, slots) for at, slots in self._named_fills}}
         return self._function(*given, **named)
+
+
+def _with_numbers(operation: Operation) -> list[Any]:
+    """Return the inputs, where what was a number of Python is one again.
+
+    A trace has it as a tensor of double precision. As such it would make a result of double precision from
+    two tensors without dimensions; that the recorded result is none shows what it was.
+    """
+    results = {use.element for use in tensors_of(operation.outputs)}
+    tensors = [one for one in operation.inputs if isinstance(one, TensorUse)]
+    low = results & {"float", "c10::Half", "c10::BFloat16"} & {one.element for one in tensors}
+    if not low or any(one.shape for one in tensors):
+        return list(operation.inputs)
+    return [
+        1.0 if isinstance(one, TensorUse) and one.element == "double" else one
+        for one in operation.inputs
+    ]
 
 
 Slots = int | list[int | None]
@@ -257,7 +288,8 @@ def _registered(torch: Any, name: str) -> Any:
     """Return a registered operation of ``aten``; None if there is none of this name."""
     name, _, overload = name.partition(".")
     packet = getattr(torch.ops.aten, name, None)
-    return getattr(packet, overload, None) if hasattr(packet, "overloads") else None
+    found = getattr(packet, overload, None) if hasattr(packet, "overloads") else None
+    return found if isinstance(found, torch._ops.OpOverload) else None
 
 
 def _bare(kind: str) -> str:

@@ -34,12 +34,16 @@ def main(arguments: list[str]) -> int:
     except RecordingError as error:
         print(error, file=sys.stderr)  # noqa: T201 - this is a process of its own
         return NO_TRACE
-    except SystemExit:
-        pass  # the script's own end
+    except SystemExit as end:
+        if end.code and not counter.done:
+            counter.missing()
+            print(f"{script} ended with {end.code} by itself", file=sys.stderr)  # noqa: T201
+            return NO_TRACE
     except BaseException:
         counter.missing()
         raise
-    if why := counter.missing():
+    why = counter.missing()
+    if why and not Path(file).exists():  # the script may have recorded the trace itself
         print(why, file=sys.stderr)  # noqa: T201
         return NO_TRACE
     return 0

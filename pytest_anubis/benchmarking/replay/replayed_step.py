@@ -18,6 +18,7 @@ from pytest_anubis.benchmarking.replay.operation_calls import (
     OperationCall,
 )
 from pytest_anubis.benchmarking.replay.step_checks import (
+    check_index_values,
     check_indices,
     check_sizes,
     contiguous,
@@ -26,13 +27,7 @@ from pytest_anubis.benchmarking.replay.step_checks import (
     tensors_in,
     written_places,
 )
-from pytest_anubis.benchmarking.sizes import (
-    NEEDED,
-    give_back,
-    host_memory,
-    keep_freed_memory,
-    memory_of,
-)
+from pytest_anubis.benchmarking.sizes import NEEDED, give_back, host_memory, memory_of
 from pytest_anubis.benchmarking.verification import fingerprint, hashed
 from pytest_anubis.codec.codec_error import shown
 from pytest_anubis.traces.execution_trace import ExecutionTrace, TensorUse, tensors_of
@@ -52,6 +47,7 @@ from pytest_anubis.traces.step_plan import (
     key_of,
     place_of,
     planned,
+    with_saved_results,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +83,7 @@ class ReplayedStep:
         self.collectives: Counter[str] = Counter()
         missing: Counter[str] = Counter()
         calls: list[OperationCall] = []
-        for operation in trace.operations:
+        for operation in with_saved_results(trace.operations):
             _, name, _ = operation_name(operation.schema)
             if kind_of(operation.schema) is Kind.COLLECTIVE:
                 self.collectives[operation.name] += 1
@@ -115,13 +111,15 @@ class ReplayedStep:
             self._slot(key)
         self._order = list(zip(calls, made, freed, strict=True))
         self._given: list[torch.Tensor | None] = [None] * len(self._slots)
+        # In place they change how a tensor is seen, which the next step must not find.
+        self._turned = {
+            self._slot_of(use)
+            for call in calls
+            if call.kind is Kind.BETWEEN and call.writes
+            for use in tensors_of(call.operation.inputs[:1])
+        }
         self._memory: dict[Place, torch.Tensor] = {}
-        written = set(written_places(calls))
-        self._changed = [
-            (place, number, memory)
-            for number, (place, memory) in enumerate(self._plan.memory.items())
-            if place in written
-        ]
+        self._changed: list[tuple[Place, int, Memory]] = []
         self.blind = 0
 
     @property
@@ -147,8 +145,6 @@ class ReplayedStep:
             raise CannotReplayError(
                 f"the step takes {wanted / 1e9:.1f} GB, {self._device} has {known[0] / 1e9:.1f} GB free"
             )
-        if self._device.type == "cpu":
-            keep_freed_memory()
         self._memory = {
             place: _filled(memory, number, self._device)
             for number, (place, memory) in enumerate(self._plan.memory.items())
@@ -157,19 +153,43 @@ class ReplayedStep:
             shape, strides = key[5], key[6]
             flat = self._memory[place]
             steps = strides if strides is not None else contiguous(shape)
-            self._given[self._slot(key)] = torch.as_strided(flat, shape, steps, begin)
+            try:
+                self._given[self._slot(key)] = torch.as_strided(flat, shape, steps, begin)
+            except (RuntimeError, TypeError, ValueError) as error:
+                raise CannotReplayError(shown(str(error).partition("\n")[0])) from None
         self._rehearse()
 
     def _rehearse(self) -> None:
-        """Run the step once, where an error is one of the trace; later ones are the device's.
+        """Run the step, where an error is one of the trace; later ones are the device's.
 
-        An accelerator's own errors are `RuntimeError` and pass: they are evidence.
+        An accelerator's own errors pass: they are evidence. What the operations have changed in place is what
+        a step has to restore: more than their schemas say, since a copy to the same device is none.
         """
-        of_trace = (TypeError, ValueError, LookupError, NotImplementedError)
+        import torch
+
+        of_device = (
+            torch.OutOfMemoryError,
+            getattr(torch, "AcceleratorError", torch.OutOfMemoryError),
+        )
+        before = {place: one._version for place, one in self._memory.items()}
+
+        def run(call: OperationCall, tensors: Tensors) -> Any:
+            check_index_values(call, lambda use: tensors[self._slot_of(use)])
+            return call.run(tensors)
+
         try:
-            self.run()
+            self._each(run)
+            written = set(written_places(self._calls))
+            self._changed = [
+                (place, number, memory)
+                for number, (place, memory) in enumerate(self._plan.memory.items())
+                if place in written or self._memory[place]._version != before[place]
+            ]
+            self.bits()
+        except CannotReplayError:
+            raise
         except Exception as error:
-            if self._device.type != "cpu" and not isinstance(error, of_trace):
+            if self._device.type != "cpu" and isinstance(error, of_device):
                 raise
             text = shown(str(error).partition("\n")[0])
             at = self._running.operation
@@ -254,9 +274,15 @@ class ReplayedStep:
                 unsure.update(map(place_of, tensors_of((*operation.outputs, *changed))))
                 return result
             results = list(tensors_in(result))
-            self.blind += not all(bool(torch.isfinite(one).all()) for one in results)
+            for use in tensors_of(tuple(operation.inputs[place] for place in call.writes)):
+                written = tensors[self._slot_of(use)]
+                if written is not None and all(written is not one for one in results):
+                    results.append(written)
+            results = [one for one in results if one.layout is torch.strided]
+            if call.kind is not Kind.BETWEEN:  # memory that nothing has written yet
+                self.blind += not all(map(_finite, results))
             for place, tensor in enumerate(results):
-                if tensor.device.type == self._device.type and tensor.layout is torch.strided:
+                if tensor.device.type == self._device.type:
                     value = fingerprint(_plain(tensor))
                     mixed = int(hashed(torch.tensor([number * 64 + place], dtype=torch.int64))[0])
                     total = (total + (value ^ (mixed % (1 << 64)))) % (1 << 64)
@@ -277,6 +303,9 @@ class ReplayedStep:
         import torch
 
         live = self._given.copy()
+        for slot in self._turned:
+            if (given := live[slot]) is not None:
+                live[slot] = given.detach()
         with torch.no_grad():
             for call, made, freed in self._order:
                 self._running = call
@@ -304,11 +333,19 @@ def _missing_text(missing: Counter[str]) -> str:
     return f"no replay here of {named}{more}"
 
 
+def _finite(tensor: torch.Tensor) -> bool:
+    import torch
+
+    return tensor.itemsize < 2 or bool(
+        torch.isfinite(tensor).all()
+    )  # torch asks none of eight bits
+
+
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     import torch
 
-    tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    return tensor.resolve_conj().resolve_neg().contiguous()
+    tensor = tensor.resolve_conj().resolve_neg()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous()
 
 
 def _filled(memory: Memory, number: int, device: torch.device) -> torch.Tensor:
@@ -327,7 +364,7 @@ def _filled(memory: Memory, number: int, device: torch.device) -> torch.Tensor:
         bound = min(memory.bound, 2 if dtype is torch.bool else torch.iinfo(dtype).max)
         return torch.randint(0, bound, size, generator=generator, device=device, dtype=dtype)
     low, high = memory.limits
-    kind = dtype if dtype in (torch.float32, torch.float64) else torch.float32
+    kind = dtype if dtype.is_floating_point and dtype.itemsize > 1 else torch.float32
     drawn = torch.empty(size, dtype=kind, device=device).uniform_(low, high, generator=generator)
     return drawn.to(dtype)
 

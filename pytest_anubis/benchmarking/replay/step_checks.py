@@ -7,7 +7,7 @@ memory by an index that nothing checks. Nothing is allocated here: sizes come fr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.benchmarking.replay.operation_calls import (
@@ -16,7 +16,7 @@ from pytest_anubis.benchmarking.replay.operation_calls import (
     OperationCall,
 )
 from pytest_anubis.codec.codec_error import shown
-from pytest_anubis.traces.execution_trace import Operation, TensorUse, tensors_of
+from pytest_anubis.traces.execution_trace import Argument, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import (
     INDEX_MAKERS,
     UNCHECKED,
@@ -84,6 +84,61 @@ def check_indices(calls: Sequence[OperationCall]) -> None:
         makers.update((key_of(one), name) for one in tensors_of(operation.outputs))
 
 
+def check_index_values(
+    call: OperationCall, tensor_of: Callable[[TensorUse], torch.Tensor | None]
+) -> None:
+    """Refuse indices that reach beyond what an operation without checks of its own takes them for.
+
+    Raises:
+        CannotReplayError: Names the operation.
+    """
+    operation = call.operation
+    name = plain_name(operation_name(operation.schema)[1])
+    named = dict(zip(call.names, operation.inputs, strict=False))
+    for word, limit in index_limits(name, named).items():
+        use = named.get(word)
+        values = tensor_of(use) if isinstance(use, TensorUse) else None
+        if values is None or not values.numel():
+            continue
+        ignored = named.get("ignore_index")
+        wrong = (values < 0) | (values >= limit)
+        if isinstance(ignored, int):
+            wrong &= values != ignored
+        if bool(wrong.any()):
+            raise CannotReplayError(
+                f"{shown(operation.name)} (node {operation.id}): {word} from outside of 0 to {limit - 1}"
+            )
+
+
+def index_limits(name: str, named: Mapping[str, Argument]) -> dict[str, int]:
+    """Return below which number the indices must be that an operation does not check, by argument.
+
+    Args:
+        name: Of the operation.
+        named: Its arguments by name.
+    """
+
+    def shape(word: str) -> tuple[int, ...]:
+        use = named.get(word)
+        return use.shape if isinstance(use, TensorUse) else ()
+
+    rows = shape("grad")[:1]
+    if name.endswith("pool3d_with_indices_backward"):
+        return {"indices": math.prod(shape("self")[-3:])}
+    if "pool" in name and name.endswith("backward"):
+        return {"indices": math.prod(shape("self")[-2:])}
+    if name in ("nll_loss_backward", "nll_loss2d_backward"):
+        scores = shape("self")
+        return {"target": scores[1] if len(scores) > 1 else scores[0] if scores else 0}
+    count = named.get("num_weights")
+    table = count if isinstance(count, int) else (*shape("weight"), 0)[0]
+    if name == "embedding_dense_backward":
+        return {"indices": table}
+    if name.startswith("_embedding_bag") and name.endswith("backward"):
+        return {"indices": table, "maximum_indices": table, "offset2bag": (*rows, 0)[0]}
+    return {}
+
+
 def peak_bytes(calls: Sequence[OperationCall], plan: StepPlan) -> int:
     """Return the most bytes that results take at any moment."""
     live: dict[Key, int] = {}
@@ -128,6 +183,10 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
             if form in checked or name in _UNKNOWN_SIZE:
                 continue
             checked[form] = None
+            if _parts(name, operation) > len(list(tensors_of(operation.outputs))):
+                raise CannotReplayError(f"{where}: it has more results than the trace says")
+            if name.startswith("_fused_"):
+                _check_alike(operation, where)
             try:
                 uses = list(tensors_of(operation.inputs))
                 made = OperationCall(operation, meta, uses.index).run(
@@ -158,6 +217,35 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
                     raise CannotReplayError(
                         f"{where}: it makes {makes:,} bytes, the trace says {said:,}"
                     )
+
+
+def _parts(name: str, operation: Operation) -> int:
+    """Return how many tensors an operation makes of one, where their number is known."""
+    first, *rest = operation.inputs or (None,)
+    if name not in ("unbind", "split") or not isinstance(first, TensorUse):
+        return 0
+    dim = next((one for one in reversed(rest) if type(one) is int), 0) if rest else 0
+    if name == "split" and len(rest) < 2:
+        dim = 0
+    length = first.shape[dim] if -len(first.shape) <= dim < len(first.shape) else 0
+    size = rest[0] if name == "split" and rest and type(rest[0]) is int else 1
+    return -(-length // size) if size > 0 else 0
+
+
+def _check_alike(operation: Operation, where: str) -> None:
+    """Refuse lists of tensors of different shapes: a fused optimizer reaches into all by the first's.
+
+    Raises:
+        CannotReplayError: Names the operation.
+    """
+    lists = [
+        [part.shape for part in one if isinstance(part, TensorUse)]
+        for one in operation.inputs
+        if isinstance(one, tuple)
+    ]
+    full = [one for one in lists if any(one)]  # steps are numbers
+    if any(one != full[0] for one in full):
+        raise CannotReplayError(f"{where}: tensors of different shapes")
 
 
 def _beside(operation: Operation) -> int:

@@ -20,7 +20,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import answer, write_file, write_json
 from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.codec.json_files import read_json
-from pytest_anubis.report.text.trace_text import info_lines, prediction_lines
+from pytest_anubis.report.text.trace_text import info_lines, prediction_lines, refusal_lines
 from pytest_anubis.traces.chakra_writing import chakra_messages
 from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
 from pytest_anubis.traces.obfuscation import obfuscated
@@ -140,7 +140,11 @@ def _record(options: argparse.Namespace) -> int:
     if options.steps < 1:
         raise CommandError(f"--steps {options.steps}: record one step or more")
     if not Path(options.script).is_file():
-        raise CommandError(f"{options.script}: no such script")
+        raise CommandError(
+            f"{options.script}: no such script; give the script itself, without python"
+        )
+    if not options.output.resolve().parent.is_dir():
+        raise CommandError(f"{options.output.parent}: no such folder")
     module = "pytest_anubis.benchmarking.replay.recorded_script"
     file = options.output.resolve()
     before = file.stat().st_mtime_ns if file.exists() else 0
@@ -161,12 +165,23 @@ def _record(options: argparse.Namespace) -> int:
     if not file.exists() or file.stat().st_mtime_ns == before:
         raise CommandError(f"{options.script} ended with {code}, and no trace was recorded")
     trace = load_trace(file)
+    facts = facts_of(trace)
     count = len(trace.operations)
+    lines = [
+        f"{options.output}: {count} operations of {options.steps} step{'s' * (options.steps > 1)}"
+    ]
+    refused = refusal_lines(facts)
     answer(
         options.json,
-        {"file": str(options.output), "steps": options.steps, "operations": count},
-        f"{options.output}: {count} operations of {options.steps} "
-        f"step{'s' if options.steps > 1 else ''}; next: anubis learn {options.output}",
+        {
+            "file": str(options.output),
+            "steps": options.steps,
+            "operations": count,
+            "not_replayable": facts["not_replayable"],
+            "refused": facts["refused"],
+        },
+        *lines,
+        *(refused or [f"next: anubis learn {options.output}"]),
     )
     return 0
 
@@ -208,8 +223,12 @@ def _profile(options: argparse.Namespace) -> int:
     traces = [load_trace(path) for path in options.files]
     try:
         profile = profiled(traces, options.device, socket.gethostname())
-    except (CannotReplayError, RuntimeError) as error:
-        raise CommandError(f"anubis trace profile: {str(error).partition(chr(10))[0]}") from None
+    except (
+        CannotReplayError,
+        RuntimeError,
+        AssertionError,
+    ) as error:  # torch asserts a device's build
+        raise CommandError(f"{options.device}: {str(error).partition(chr(10))[0]}") from None
     write_json(options.output, {"format": FORMAT, "schema": 1, **to_plain(profile)})
     answer(options.json, {"file": str(options.output), "operations": len(profile.operations)})
     return 0

@@ -29,14 +29,19 @@ def info_lines(file: str, facts: Mapping[str, Any]) -> list[str]:
         f"recorded on {', '.join(facts['devices']) or 'no device'}; before the step there are "
         f"{facts['bytes'] / 1e6:.1f} MB",
     ]
+    return [*lines, *refusal_lines(facts)]
+
+
+def refusal_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Return why a trace cannot be replayed here; empty if it can."""
     missing = facts["not_replayable"]
     if missing:
         named = ", ".join(f"{name} ({count} times)" for name, count in list(missing.items())[:MOST])
         more = f" and {len(missing) - MOST} more" if len(missing) > MOST else ""
-        lines.append(f"no replay of {named}{more}: the test will be INCONCLUSIVE")
-    elif facts["refused"]:
-        lines.append(f"{facts['refused']}: the test will be INCONCLUSIVE here")
-    return lines
+        return [f"no replay of {named}{more}: the test will be INCONCLUSIVE"]
+    if facts["refused"]:
+        return [f"no replay here of {facts['refused']}: the test will be INCONCLUSIVE"]
+    return []
 
 
 def prediction_lines(file: str, profile: OperationProfile, found: Prediction) -> list[str]:

@@ -177,7 +177,7 @@ def record(metric: MetricFixture, device: DeviceFixture, step: ReplayedStep, dig
         print(  # noqa: T201 - pytest shows it on failure
             f"infinite or no numbers from {step.blind} operations: a wrong bit in them may not show"
         )
-    software = f"{digest} torch {torch.__version__.partition('+')[0]}"
+    software = f"{digest} torch {torch.__version__}"
     metric.record("step_bits", float(once), unit="1", better="equal", group=software)
 
     def steps(count: int) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from pytest_anubis.benchmarking.sizes import keep_freed_memory
 from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture, PairFixture
 from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark, timeout_mark
 from pytest_anubis.session.collecting.device_parameters import (
@@ -154,6 +155,7 @@ def anubis_metric(request: pytest.FixtureRequest) -> MetricFixture:
     """
     item = request.node
     config = request.config
+    keep_freed_memory()  # for all alike, else times depend on what ran before in this process
     recorder = Recorder(
         test=item.nodeid,
         benchmark=benchmark_id(item),

@@ -48,6 +48,8 @@ MOST_ROUNDS = 500
 """Rounds that are drawn from; of more, evenly distributed ones."""
 
 
+_BAD = (Outcome.FAIL, Outcome.MARGINAL)
+
 Unit = tuple[str, str]
 """A node and its hardware class."""
 
@@ -106,19 +108,30 @@ def with_collected_shares(
         key = one.hardware_class, one.benchmark, one.metric.name
         if key in related:
             related[key].append(one)
+    places = {
+        key: [
+            (
+                one,
+                {
+                    here: row
+                    for row, here in enumerate(zip(one.nodes, one.devices, one.runs, strict=True))
+                },
+            )
+            for one in those
+        ]
+        for key, those in related.items()
+    }
     found = {}
     for (node, of), own in verdicts.items():
         changed = list(own)
         for number, verdict in enumerate(own):
-            if those := related.get((of, verdict.benchmark, verdict.metric)):
-                unit = node, verdict.device, verdict.run
-                samples = [
-                    one.measurement(row)
-                    for one in those
-                    for row, here in enumerate(zip(one.nodes, one.devices, one.runs, strict=True))
-                    if here == unit
-                ]
-                changed[number] = _explained(verdict, samples, baselines.get(of))
+            unit = node, verdict.device, verdict.run
+            samples = [
+                one.measurement(rows[unit])
+                for one, rows in places.get((of, verdict.benchmark, verdict.metric), ())
+                if verdict.outcome in _BAD and unit in rows
+            ]
+            changed[number] = _explained(verdict, samples, baselines.get(of))
         found[node, of] = tuple(changed)
     return found
 
@@ -127,7 +140,7 @@ def _explained(
     verdict: MetricVerdict, measurements: Sequence[Measurement], baseline: Baseline | None
 ) -> MetricVerdict:
     """Return a verdict with the shares of the measured parts, if it is one on a loss and has parts."""
-    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL) or baseline is None:
+    if verdict.outcome not in _BAD or baseline is None:
         return verdict
     name = verdict.metric
     timed = {
@@ -249,11 +262,13 @@ def _common(levels: FloatArray, noise: FloatArray) -> FloatArray:
 
 def _extra(levels: FloatArray, expected: FloatArray, noise: FloatArray) -> FloatArray:
     """Return the extra times by the common factor and by each part's own, one row a row of levels."""
-    levels, expected, noise = levels[:, 1:], expected[1:], noise[1:]
+    whole, levels, expected, noise = expected[0], levels[:, 1:], expected[1:], noise[1:]
     common = _common(levels, noise)[:, None]
     own = expected * (np.exp(levels) - np.exp(common))
     own[np.abs(levels - common) <= noise] = 0.0
-    return np.column_stack([expected.sum() * np.expm1(common[:, 0]), own])
+    found = np.column_stack([expected.sum() * np.expm1(common[:, 0]), own])
+    # Parts that are waited for one by one may take longer together than the whole.
+    return np.asarray(found * min(1.0, whole / expected.sum()))
 
 
 def _of_whole(extra: FloatArray, level: FloatArray, expected: float) -> FloatArray:

@@ -1,0 +1,230 @@
+"""Steps of real jobs: mixed precision, clipped gradients, optimizers on lists, copies to a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError, OperationCall
+from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
+from pytest_anubis.benchmarking.replay.trace_recording import recording
+from pytest_anubis.benchmarking.verification import flip_bit
+from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
+from pytest_anubis.traces.trace_reading import read_trace
+from tests.traces.made_traces import node, tensor, two_products, write
+
+CPU = torch.device("cpu")
+
+
+def recorded(
+    tmp_path: Path, *, clip: bool = False, half: bool = False, **options: Any
+) -> ExecutionTrace:
+    """Return the trace of a training step of a small network.
+
+    Args:
+        tmp_path: Where the file is.
+        clip: Gradients are clipped.
+        half: Products are computed in bfloat16.
+        **options: Of the optimizer.
+    """
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = torch.optim.AdamW(model.parameters(), **options)
+    texts, kinds = torch.randn(8, 16), torch.randint(0, 4, (8,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
+            loss = nn.functional.cross_entropy(model(texts), kinds)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    step()
+    path = tmp_path / "job.trace.json"
+    with recording(path):
+        step()
+    return read_trace(path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clip": True},
+        {"half": True},
+        {"half": True, "clip": True},
+        {"foreach": True},
+        {"clip": True, "foreach": True},
+    ],
+)
+def test_it_replays_with_the_shapes_and_types_of_the_job(
+    tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = recorded(tmp_path, **options)
+    step = ReplayedStep(trace, CPU)
+    step.prepare()
+    once = step.bits()
+    step.ready()
+    step.run()
+    assert step.bits() == once
+    assert step.blind == 0
+    types = {"float": torch.float32, "c10::BFloat16": torch.bfloat16}
+    own = OperationCall.run
+    seen = []
+
+    def run(call: OperationCall, tensors: Any) -> Any:
+        result = own(call, tensors)
+        if isinstance(result, torch.Tensor):
+            for use in tensors_of(call.operation.outputs[:1]):
+                assert (tuple(result.shape), result.dtype) == (
+                    use.shape,
+                    types.get(use.element, result.dtype),
+                )
+                seen.append(result.dtype)
+        return result
+
+    monkeypatch.setattr(OperationCall, "run", run)
+    step.run()
+    assert (torch.bfloat16 in seen) == options.get("half", False)
+
+
+def test_a_saved_result_is_the_one_of_the_forward_operation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ReplayedStep(recorded(tmp_path), CPU)
+    step.prepare()
+    own = OperationCall.run
+    made: dict[str, Any] = {}
+
+    def run(call: OperationCall, tensors: Any) -> Any:
+        result = own(call, tensors)
+        if call.operation.name == "aten::relu":
+            made["relu"] = result
+        if call.operation.name == "aten::threshold_backward":
+            made["saved"] = tensors[call._fills[1][1]]
+        return result
+
+    monkeypatch.setattr(OperationCall, "run", run)
+    step.run()
+    assert made["saved"] is made["relu"]
+
+
+@pytest.mark.parametrize("name", ["aten::_foreach_add_", "aten::_foreach_addcdiv_"])
+def test_a_bit_that_an_operation_without_result_wrote_is_seen(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = recorded(tmp_path, foreach=True)
+    last = max(one.id for one in trace.operations if one.name == name)
+    step = ReplayedStep(trace, CPU)
+    step.prepare()
+    once = step.bits()
+    own = OperationCall.run
+
+    def run(call: OperationCall, tensors: Any) -> Any:
+        result = own(call, tensors)
+        if call.operation.id == last:
+            flip_bit(tensors[call._fills[0][1][0]], element=3)  # type: ignore[index]
+        return result
+
+    monkeypatch.setattr(OperationCall, "run", run)
+    assert step.bits() != once
+
+
+MUL = "aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"
+TO = (
+    "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
+    "MemoryFormat? memory_format=None) -> Tensor(a)"
+)
+
+
+def test_what_a_copy_to_the_device_shares_here_is_restored(tmp_path: Path) -> None:
+    data = two_products()
+    to: Any = (
+        tensor(30, 8, 8),
+        (6, [], "Int"),
+        (False, [], "Bool"),
+        (False, [], "Bool"),
+        (None, [], "None"),
+    )
+    data["nodes"] += [
+        node(5, "aten::to", TO, to, (tensor(31, 8, 8),), parent=2),
+        node(
+            6,
+            "aten::mul_",
+            MUL,
+            (tensor(31, 8, 8), tensor(11, 8, 8)),
+            (tensor(31, 8, 8),),
+            parent=2,
+        ),
+    ]
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    step.prepare()
+    once = step.bits()
+    step.ready()
+    step.run()
+    assert step.bits() == once
+
+
+def test_a_tensor_turned_in_place_is_as_before_in_the_next_step(tmp_path: Path) -> None:
+    data = two_products()
+    turned = node(
+        2_000,
+        "aten::t_",
+        "aten::t_(Tensor(a!) self) -> Tensor(a!)",
+        (tensor(12, 8, 8),),
+        (tensor(12, 8, 8),),
+        2,
+    )
+    data["nodes"].append(turned)
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    step.prepare()
+    assert step.bits() == step.bits() == step.bits()
+
+
+def _beyond_a_storage(data: dict[str, Any]) -> None:
+    schema = "aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"
+    size: Any = ([400_000_000], [[]], "GenericList[Int]")
+    step: Any = ([1], [[]], "GenericList[Int]")
+    far = tensor(31, 400_000_000)
+    data["nodes"].append(
+        node(5, "aten::_reshape_alias", schema, (tensor(30, 4), size, step), (far,), 2)
+    )
+
+
+def _beyond_the_scores(data: dict[str, Any]) -> None:
+    fill = "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"
+    loss = (
+        "aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int "
+        "reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"
+    )
+    target: Any = ([31, 131, 0, 8, 8, "cpu"], [8], "Tensor(long int)")
+    rest: Any = ((None, [], "None"), (0, [], "Int"), (-100, [], "Int"))
+    given: Any = (tensor(40, 8), tensor(41, 8, 4), target, *rest, tensor(42))
+    data["nodes"] += [
+        node(5, "aten::fill_", fill, (target, (10**9, [], "Int")), (target,), 2),
+        node(6, "aten::nll_loss_backward", loss, given, (tensor(43, 8, 4),), 2),
+    ]
+
+
+def _many_parts(data: dict[str, Any]) -> None:
+    schema = "aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"
+    parts: Any = ([], [], "GenericList[]")
+    given: Any = (tensor(30, 3_000_000), (0, [], "Int"))
+    data["nodes"].append(node(5, "aten::unbind", schema, given, (parts,), 2))
+
+
+@pytest.mark.parametrize("change", [_beyond_a_storage, _beyond_the_scores, _many_parts])
+def test_what_reaches_beyond_its_memory_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    data = two_products()
+    change(data)
+    with pytest.raises(CannotReplayError) as raised:
+        ReplayedStep(read_trace(write(tmp_path, data)), CPU).prepare()
+    assert "\n" not in str(raised.value)
