@@ -136,9 +136,10 @@ class ReplayedStep:
         import torch
 
         peak = peak_bytes(self._calls, self._plan)
-        wanted = (
-            self._plan.bytes + peak + max((one.bytes for _, _, one in self._changed), default=0)
-        )
+        copy = max(
+            (one.bytes for one in self._plan.memory.values()), default=0
+        )  # while it is filled
+        wanted = self._plan.bytes + max(peak, copy)
         give_back(self._device)
         known = memory_of(self._device) if self._device.type != "cpu" else host_memory()
         if known is not None and wanted > NEEDED * known[0]:

@@ -224,12 +224,12 @@ def _parts(name: str, operation: Operation) -> int:
     first, *rest = operation.inputs or (None,)
     if name not in ("unbind", "split") or not isinstance(first, TensorUse):
         return 0
-    dim = next((one for one in reversed(rest) if type(one) is int), 0) if rest else 0
-    if name == "split" and len(rest) < 2:
-        dim = 0
+    *sizes, dim = rest if len(rest) == (2 if name == "split" else 1) else (*rest, 0)
+    size = sizes[0] if sizes else 1
+    if type(size) is not int or type(dim) is not int or size < 1:
+        return 0
     length = first.shape[dim] if -len(first.shape) <= dim < len(first.shape) else 0
-    size = rest[0] if name == "split" and rest and type(rest[0]) is int else 1
-    return -(-length // size) if size > 0 else 0
+    return -(-length // size)
 
 
 def _check_alike(operation: Operation, where: str) -> None:
@@ -244,7 +244,7 @@ def _check_alike(operation: Operation, where: str) -> None:
         if isinstance(one, tuple)
     ]
     full = [one for one in lists if any(one)]  # steps are numbers
-    if any(one != full[0] for one in full):
+    if any(one != full[0] for one in full) or len({len(one) for one in lists if one}) > 1:
         raise CannotReplayError(f"{where}: tensors of different shapes")
 
 

@@ -223,11 +223,7 @@ def _profile(options: argparse.Namespace) -> int:
     traces = [load_trace(path) for path in options.files]
     try:
         profile = profiled(traces, options.device, socket.gethostname())
-    except (
-        CannotReplayError,
-        RuntimeError,
-        AssertionError,
-    ) as error:  # torch asserts a device's build
+    except (AssertionError, CannotReplayError, RuntimeError) as error:  # torch asserts its build
         raise CommandError(f"{options.device}: {str(error).partition(chr(10))[0]}") from None
     write_json(options.output, {"format": FORMAT, "schema": 1, **to_plain(profile)})
     answer(options.json, {"file": str(options.output), "operations": len(profile.operations)})

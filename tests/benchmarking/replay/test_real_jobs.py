@@ -219,6 +219,29 @@ def _many_parts(data: dict[str, Any]) -> None:
     data["nodes"].append(node(5, "aten::unbind", schema, given, (parts,), 2))
 
 
+@pytest.mark.parametrize("size", [(4, [], "Int"), ([3, 5], [[], []], "GenericList[Int,Int]")])
+def test_parts_of_a_tensor_are_counted_by_their_size(tmp_path: Path, size: Any) -> None:
+    whole = type(size[0]) is int
+    overload, kind = ("Tensor", "SymInt") if whole else ("sizes", "SymInt[]")
+    schema = (
+        f"aten::split.{overload}(Tensor(a -> *) self, {kind} split_size, int dim=0) -> Tensor(a)[]"
+    )
+    rows = (4, 4) if whole else (3, 5)
+    made = [tensor(40 + number, count, 2) for number, count in enumerate(rows)]
+    parts: Any = (
+        [one[0] for one in made],
+        [one[1] for one in made],
+        "GenericList[Tensor(float),Tensor(float)]",
+    )
+    data = two_products()
+    data["nodes"].append(
+        node(5, "aten::split", schema, (tensor(30, 8, 2), size, (0, [], "Int")), (parts,), 2)
+    )
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    step.prepare()
+    step.run()
+
+
 @pytest.mark.parametrize("change", [_beyond_a_storage, _beyond_the_scores, _many_parts])
 def test_what_reaches_beyond_its_memory_is_refused(
     tmp_path: Path, change: Callable[[dict[str, Any]], None]
