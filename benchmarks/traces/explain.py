@@ -27,13 +27,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
 import numpy as np
-import torch
 
-from benchmarks.suites.faults.slowdowns import memory_neighbour
 from benchmarks.traces.networks import (
     RecordedNetwork,
     data_moves,
+    neighbour_on_another_core,
     normalised_layers,
+    one_core,
     recorded,
     recorded_step,
     table_lookups,
@@ -202,17 +202,6 @@ def row(
     return good
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread, so that a neighbour takes memory's time and no core's."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def main() -> int:
     """Print the table; return 1 if a row is not as wanted."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -229,9 +218,9 @@ def main() -> int:
             fault = partial(slowed, kind)
             good = row(kind.value, build(), fault, {kind.value}, options) and good
     if options.only in (None, "memory"):
-        with one_thread():
-            network = recorded("llama-small")
-            good = row("memory neighbour", network, memory_neighbour, OF_MEMORY, options) and good
+        with one_core():
+            network, fault = recorded("llama-small"), neighbour_on_another_core
+            good = row("memory neighbour", network, fault, OF_MEMORY, options) and good
     if options.only in (None, "nothing"):
         named = 0
         for one, spread in trials(recorded("llama-small"), nullcontext, options):

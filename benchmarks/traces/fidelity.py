@@ -17,8 +17,8 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +27,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import torch
 
 from benchmarks.suites.faults.not_possible import NotPossible
-from benchmarks.suites.faults.slowdowns import memory_neighbour, part_of_core
-from benchmarks.traces.networks import NETWORKS, RecordedNetwork, recorded
+from benchmarks.suites.faults.slowdowns import part_of_core
+from benchmarks.traces.networks import (
+    NETWORKS,
+    RecordedNetwork,
+    neighbour_on_another_core,
+    one_core,
+    one_thread,
+    recorded,
+)
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.benchmarking.sizes import give_back
 from pytest_anubis.traces.obfuscation import obfuscated
@@ -39,21 +46,10 @@ WANTED_TWICE = (1.6, 2.4)
 WANTED_OBFUSCATED = 0.05
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 Setting = Callable[[], AbstractContextManager[object]]
 SLOW: dict[str, tuple[Setting, Setting, int]] = {
     "one thread": (nullcontext, one_thread, 7),
-    "memory neighbour": (one_thread, memory_neighbour, 7),
+    "memory neighbour": (one_core, neighbour_on_another_core, 7),
     "half a core": (nullcontext, lambda: part_of_core(0.5), 21),
 }
 """Settings of both, healthy and slow; what makes the slow one slow; how often they are measured in turns.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch.nn import functional
 
+from benchmarks.suites.faults.slowdowns import memory_neighbour
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.benchmarking.replay.trace_recording import recording
 from pytest_anubis.traces.execution_trace import ExecutionTrace
@@ -129,3 +132,36 @@ def _trained(
         optimizer.step()
 
     return step
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Let torch compute with one thread on the first CPU, so that a neighbour may have the last."""
+    before = os.sched_getaffinity(0)
+    with one_thread():
+        os.sched_setaffinity(0, {min(before)})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def neighbour_on_another_core() -> Iterator[None]:
+    """Let another process stream memory: inside `one_core` it takes memory's time and no core's."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    with memory_neighbour():
+        os.sched_setaffinity(0, own)
+        yield

@@ -23,6 +23,7 @@ NO_TRACE = 66
 def main(arguments: list[str]) -> int:
     """Run the script; return 0 when the trace is complete."""
     file, steps, script, *rest = arguments
+    before = _written_at(Path(file))
     counter = StepCounter(Path(file), int(steps))
     sys.argv = [script, *rest]
     sys.path[0] = str(Path(script).resolve().parent)
@@ -43,10 +44,18 @@ def main(arguments: list[str]) -> int:
         counter.missing()
         raise
     why = counter.missing()
-    if why and not Path(file).exists():  # the script may have recorded the trace itself
+    if why and _written_at(Path(file)) == before:  # else the script has recorded the trace itself
         print(why, file=sys.stderr)  # noqa: T201
         return NO_TRACE
     return 0
+
+
+def _written_at(file: Path) -> int:
+    """Return when a file was changed last, in nanoseconds; 0 if there is none."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 if __name__ == "__main__":

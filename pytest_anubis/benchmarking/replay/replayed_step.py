@@ -68,6 +68,7 @@ class ReplayedStep:
         collectives: How often each collective operation was recorded; none is replayed.
         kinds: Kinds of the operations that take the device's time.
         blind: After `bits`: how many operations gave infinities or no numbers, which hide a wrong bit.
+        bits_at_first: After `prepare`: what `bits` gave then.
 
     Args:
         trace: What was recorded.
@@ -120,7 +121,7 @@ class ReplayedStep:
         }
         self._memory: dict[Place, torch.Tensor] = {}
         self._changed: list[tuple[Place, int, Memory]] = []
-        self.blind = 0
+        self.blind = self.bits_at_first = 0
 
     @property
     def count(self) -> int:
@@ -186,7 +187,7 @@ class ReplayedStep:
                 for number, (place, memory) in enumerate(self._plan.memory.items())
                 if place in written or self._memory[place]._version != before[place]
             ]
-            self.bits()
+            self.bits_at_first = self.bits()
         except CannotReplayError:
             raise
         except Exception as error:

@@ -220,6 +220,8 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
 
 def _with_step_shares(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
     """Return verdicts on times that have parts, with the shares of these in the loss."""
+    if not any(one.metric.part_of for one in runs.populations):
+        return judged
     found = with_collected_shares(_by_unit(judged), runs.populations, judged.baselines)
     details = (
         replace(detail, verdicts=found[verdict.node, detail.hardware_class])
