@@ -1,6 +1,7 @@
 """The process of ``anubis trace record``: runs a script of the user as ``__main__`` and records some steps.
 
-Run as ``python -m pytest_anubis.benchmarking.replay.recorded_script FILE STEPS SCRIPT [ARGUMENT ...]``.
+Run as ``python -m pytest_anubis.benchmarking.replay.recorded_script FILE STEPS SCRIPT [ARGUMENT ...]``, where
+``-m MODULE`` may stand for SCRIPT.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_anubis.benchmarking.replay.trace_recording import (
@@ -25,11 +28,20 @@ def main(arguments: list[str]) -> int:
     file, steps, script, *rest = arguments
     before = _written_at(Path(file))
     counter = StepCounter(Path(file), int(steps))
+    if script == "-m":
+        script, *rest = rest
+        sys.path[0] = str(Path.cwd())
+        if not _is_there(script):
+            print(f"no module {script}", file=sys.stderr)  # noqa: T201
+            return NO_TRACE
+        run = partial(runpy.run_module, script, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(script).resolve().parent)
+        run = partial(runpy.run_path, script, run_name="__main__")
     sys.argv = [script, *rest]
-    sys.path[0] = str(Path(script).resolve().parent)
     try:
         counter.watch()
-        runpy.run_path(script, run_name="__main__")
+        run()
     except StepsRecordedError:
         return 0
     except RecordingError as error:
@@ -48,6 +60,13 @@ def main(arguments: list[str]) -> int:
         print(why, file=sys.stderr)  # noqa: T201
         return NO_TRACE
     return 0
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _written_at(file: Path) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError
 from pytest_anubis.benchmarking.replay.profiling import profiled
+from pytest_anubis.benchmarking.replay.recorded_script import NO_TRACE
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.cli.shared.arguments import add_action, add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
@@ -54,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--steps", type=int, default=1, metavar="N", help="how many steps to record (default: 1)"
     )
     add_json(record, "where it is, and how much")
-    record.add_argument("script", metavar="-- SCRIPT", help="a script of Python")
+    record.add_argument("script", metavar="-- SCRIPT", help="a script of Python, or -m MODULE")
     record.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
     info = add_action(
         actions,
@@ -139,7 +141,10 @@ def _record(options: argparse.Namespace) -> int:
     _check_name(options.output)
     if options.steps < 1:
         raise CommandError(f"--steps {options.steps}: record one step or more")
-    if not Path(options.script).is_file():
+    if options.script == "-m":
+        if not options.rest:
+            raise CommandError("-m: give the module's name after it")
+    elif not Path(options.script).is_file():
         raise CommandError(
             f"{options.script}: no such script; give the script itself, without python"
         )
@@ -161,9 +166,12 @@ def _record(options: argparse.Namespace) -> int:
         ],
         check=False,
         stdout=2 if options.json == "-" else None,  # JSON has the standard output to itself
+        env={"TORCH_CPP_LOG_LEVEL": "ERROR", **os.environ},  # the observer warns that it is on
     ).returncode
     if not file.exists() or file.stat().st_mtime_ns == before:
-        raise CommandError(f"{options.script} ended with {code}, and no trace was recorded")
+        name = options.rest[0] if options.script == "-m" else options.script
+        ended = "" if code == NO_TRACE else f" ended with {code}, and"
+        raise CommandError(f"{name}:{ended} no trace was recorded")
     trace = load_trace(file)
     facts = facts_of(trace)
     count = len(trace.operations)

@@ -74,7 +74,8 @@ NO_MARK = BenchmarkMark()
 mark_key = pytest.StashKey[BenchmarkMark]()
 
 _KEYS = tuple(field.name for field in fields(BenchmarkMark))
-_COMPONENT = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9][a-z0-9_-]*)*")
+COMPONENT = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9][a-z0-9_-]*)*")
+"""Names of components, such as ``accelerator.compute``."""
 
 
 def benchmark_mark(item: pytest.Item) -> BenchmarkMark:
@@ -145,7 +146,7 @@ def _checked(item: pytest.Item, given: dict[str, Any], cost_profiles: Any) -> Be
     for key, value in texts.items():
         if not isinstance(value, str):
             _reject(item, f"{key} must be text, found {value!r}")
-    if texts["component"] and not _COMPONENT.fullmatch(texts["component"]):
+    if texts["component"] and not COMPONENT.fullmatch(texts["component"]):
         _reject(item, f"component {texts['component']!r} must look like 'accelerator.compute'")
     scope = given.get("scope", "node")
     if scope not in SCOPES:

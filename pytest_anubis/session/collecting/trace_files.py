@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.durations import seconds
 from pytest_anubis.fixture_types import DeviceFixture, MetricFixture
-from pytest_anubis.traces.trace_names import PROFILER_SUFFIXES, SUFFIXES, is_trace
+from pytest_anubis.session.collecting.benchmark_mark import COMPONENT
+from pytest_anubis.traces.trace_names import SUFFIXES, is_trace
 
 if TYPE_CHECKING:
     from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
@@ -81,25 +83,21 @@ class TraceCollector:
         if not name.endswith(SUFFIXES):
             return None  # nearly all files
         named = parent.session.isinitpath(file_path)
-        if not (named or (self._active and not _is_timeline(file_path))):
+        if not (named or self._active):
             return None
-        if is_trace(name):
+        if is_trace(name) and (named or not _is_timeline(file_path)):
             found: TraceFile = TraceFile.from_parent(parent, path=file_path)
             return found
-        if name.endswith(PROFILER_SUFFIXES):
-            parent.warn(
-                pytest.PytestWarning(
-                    f"{file_path.name} is a timeline of the profiler, which cannot be replayed; record with "
-                    "anubis trace record"
-                )
+        parent.warn(
+            pytest.PytestWarning(
+                f"{name} is a timeline of a profiler and cannot be replayed; record with anubis trace record"
             )
+        )
         return None
 
 
 def _is_timeline(path: Path) -> bool:
     """Return whether a file of a trace's name begins like a timeline for a browser, as other tools write."""
-    if not is_trace(path.name):
-        return False
     import gzip
 
     try:
@@ -133,8 +131,16 @@ def _stated(trace: Path) -> dict[str, str]:
             raise pytest.Collector.CollectError(
                 f"{path}: no key {key[:40]!r}; valid keys: {', '.join(STATED)}"
             )
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not value.strip():
             raise pytest.Collector.CollectError(f"{path}: {key} must be text")
+    if "component" in stated and not COMPONENT.fullmatch(stated["component"]):
+        raise pytest.Collector.CollectError(
+            f"{path}: component {stated['component'][:40]!r} must look like 'accelerator.compute'"
+        )
+    try:
+        seconds(stated.get("cost", "1s"))
+    except ValueError as error:
+        raise pytest.Collector.CollectError(f"{path}: cost: {error}") from None
     return stated
 
 
@@ -177,6 +183,11 @@ def record(metric: MetricFixture, device: DeviceFixture, step: ReplayedStep, dig
         print(  # noqa: T201 - pytest shows it on failure
             f"infinite or no numbers from {step.blind} operations: a wrong bit in them may not show"
         )
+    if step.uncompared:
+        print(  # noqa: T201 - pytest shows it on failure
+            f"not in step_bits: {step.uncompared} of {step.count} operations, which sum in any order or use "
+            "such sums"
+        )
     software = f"{digest} torch {torch.__version__}"
     metric.record("step_bits", float(once), unit="1", better="equal", group=software)
 
@@ -200,8 +211,8 @@ def record(metric: MetricFixture, device: DeviceFixture, step: ReplayedStep, dig
         totals = dict.fromkeys(kinds, 0.0)
         for _ in range(count):
             step.ready()
-            for kind, seconds in step.seconds_by_kind(device.synchronize).items():
-                totals[kind] += seconds
+            for kind, taken in step.seconds_by_kind(device.synchronize).items():
+                totals[kind] += taken
         for kind, total in totals.items():
             kinds[kind].append(1e3 * total / count)
 

@@ -5,7 +5,8 @@ over its expected value is the common factor's plus its own. The common factor i
 units of each part's noise, where a part that costs more than `PRICE` has a factor of its own for this price;
 a common factor costs as much. A part of little time has much noise, since its change is no loss of the whole.
 The intervals are of the bootstrap (Efron, "Bootstrap methods: another look at the jackknife", 1979) over the
-rounds, those of whole and parts together, with the healthy spread of the criteria added.
+rounds, those of whole and parts together, with the healthy spread of the criteria added: of the sizes of the
+factors that were found, not of which there are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from pytest_anubis.core.loss_shares import LossShare, StepShares
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.validator.similarity.usable_rows import BoolArray
 
 MATRIX, MEMORY, DISPATCH = "compute.matrix", "memory.bandwidth", "compute.dispatch"
 COMPONENTS = {
@@ -207,17 +210,19 @@ def step_shares(
     own = np.sqrt(np.maximum(between - between[0], 0))
     drawn += own * generator.standard_normal(drawn.shape)
 
-    extra = _extra(np.vstack([level, drawn]), expected, noise)
+    factors = _factors_of(level[1:], noise[1:])
+    commons = _commons(np.vstack([level, drawn])[:, 1:], noise[1:], factors)
+    extra = _extra(np.vstack([level, drawn]), expected, commons, factors.own)
     shares = extra[0] / (expected[0] * math.expm1(level[0]))
     ordered = np.sort(_of_whole(extra[1:], drawn[:, 0], expected[0]), axis=0)
     low, high = ordered[DRAWS // 40], ordered[-1 - DRAWS // 40]
-    common = float(_common(level[None, 1:], noise[1:])[0])
-    factors = np.exp([common, *np.where(extra[0, 1:] == 0, 0.0, level[1:] - common)])
+    common = commons[0]
+    sizes = np.exp([common, *np.where(factors.own, level[1:] - common, 0.0)])
     found = [
         LossShare(
             metric=name,
             component=components.get(name, ""),
-            factor=float(factors[n]),
+            factor=float(sizes[n]),
             share=float(shares[n]),
             low=float(low[n]),
             high=float(high[n]),
@@ -250,23 +255,40 @@ def _drawn_levels(every: Sequence[TimedPart], generator: np.random.Generator) ->
     return np.column_stack(levels)
 
 
-def _common(levels: FloatArray, noise: FloatArray) -> FloatArray:
-    """Return the logarithm of the common factor of each row's parts, 0 if none is worth its price."""
-    candidates = np.column_stack([np.zeros(len(levels)), levels])
-    own = levels[:, None, :] - candidates[:, :, None]
+class _Factors(NamedTuple):
+    """Whether all parts have a factor in common, and which have one of their own, shape (parts,)."""
+
+    common: bool
+    own: BoolArray
+
+
+def _factors_of(level: FloatArray, noise: FloatArray) -> _Factors:
+    """Return the factors that are worth their price; the common one is tried at each part's level."""
+    candidates = np.array([0.0, *level])
+    own = level - candidates[:, None]
+    squares = (own / noise) ** 2 / 2
     prices = np.where(own < 0, QUICKER, PRICE) + np.abs(own) / USUAL
-    costs = np.minimum((own / noise) ** 2 / 2, prices).sum(axis=2)
-    costs[:, 1:] += PRICE + np.abs(candidates[:, 1:]) / USUAL
-    return np.asarray(candidates[np.arange(len(levels)), costs.argmin(axis=1)])
+    costs = np.minimum(squares, prices).sum(axis=1)
+    costs[1:] += PRICE + np.abs(candidates[1:]) / USUAL
+    best = int(costs.argmin())
+    return _Factors(best > 0, squares[best] > prices[best])
 
 
-def _extra(levels: FloatArray, expected: FloatArray, noise: FloatArray) -> FloatArray:
+def _commons(levels: FloatArray, noise: FloatArray, factors: _Factors) -> FloatArray:
+    """Return the logarithm of each row's common factor: the mean of the parts that have none of their own."""
+    if not factors.common:
+        return np.zeros(len(levels))
+    weights = np.where(factors.own, 0.0, 1 / noise**2)
+    return np.asarray(levels @ weights / weights.sum())
+
+
+def _extra(
+    levels: FloatArray, expected: FloatArray, commons: FloatArray, has_own: BoolArray
+) -> FloatArray:
     """Return the extra times by the common factor and by each part's own, one row a row of levels."""
-    whole, levels, expected, noise = expected[0], levels[:, 1:], expected[1:], noise[1:]
-    common = _common(levels, noise)[:, None]
-    own = expected * (np.exp(levels) - np.exp(common))
-    own[np.abs(levels - common) <= noise] = 0.0
-    found = np.column_stack([expected.sum() * np.expm1(common[:, 0]), own])
+    whole, levels, expected = expected[0], levels[:, 1:], expected[1:]
+    own = np.where(has_own, expected * (np.exp(levels) - np.exp(commons)[:, None]), 0.0)
+    found = np.column_stack([expected.sum() * np.expm1(commons), own])
     # Parts that are waited for one by one may take longer together than the whole.
     return np.asarray(found * min(1.0, whole / expected.sum()))
 

@@ -42,6 +42,8 @@ from pytest_anubis.validator.similarity.distance import sides, uniformly_worse
 from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_text
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
 
+_GROUP_SHOWN = 16  # characters of a group's label in a text
+
 EQUAL = 0.995
 """Medians at least this much alike are called equal where the distributions differ. A sample that passes and
 is at least this much alike is called no worse, unless its median is."""
@@ -287,6 +289,13 @@ def _unusable(unjudged: MetricVerdict, problem: str, *, few: bool) -> MetricVerd
     return replace(unjudged, reason=Reason.TOO_FEW if few else Reason.INVALID, text=text)
 
 
+def _other_groups(unjudged: MetricVerdict, baseline: Baseline) -> str:
+    """Return up to two of the groups that a metric has criteria for."""
+    what = unjudged.benchmark, unjudged.metric
+    groups = {c.group for c in baseline.criteria if (c.benchmark, c.metric.name) == what}
+    return " or ".join(sorted(one[:_GROUP_SHOWN] for one in groups if one)[:2])
+
+
 def _without_criterion(
     unjudged: MetricVerdict, baseline: Baseline | None, problem: str | None
 ) -> MetricVerdict:
@@ -301,6 +310,11 @@ def _without_criterion(
     text = f"the baseline has no criterion for {name or 'this metric'} yet"
     if why:
         text = f"no criterion was learned, since {why}"
+    elif unjudged.group and (others := _other_groups(unjudged, baseline)):
+        text = (
+            f"{name} was learned for {others} and measured for {unjudged.group[:_GROUP_SHOWN]}: another "
+            "trace, size or version of the test"
+        )
     return replace(unjudged, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, text=text)
 
 

@@ -22,7 +22,12 @@ CPU = torch.device("cpu")
 
 
 def recorded(
-    tmp_path: Path, *, clip: bool = False, half: bool = False, **options: Any
+    tmp_path: Path,
+    *,
+    clip: bool = False,
+    half: bool = False,
+    kind: type[torch.optim.Optimizer] = torch.optim.AdamW,
+    **options: Any,
 ) -> ExecutionTrace:
     """Return the trace of a training step of a small network.
 
@@ -30,11 +35,12 @@ def recorded(
         tmp_path: Where the file is.
         clip: Gradients are clipped.
         half: Products are computed in bfloat16.
+        kind: The optimizer.
         **options: Of the optimizer.
     """
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 4))
-    optimizer = torch.optim.AdamW(model.parameters(), **options)
+    optimizer: Any = kind(model.parameters(), **options)
     texts, kinds = torch.randn(8, 16), torch.randint(0, 4, (8,))
 
     def step() -> None:
@@ -61,6 +67,8 @@ def recorded(
         {"half": True, "clip": True},
         {"foreach": True},
         {"clip": True, "foreach": True},
+        {"fused": True},
+        {"kind": torch.optim.SGD, "lr": 0.1, "momentum": 0.9, "fused": True},
     ],
 )
 def test_it_replays_with_the_shapes_and_types_of_the_job(
@@ -251,3 +259,28 @@ def test_what_reaches_beyond_its_memory_is_refused(
     with pytest.raises(CannotReplayError) as raised:
         ReplayedStep(read_trace(write(tmp_path, data)), CPU).prepare()
     assert "\n" not in str(raised.value)
+
+
+def test_bits_of_all_operations_are_compared_on_a_cpu(tmp_path: Path) -> None:
+    data = two_products()
+    sums = "aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"
+    given: Any = (tensor(13, 8, 8), (0, [], "Int"), (None, [], "None"))
+    summed = node(2_000, "aten::cumsum", sums, given, (tensor(41, 8, 8),), 2)
+    data["nodes"].append(summed)
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    step.prepare()
+    assert step.bits() == step.bits_at_first
+    assert step.uncompared == 0
+
+
+def test_an_expanded_tensor_costs_no_memory_of_its_own(tmp_path: Path) -> None:
+    data = two_products()
+    expand = "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"
+    one, wide = [51, 151, 0, 1, 4, "cpu"], [52, 151, 0, 1 << 40, 4, "cpu"]
+    size: Any = ([1 << 40], [[]], "GenericList[Int]")
+    given: Any = ((one, [1], "Tensor(float)"), size, (False, [], "Bool"))
+    made = ((wide, [1 << 40], "Tensor(float)"),)
+    data["nodes"].append(node(2_000, "aten::expand", expand, given, made, 2))
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    step.prepare()
+    assert step.bits() == step.bits_at_first

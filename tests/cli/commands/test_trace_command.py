@@ -53,6 +53,22 @@ def test_a_script_is_recorded_and_ended_when_its_steps_are_there(script: Path) -
     assert products == [1, 2]
 
 
+def test_a_module_is_recorded(script: Path) -> None:
+    (script.parent / "jobs").mkdir()
+    script.rename(script.parent / "jobs" / "train.py")
+    result = anubis("trace", "record", "-o", "a.trace.json", "--", "-m", "jobs.train", "99")
+    assert result.returncode == 0, result.stderr
+    assert read_trace(script.parent / "a.trace.json").operations
+
+
+def test_an_earlier_file_is_no_recorded_trace(script: Path) -> None:
+    write(script.parent, two_products(), "a.trace.json")
+    before = (script.parent / "a.trace.json").read_bytes()
+    result = anubis("trace", "record", "-o", "a.trace.json", "--", str(script), "1")
+    assert result.returncode == 2
+    assert (script.parent / "a.trace.json").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("content", "arguments", "word"),
     [
@@ -60,14 +76,21 @@ def test_a_script_is_recorded_and_ended_when_its_steps_are_there(script: Path) -
         ("print(1)", [], "no optimizer"),
         (SCRIPT + "sys.exit(0)", ["3"], "3 are left out"),
         ("1 / 0", [], "ZeroDivisionError"),
+        (None, ["other_module"], "no module other_module"),
+        (None, [], "give the module"),
     ],
-    ids=["too few", "no optimizer", "ends early", "fails"],
+    ids=["too few", "no optimizer", "ends early", "fails", "no module", "module not named"],
 )
 def test_without_enough_steps_there_is_no_file(
-    script: Path, content: str, arguments: list[str], word: str, capfd: pytest.CaptureFixture[str]
+    script: Path,
+    content: str | None,
+    arguments: list[str],
+    word: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    script.write_text(content)
-    result = anubis("trace", "record", "-o", "a.trace.json", "--", str(script), *arguments)
+    script.write_text(content or SCRIPT)
+    what = str(script) if content else "-m"
+    result = anubis("trace", "record", "-o", "a.trace.json", "--", what, *arguments)
     assert result.returncode == 2
     assert word in result.stderr + capfd.readouterr().err
     assert [

@@ -63,7 +63,18 @@ def test_what_the_file_beside_it_states(traced: pytest.Pytester) -> None:
     )
 
 
-@pytest.mark.parametrize("stated", ["colour = 'red'", "cost = 7", "component = [", "\xff"])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "colour = 'red'",
+        "cost = 7",
+        "cost = 'long'",
+        "goal = ''",
+        "component = 'My GPUs'",
+        "component = [",
+        "\xff",
+    ],
+)
 def test_a_wrong_file_beside_it_is_one_line(traced: pytest.Pytester, stated: str) -> None:
     (traced.path / "job.trace.toml").write_text(stated, encoding="latin-1")
     result = traced.runpytest("job.trace.json")
@@ -91,7 +102,7 @@ def test_a_profilers_timeline_is_no_test(traced: pytest.Pytester) -> None:
     (traced.path / "a.pt.trace.json").write_text("{}")
     result = traced.runpytest("--collect-only", "-q", "a.pt.trace.json")
     assert "a.pt.trace.json::" not in result.stdout.str()
-    result.stdout.fnmatch_lines("*a.pt.trace.json is a timeline of the profiler*")
+    result.stdout.fnmatch_lines("*a.pt.trace.json is a timeline of a profiler*")
 
 
 @pytest.mark.parametrize("options", [(), ("--anubis", "--anubis-mode=measure")])
@@ -102,7 +113,8 @@ def test_other_tools_timelines_in_a_folder_are_no_tests(
     pytester.makepyfile(test_other=OTHER)
     (pytester.path / "chrome.trace.json").write_text('{"traceEvents": []}')
     (pytester.path / "list.trace.json").write_text("[{}]")
-    pytester.runpytest(*options).assert_outcomes(passed=1)
+    result = pytester.runpytest(*options, "-Wdefault::pytest.PytestWarning")
+    result.assert_outcomes(passed=1, warnings=2 if options else 0)
 
 
 def test_a_trace_in_a_folder_is_a_test_of_a_run_with_anubis_alone(traced: pytest.Pytester) -> None:

@@ -192,6 +192,14 @@ def test_without_criterion_or_baseline() -> None:
         GOOD, None, replace(baseline(), unjudged=(noisy,)), metric=metric, benchmark="b"
     )
     assert said.text == "no criterion was learned, since it is too noisy here"
+    known = replace(baseline(), criteria=(replace(criterion(0.9), group="size 1"),))
+    ours = criterion(0.9)
+    other = judge_sample(
+        GOOD, None, known, group="size 2", metric=ours.metric, benchmark=ours.benchmark
+    )
+    assert other.reason is Reason.NO_CRITERION
+    assert "size 1" in other.text
+    assert "size 2" in other.text
 
 
 @pytest.mark.parametrize("values", [[math.nan], [math.inf], [-1.0], []])
