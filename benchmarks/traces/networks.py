@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
+from benchmarks.suites.faults.not_possible import NotPossible
 from benchmarks.suites.faults.slowdowns import memory_neighbour
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.benchmarking.replay.trace_recording import recording
@@ -22,8 +23,8 @@ from suites.workload.running import training_step
 
 CPU = torch.device("cpu")
 NETWORKS = {
-    "resnet50": Sizes(batch=12, length=64),
-    "lstm": Sizes(batch=16, length=32),
+    "resnet50": Sizes(batch=24, length=64),
+    "lstm": Sizes(batch=32, length=32),
     "llama-small": Sizes(batch=4, length=128),
     "experts-small": Sizes(batch=4, length=128),
 }
@@ -34,6 +35,8 @@ SMALLER = {"lstm": {"width": 256, "layers": 2}}
 
 WARM_UP = 3
 SEED = 41
+ALLOWED = os.sched_getaffinity(0)
+"""CPUs that this process may use."""
 
 
 @dataclass(frozen=True)
@@ -148,20 +151,21 @@ def one_thread() -> Iterator[None]:
 @contextmanager
 def one_core() -> Iterator[None]:
     """Let torch compute with one thread on the first CPU, so that a neighbour may have the last."""
-    before = os.sched_getaffinity(0)
     with one_thread():
-        os.sched_setaffinity(0, {min(before)})
+        os.sched_setaffinity(0, {min(ALLOWED)})
         try:
             yield
         finally:
-            os.sched_setaffinity(0, before)
+            os.sched_setaffinity(0, ALLOWED)
 
 
 @contextmanager
 def neighbour_on_another_core() -> Iterator[None]:
     """Let another process stream memory: inside `one_core` it takes memory's time and no core's."""
+    if len(ALLOWED) < 2:
+        raise NotPossible("a neighbour needs a CPU of its own")
     own = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    os.sched_setaffinity(0, ALLOWED)
     with memory_neighbour():
         os.sched_setaffinity(0, own)
         yield

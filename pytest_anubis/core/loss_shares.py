@@ -15,7 +15,7 @@ class LossShare:
     Attributes:
         factor: How many times as long as expected; of a part, besides the factor that all parts have.
         share: Extra time by this factor, divided by the extra time of the whole.
-        low: Lower end of the 95 % interval of `share`.
+        low: Lower end of the 95 % interval of `share`; 0 where noise explains the factor as well.
         high: Upper end.
         metric: The part; empty for the factor that all parts have.
         component: The component that such a part points at; empty if unknown.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,22 +25,22 @@ NO_TRACE = 66
 def main(arguments: list[str]) -> int:
     """Run the script; return 0 when the trace is complete."""
     file, steps, script, *rest = arguments
-    before = _written_at(Path(file))
+    before = written_at(Path(file))
     counter = StepCounter(Path(file), int(steps))
-    if script == "-m":
+    module = script == "-m"
+    if module:
         script, *rest = rest
-        sys.path[0] = str(Path.cwd())
-        if not _is_there(script):
-            print(f"no module {script}", file=sys.stderr)  # noqa: T201
-            return NO_TRACE
-        run = partial(runpy.run_module, script, run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = str(Path(script).resolve().parent)
-        run = partial(runpy.run_path, script, run_name="__main__")
     sys.argv = [script, *rest]
+    sys.path[0] = str(Path.cwd() if module else Path(script).resolve().parent)
     try:
         counter.watch()
-        run()
+        if not module:
+            runpy.run_path(script, run_name="__main__")
+        elif _is_there(script):
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            print(f"no module {script} that can be run", file=sys.stderr)  # noqa: T201
+            return NO_TRACE
     except StepsRecordedError:
         return 0
     except RecordingError as error:
@@ -56,20 +55,26 @@ def main(arguments: list[str]) -> int:
         counter.missing()
         raise
     why = counter.missing()
-    if why and _written_at(Path(file)) == before:  # else the script has recorded the trace itself
+    if why and written_at(Path(file)) == before:  # else the script has recorded the trace itself
         print(why, file=sys.stderr)  # noqa: T201
         return NO_TRACE
     return 0
 
 
 def _is_there(module: str) -> bool:
+    """Return whether a module can be run; what its packages raise passes, as under ``python -m``."""
     try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
+        spec = find_spec(module)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = find_spec(f"{module}.__main__")
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
         return False
+    return spec is not None
 
 
-def _written_at(file: Path) -> int:
+def written_at(file: Path) -> int:
     """Return when a file was changed last, in nanoseconds; 0 if there is none."""
     try:
         return file.stat().st_mtime_ns

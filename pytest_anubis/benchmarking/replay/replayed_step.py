@@ -266,7 +266,7 @@ class ReplayedStep:
 
         total = number = self.blind = self.uncompared = 0
         unsure: set[Place] = set()
-        any_order = self._device.type != "cpu"  # where one thread sums in one order
+        any_order = self._device.type != "cpu"  # on a CPU one thread sums in one order
 
         def run(call: OperationCall, tensors: Tensors) -> Any:
             nonlocal total, number
@@ -350,9 +350,11 @@ def _finite(tensor: torch.Tensor) -> bool:
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     import torch
 
-    for dimension, stride in enumerate(tensor.stride()):
-        if not stride and tensor.shape[dimension] > 1:  # expanded: the same elements again
-            tensor = tensor.narrow(dimension, 0, 1)
+    span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    if (
+        tensor.numel() > span
+    ):  # a view that sees its elements several times, such as an expanded one
+        tensor = tensor.as_strided((span,), (1,))
     tensor = tensor.resolve_conj().resolve_neg()
     return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous()
 

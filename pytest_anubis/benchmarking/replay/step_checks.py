@@ -195,8 +195,8 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
             except CannotReplayError:
                 raise
             except NotImplementedError:
-                if name.startswith("_fused_") and not operation.outputs:
-                    continue  # it makes nothing, and the sizes of what it writes are checked above
+                if name.startswith("_fused_") and call.writes and not operation.outputs:
+                    continue  # it makes nothing, and what it writes is checked above
                 raise CannotReplayError(f"{where}: the sizes of its results are unknown") from None
             except Exception as error:  # whatever torch's own check of the arguments raises
                 text = shown(str(error).partition("\n")[0])
@@ -235,19 +235,27 @@ def _parts(name: str, operation: Operation) -> int:
 
 
 def _check_alike(operation: Operation, where: str) -> None:
-    """Refuse lists of tensors of different shapes: a fused optimizer reaches into all by the first's.
+    """Refuse a fused optimizer's lists of unlike tensors: it writes as far as the sizes of the first.
 
     Raises:
         CannotReplayError: Names the operation.
     """
-    lists = [
-        [part.shape for part in one if isinstance(part, TensorUse)]
-        for one in operation.inputs
-        if isinstance(one, tuple)
-    ]
-    full = [one for one in lists if any(one)]  # steps are numbers
-    if any(one != full[0] for one in full) or len({len(one) for one in lists if one}) > 1:
+    import torch
+
+    names = (one.name for one in torch._C.parse_schema(operation.schema).arguments)
+    lists = {
+        name: [one for one in given if isinstance(one, TensorUse)]
+        for name, given in zip(names, operation.inputs, strict=False)
+        if isinstance(given, tuple) and given
+    }
+    if len({len(one) for one in lists.values()}) > 1:
+        raise CannotReplayError(f"{where}: lists of different lengths")
+    lists.pop("state_steps", None)  # numbers
+    shapes = [[use.shape for use in one] for one in lists.values()]
+    if any(one != shapes[0] for one in shapes):
         raise CannotReplayError(f"{where}: tensors of different shapes")
+    if any(use.span != use.count for one in lists.values() for use in one):
+        raise CannotReplayError(f"{where}: tensors with overlaps or gaps")
 
 
 def _beside(operation: Operation) -> int:

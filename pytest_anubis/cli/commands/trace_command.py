@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError
 from pytest_anubis.benchmarking.replay.profiling import profiled
-from pytest_anubis.benchmarking.replay.recorded_script import NO_TRACE
+from pytest_anubis.benchmarking.replay.recorded_script import NO_TRACE, written_at
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.cli.shared.arguments import add_action, add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
@@ -152,7 +152,7 @@ def _record(options: argparse.Namespace) -> int:
         raise CommandError(f"{options.output.parent}: no such folder")
     module = "pytest_anubis.benchmarking.replay.recorded_script"
     file = options.output.resolve()
-    before = file.stat().st_mtime_ns if file.exists() else 0
+    before = written_at(file)
     # The recording process may not start in another folder: a script opens files of its folder.
     code = subprocess.run(
         [
@@ -168,7 +168,7 @@ def _record(options: argparse.Namespace) -> int:
         stdout=2 if options.json == "-" else None,  # JSON has the standard output to itself
         env={"TORCH_CPP_LOG_LEVEL": "ERROR", **os.environ},  # the observer warns that it is on
     ).returncode
-    if not file.exists() or file.stat().st_mtime_ns == before:
+    if written_at(file) in (0, before):
         name = options.rest[0] if options.script == "-m" else options.script
         ended = "" if code == NO_TRACE else f" ended with {code}, and"
         raise CommandError(f"{name}:{ended} no trace was recorded")

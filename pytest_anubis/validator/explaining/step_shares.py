@@ -5,8 +5,8 @@ over its expected value is the common factor's plus its own. The common factor i
 units of each part's noise, where a part that costs more than `PRICE` has a factor of its own for this price;
 a common factor costs as much. A part of little time has much noise, since its change is no loss of the whole.
 The intervals are of the bootstrap (Efron, "Bootstrap methods: another look at the jackknife", 1979) over the
-rounds, those of whole and parts together, with the healthy spread of the criteria added: of the sizes of the
-factors that were found, not of which there are.
+rounds, those of whole and parts together, with the healthy spread of the criteria added. Which factors there
+are they take as given.
 """
 
 from __future__ import annotations
@@ -237,8 +237,8 @@ def step_shares(
 
 
 def _comparable(one: TimedPart) -> bool:
-    middle = np.median(one.values) if len(one.values) else 0.0
-    return bool(0 < middle < math.inf and 0 < one.expected < math.inf)
+    known = len(one.values) > 0 and math.isfinite(one.spread) and 0 < one.expected < math.inf
+    return bool(known and np.isfinite(one.values).all() and np.median(one.values) > 0)
 
 
 def _drawn_levels(every: Sequence[TimedPart], generator: np.random.Generator) -> FloatArray:

@@ -42,7 +42,7 @@ from pytest_anubis.validator.similarity.distance import sides, uniformly_worse
 from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_text
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
 
-_GROUP_SHOWN = 16  # characters of a group's label in a text
+_GROUP_SHOWN = 60  # characters of a group's label in a text
 
 EQUAL = 0.995
 """Medians at least this much alike are called equal where the distributions differ. A sample that passes and
@@ -290,10 +290,10 @@ def _unusable(unjudged: MetricVerdict, problem: str, *, few: bool) -> MetricVerd
 
 
 def _other_groups(unjudged: MetricVerdict, baseline: Baseline) -> str:
-    """Return up to two of the groups that a metric has criteria for."""
+    """Return up to two of the other groups that a metric has criteria for."""
     what = unjudged.benchmark, unjudged.metric
     groups = {c.group for c in baseline.criteria if (c.benchmark, c.metric.name) == what}
-    return " or ".join(sorted(one[:_GROUP_SHOWN] for one in groups if one)[:2])
+    return " or ".join(one[:_GROUP_SHOWN] for one in sorted(groups - {"", unjudged.group})[:2])
 
 
 def _without_criterion(
@@ -312,8 +312,8 @@ def _without_criterion(
         text = f"no criterion was learned, since {why}"
     elif unjudged.group and (others := _other_groups(unjudged, baseline)):
         text = (
-            f"{name} was learned for {others} and measured for {unjudged.group[:_GROUP_SHOWN]}: another "
-            "trace, size or version of the test"
+            f"{name} was learned for {others} and measured for {unjudged.group[:_GROUP_SHOWN]}: other "
+            "content, size or software"
         )
     return replace(unjudged, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, text=text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError,
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.benchmarking.replay.trace_recording import recording
 from pytest_anubis.benchmarking.verification import flip_bit
-from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
+from pytest_anubis.traces.execution_trace import ExecutionTrace, TensorUse, tensors_of
 from pytest_anubis.traces.trace_reading import read_trace
 from tests.traces.made_traces import node, tensor, two_products, write
 
@@ -284,3 +285,39 @@ def test_an_expanded_tensor_costs_no_memory_of_its_own(tmp_path: Path) -> None:
     step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
     step.prepare()
     assert step.bits() == step.bits_at_first
+
+
+def test_a_view_that_sees_elements_often_costs_no_memory_of_its_own(tmp_path: Path) -> None:
+    data = two_products()
+    unfold = "aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"
+    count, size = 1 << 21, 1 << 20
+    given: Any = (tensor(51, count), (0, [], "Int"), (size, [], "Int"), (1, [], "Int"))
+    windows = [52, 151, 0, (count - size + 1) * size, 4, "cpu"]
+    made = ((windows, [count - size + 1, size], "Tensor(float)"),)
+    data["nodes"].append(node(2_000, "aten::unfold", unfold, given, made, 2))
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    step.prepare()
+    assert step.bits() == step.bits_at_first
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+@pytest.mark.parametrize("wrong", ["numbers", "one element"])
+def test_a_fused_optimizer_writes_into_no_other_memory(
+    tmp_path: Path, kind: type[torch.optim.Optimizer], wrong: str
+) -> None:
+    more: dict[str, Any] = {"momentum": 0.9} if kind is torch.optim.SGD else {}
+    trace = recorded(tmp_path, kind=kind, lr=0.1, fused=True, **more)
+    (fused,) = (one for one in trace.operations if one.name.startswith("aten::_fused"))
+    third = fused.inputs[2]
+    assert isinstance(third, tuple)
+    uses = [one for one in third if isinstance(one, TensorUse)]
+    unlike = tuple(
+        replace(one, shape=(), strides=None, count=1)
+        if wrong == "numbers"
+        else replace(one, strides=(0,) * len(one.shape))
+        for one in uses
+    )
+    edited = replace(fused, inputs=(*fused.inputs[:2], unlike, *fused.inputs[3:]))
+    nodes = tuple(edited if one.id == fused.id else one for one in trace.nodes)
+    with pytest.raises(CannotReplayError, match="_fused"):
+        ReplayedStep(replace(trace, nodes=nodes), CPU)

@@ -61,12 +61,35 @@ def test_a_module_is_recorded(script: Path) -> None:
     assert read_trace(script.parent / "a.trace.json").operations
 
 
-def test_an_earlier_file_is_no_recorded_trace(script: Path) -> None:
+def test_an_earlier_file_is_no_recorded_trace(
+    script: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     write(script.parent, two_products(), "a.trace.json")
     before = (script.parent / "a.trace.json").read_bytes()
     result = anubis("trace", "record", "-o", "a.trace.json", "--", str(script), "1")
     assert result.returncode == 2
+    assert "3 are left out" in result.stderr + capfd.readouterr().err
     assert (script.parent / "a.trace.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "module", "word"),
+    [
+        ("import no_such_dependency", "jobs.train", "no_such_dependency"),
+        ("", "jobs", "no module jobs that can be run"),
+        ("import sys; assert sys.argv[1:] == ['99'], sys.argv", "jobs.train", ""),
+    ],
+    ids=["a dependency is missing", "a package without main", "arguments of the job"],
+)
+def test_a_package_sees_what_python_shows_it(
+    script: Path, content: str, module: str, word: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (script.parent / "jobs").mkdir()
+    script.rename(script.parent / "jobs" / "train.py")
+    (script.parent / "jobs" / "__init__.py").write_text(content)
+    result = anubis("trace", "record", "-o", "a.trace.json", "--", "-m", module, "99")
+    assert result.returncode == (2 if word else 0)
+    assert word in result.stderr + capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_recorded_job_from_its_file_to_the_verdict(
     always = run(wrong=1_000_000)
     failed = {one.metric: one for one in always.verdicts if one.outcome is Outcome.FAIL}
     assert set(failed) == {"step_bits"}
-    once = run(wrong=5)  # four in the rehearsal, one in the first step whose bits are kept
+    once = run(wrong=3)  # two in the rehearsal, one in the step whose bits are kept
     assert once.node_verdict is not None
     assert once.node_verdict.decision is Decision.REJECTED
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -79,6 +80,23 @@ def test_a_loss_of_all_kinds_is_one_factor() -> None:
         assert found.named[0] == found.common
         assert 0.7 <= found.common.share <= 1.3
         assert abs(found.rest) < 0.3
+
+
+def test_a_small_loss_of_all_kinds_is_named() -> None:
+    found = [explained(seed, all_by=1.04) for seed in range(SEEDS)]
+    assert sum(bool(one and one.common.low > 0) for one in found) >= 0.8 * SEEDS
+
+
+def test_a_time_without_a_number_is_no_part() -> None:
+    whole = TimedPart(name="step_time", values=[26.0, 26.1, 25.9], expected=20.0)
+    slow = TimedPart(name="time_copy", values=[13.0, 13.1, 12.9], expected=10.0)
+    for other in (
+        TimedPart(name="time_matrix", values=[13.0, 13.1, math.inf], expected=10.0),
+        TimedPart(name="time_matrix", values=[13.0, 13.1, 12.9], expected=10.0, spread=math.nan),
+    ):
+        found = step_shares(whole, [slow, other])
+        assert found is not None
+        assert [one.metric for one in found.parts] == ["time_copy"]
 
 
 def test_a_slow_kind_on_a_machine_slow_as_a_whole() -> None:
