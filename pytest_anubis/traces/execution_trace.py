@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+COMPILED = "Torch-Compiled Region"
+"""Beginning of the label of what ``torch.compile`` made."""
+
 
 @dataclass(frozen=True, slots=True)
 class TensorUse:
@@ -104,7 +107,8 @@ class ExecutionTrace:
 
         What they call is not listed, because running the caller runs it again. Where the caller called itself
         with tensors of another element type, as under ``torch.autocast``, what it called is listed instead:
-        without autocast the caller would not.
+        without autocast the caller would not. A compiled part is listed by its label, too: on a CPU it has no
+        kernels in the trace.
         """
         # The process is its own parent in what torch writes.
         by_id = {node.id: node for node in self.nodes if node.id != node.parent}
@@ -135,7 +139,9 @@ class ExecutionTrace:
         return tuple(
             node
             for node in self.nodes
-            if node.schema and not inside[node.id] and node.id not in recast
+            if (node.schema or node.name.startswith(COMPILED))
+            and not inside[node.id]
+            and node.id not in recast
         )
 
 

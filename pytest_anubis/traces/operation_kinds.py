@@ -99,7 +99,7 @@ _NAMES = {
         nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward l1_loss smooth_l1_loss
         smooth_l1_loss_backward huber_loss huber_loss_backward kl_div binary_cross_entropy
         binary_cross_entropy_backward binary_cross_entropy_with_logits cosine_similarity soft_margin_loss
-        margin_ranking_loss pairwise_distance cdist _cdist_forward _cdist_backward
+        margin_ranking_loss pairwise_distance cdist _cdist_forward
         max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool2d_with_indices_backward
         max_pool3d_with_indices max_pool3d_with_indices_backward mkldnn_max_pool2d avg_pool1d avg_pool2d
         avg_pool3d avg_pool2d_backward avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
@@ -107,7 +107,7 @@ _NAMES = {
         _adaptive_avg_pool3d_backward mkldnn_adaptive_avg_pool2d mkldnn_adaptive_avg_pool2d_backward
         adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
         upsample_nearest1d upsample_nearest2d upsample_nearest2d_backward upsample_bilinear2d
-        upsample_bilinear2d_backward upsample_bicubic2d grid_sampler_2d grid_sampler_2d_backward
+        upsample_bilinear2d_backward upsample_bicubic2d grid_sampler_2d
         affine_grid_generator pixel_shuffle pixel_unshuffle channel_shuffle
         dropout native_dropout native_dropout_backward alpha_dropout feature_dropout _fused_dropout
         bernoulli normal uniform random rand randn randint rand_like randn_like randint_like randperm
@@ -139,7 +139,6 @@ ANY_ORDER = frozenset(
         "avg_pool3d_backward",
         "max_pool3d_with_indices_backward",
         "upsample_bilinear2d_backward",
-        "grid_sampler_2d_backward",
         "_embedding_bag_backward",
         "_embedding_bag_dense_backward",
         "_scaled_dot_product_flash_attention_backward",
@@ -169,8 +168,9 @@ INDEX_MAKERS = (
 )
 """Operations whose results are such arguments."""
 
-FREE_OF_WORK = frozenset({"record_stream", "promote_types", "can_cast"})
-"""Operations of the host's bookkeeping that a replay leaves out."""
+FREE_OF_WORK = frozenset({"record_stream", "promote_types", "can_cast", "set_"})
+"""Operations of the host's bookkeeping that a replay leaves out. What ``set_`` gives a tensor, such as memory
+that a loader's process has filled, is there before the step."""
 
 _SCHEMA = re.compile(r"([A-Za-z_]\w{0,99})::(\w{1,150})(?:\.(\w{1,100}))?\(")
 

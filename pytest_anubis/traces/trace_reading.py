@@ -268,6 +268,8 @@ def _tensor(value: Any, element: str, shape: Any, strides: Any, where: str) -> A
     sizes = _sizes(shape, f"{where}: shape")
     steps = None if strides is None else _sizes(strides, f"{where}: strides")
     tensor = TensorUse(tensor_id, storage, offset, count, size, value[5], element, sizes, steps)
+    if not tensor.count and 0 not in sizes:
+        return Opaque("wrapped tensor")  # sparse, nested or of a transform
     if math.prod(sizes) != tensor.count:
         raise TraceError(f"{where}: shape {list(sizes)} has not its {tensor.count} elements")
     if steps is not None and len(steps) != len(sizes):

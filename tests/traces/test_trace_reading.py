@@ -235,3 +235,12 @@ def test_a_view_reaches_as_far_as_its_strides() -> None:
     value, shape, _ = tensor(1, 3, 4)
     use = TensorUse(1, 2, 0, value[3], 4, "cpu", "float", tuple(shape), (8, 1))
     assert use.span == 2 * 8 + 3 * 1 + 1
+
+
+def test_a_tensor_that_others_wrap_is_no_damage(tmp_path: Path) -> None:
+    data = two_products()
+    data["nodes"][2]["outputs"]["values"][0][3] = (
+        0  # what torch writes of sparse ones and of vmap's
+    )
+    trace = read_trace(write(tmp_path, data))
+    assert isinstance(trace.operations[0].outputs[0], Opaque)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.benchmarking.precision import single_precision
 from pytest_anubis.benchmarking.replay.operation_calls import (
     CannotReplayError,
     OperationCall,
@@ -181,7 +182,9 @@ class ReplayedStep:
             return call.run(tensors)
 
         try:
-            self._each(run)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(SEED)
+                self._each(run)
             written = set(written_places(self._calls))
             self._changed = [
                 (place, number, memory)
@@ -397,6 +400,9 @@ def _deterministic(device: torch.device) -> Iterator[None]:
     import torch
 
     before = torch.get_deterministic_debug_mode()
+    memory: Any = torch.utils.deterministic
+    filled = memory.fill_uninitialized_memory
+    memory.fill_uninitialized_memory = True
     threads = torch.get_num_threads()
     torch.set_deterministic_debug_mode("warn")
     if device.type == "cpu":
@@ -404,10 +410,10 @@ def _deterministic(device: torch.device) -> Iterator[None]:
             1
         )  # in how many parts a sum is taken must not depend on the machine's quota
     try:
-        with warnings.catch_warnings(
-            action="ignore"
-        ):  # of what has no deterministic form: ANY_ORDER
+        # It warns of what has no deterministic form: ANY_ORDER.
+        with single_precision(), warnings.catch_warnings(action="ignore"):
             yield
     finally:
         torch.set_num_threads(threads)
+        memory.fill_uninitialized_memory = filled
         torch.set_deterministic_debug_mode(before)

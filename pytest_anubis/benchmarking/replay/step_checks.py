@@ -46,6 +46,12 @@ _UNKNOWN_SIZE = frozenset(
 """Operations whose results' sizes depend on values; `_beside` counts what they may take at most."""
 
 
+_BY_CHANNEL = (
+    *("weight", "bias", "running_mean", "running_var", "save_mean", "save_invstd", "save_var"),
+)
+"""Arguments of batch normalisation that have a number for each channel."""
+
+
 def written_places(calls: Sequence[OperationCall]) -> list[Place]:
     """Return the memory that the operations change in place."""
     written = (
@@ -187,6 +193,7 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
                 raise CannotReplayError(f"{where}: it has more results than the trace says")
             if name.startswith("_fused_"):
                 _check_alike(operation, where)
+            _check_shapes(call, where)
             try:
                 uses = list(tensors_of(operation.inputs))
                 made = OperationCall(operation, meta, uses.index).run(
@@ -202,6 +209,12 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
                 text = shown(str(error).partition("\n")[0])
                 raise CannotReplayError(f"{where}: {text}") from None
             outputs, results = list(tensors_of(operation.outputs)), list(tensors_in(made))
+            if name in (
+                "embedding_bag",
+                "_embedding_bag",
+                "_embedding_bag_forward_only",
+            ):  # of a bag's other results meta makes more than a CPU
+                outputs, results = outputs[:1], results[:1]
             if len(outputs) > len(results):
                 raise CannotReplayError(
                     f"{where}: it has {len(results)} results, the trace says {len(outputs)}"
@@ -224,14 +237,64 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
 def _parts(name: str, operation: Operation) -> int:
     """Return how many tensors an operation makes of one, where their number is known."""
     first, *rest = operation.inputs or (None,)
-    if name not in ("unbind", "split") or not isinstance(first, TensorUse):
+    name = name.removeprefix("unsafe_")
+    if name not in ("unbind", "split", "chunk", "tensor_split") or not isinstance(first, TensorUse):
         return 0
-    *sizes, dim = rest if len(rest) == (2 if name == "split" else 1) else (*rest, 0)
+    *sizes, dim = rest if len(rest) == (1 if name == "unbind" else 2) else (*rest, 0)
     size = sizes[0] if sizes else 1
     if type(size) is not int or type(dim) is not int or size < 1:
         return 0
     length = first.shape[dim] if -len(first.shape) <= dim < len(first.shape) else 0
+    if name == "tensor_split":
+        return size
+    if name == "chunk":
+        size = max(1, -(-length // size))
     return -(-length // size)
+
+
+def _check_shapes(call: OperationCall, where: str) -> None:
+    """Refuse tensors whose sizes an operation's kernel takes for granted, and meta's form does not check.
+
+    Raises:
+        CannotReplayError: Names the operation.
+    """
+    name = plain_name(operation_name(call.operation.schema)[1])
+    named = {
+        word: use.shape
+        for word, use in zip(call.names, call.operation.inputs, strict=False)
+        if isinstance(use, TensorUse)
+    }
+    given = named.get("input", named.get("self", ()))
+    wrong = False
+    if "batch_norm" in name:
+        wrong = any(named.get(word, given[1:2]) != given[1:2] for word in _BY_CHANNEL)
+    elif name in ("native_layer_norm_backward", "native_group_norm_backward"):
+        rows = [math.prod(named[word]) for word in ("mean", "rstd") if word in named]
+        values = dict(zip(call.names, call.operation.inputs, strict=False))
+        inner, batch, groups = (values.get(word) for word in ("normalized_shape", "N", "group"))
+        if isinstance(inner, tuple):
+            count = math.prod(given[: len(given) - len(inner)])
+        else:
+            count = batch * groups if isinstance(batch, int) and isinstance(groups, int) else 0
+        wrong = any(one != count for one in rows)
+    elif name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
+        heads = {named[word][:2] for word in ("query", "key", "value") if word in named}
+        wrong = len(heads) > 1
+    elif name.startswith("mkldnn_rnn_layer"):
+        size = dict(zip(call.names, call.operation.inputs, strict=False)).get("hidden_size")
+        layer = [*given[:-1], size]
+        wrong = not isinstance(size, int) or any(
+            list(shape) != layer if "output" in word else shape[-1:] != (size,)
+            for word, shape in named.items()
+            if word in ("hx_", "cx_", "cx_tmp", "output", "grad_output")
+        )
+        weights = [shape for word, shape in named.items() if word.startswith("weight")]
+        gates = 4 * size if isinstance(size, int) else 0  # of an LSTM, the one that it serves
+        wrong |= weights != [(gates, *given[-1:]), (gates, size), (gates,), (gates,)]
+    elif name == "resize":
+        wrong = any(use.span > math.prod(given) for use in tensors_of(call.operation.outputs))
+    if wrong:
+        raise CannotReplayError(f"{where}: tensors of sizes that do not fit each other")
 
 
 def _check_alike(operation: Operation, where: str) -> None:
@@ -266,6 +329,11 @@ def _beside(operation: Operation) -> int:
     """
     uses = [one for one in operation.inputs if isinstance(one, TensorUse)]
     name = plain_name(operation_name(operation.schema)[1])
+    if name == "scaled_dot_product_attention" and len(uses) > 1 and operation.inputs[4:5] != (0.0,):
+        query, key = uses[
+            :2
+        ]  # with dropout every query's weight for every key is kept, in three tensors
+        return 3 * query.element_bytes * math.prod((*query.shape[:-1], *key.shape[-2:-1]))
     if kind_of(operation.schema) is not Kind.POINTWISE and name not in _UNKNOWN_SIZE:
         return 0
     sizes: list[int] = []

@@ -7,6 +7,7 @@ benchmarks; another content under the same name has no criterion, because the va
 
 from __future__ import annotations
 
+import os
 import time
 import types
 import zlib
@@ -193,6 +194,10 @@ def record(metric: MetricFixture, device: DeviceFixture, step: ReplayedStep, dig
             "such sums"
         )
     software = f"{digest} torch {torch.__version__}"
+    if device.torch.type == "cpu":  # its libraries choose their sums by these
+        software += (
+            f" {torch.backends.cpu.get_cpu_capability()} {os.environ.get('MKL_CBWR', '')}".rstrip()
+        )
     metric.record("step_bits", float(once), unit="1", better="equal", group=software)
 
     def steps(count: int) -> float:

@@ -321,3 +321,47 @@ def test_a_fused_optimizer_writes_into_no_other_memory(
     nodes = tuple(edited if one.id == fused.id else one for one in trace.nodes)
     with pytest.raises(CannotReplayError, match="_fused"):
         ReplayedStep(replace(trace, nodes=nodes), CPU)
+
+
+def test_what_a_loaders_process_filled_is_there_before_the_step(tmp_path: Path) -> None:
+    data = two_products()
+    schema = str(torch.ops.aten.set_.source_Tensor._schema)
+    given: Any = (tensor(11, 8, 8), (None, [], "Storage"))
+    data["nodes"].insert(2, node(2_000, "aten::set_", schema, given, (tensor(11, 8, 8),), 2))
+    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
+    step.prepare()
+    assert step.count == 2
+
+
+def test_bags_of_a_sum_are_replayed(tmp_path: Path) -> None:
+    table = nn.EmbeddingBag(50, 8, mode="sum")
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+    rows = torch.arange(24).reshape(6, 4)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        table(rows).sum().backward()
+        optimizer.step()
+
+    step()
+    with recording(tmp_path / "job.trace.json"):
+        step()
+    replayed = ReplayedStep(read_trace(tmp_path / "job.trace.json"), CPU)
+    replayed.prepare()
+    assert replayed.bits() == replayed.bits_at_first
+
+
+def test_what_others_have_set_changes_no_bits(tmp_path: Path) -> None:
+    step = ReplayedStep(recorded(tmp_path), CPU)
+    step.prepare()
+    precision = torch.get_float32_matmul_precision()
+    memory: Any = torch.utils.deterministic
+    try:
+        torch.set_float32_matmul_precision("medium")
+        memory.fill_uninitialized_memory = False
+        assert step.bits() == step.bits_at_first
+        assert memory.fill_uninitialized_memory is False
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        memory.fill_uninitialized_memory = True

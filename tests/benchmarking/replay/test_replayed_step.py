@@ -205,10 +205,56 @@ def _compiled(data: dict[str, Any]) -> None:
     )
 
 
+def _compiled_for_a_cpu(data: dict[str, Any]) -> None:
+    data["nodes"].append(node(5, "Torch-Compiled Region: 0/0", parent=2))
+
+
+INT, FLAG = "Int", "Bool"
+NONE: Any = (None, [], "None")
+
+
+def _added(*operation: Any) -> Callable[[dict[str, Any]], None]:
+    """Return a change that adds an operation: name, arguments and results."""
+    name, given, made = operation
+    overload = getattr(torch.ops.aten, name).default
+    return lambda data: data["nodes"].append(
+        node(5, f"aten::{name}", str(overload._schema), given, made, parent=2)
+    )
+
+
+UNFIT: dict[str, Any] = {
+    "memory that grows": (
+        "resize_",
+        (tensor(11, 8, 8), ([999], [[]], "GenericList[Int]"), NONE),
+        (tensor(11, 999),),
+    ),
+    "more parts than results": (
+        "unsafe_chunk",
+        (tensor(11, 8, 8), (8, [], INT), (0, [], INT)),
+        (tensor(41, 1, 8),),
+    ),
+    "one number for all channels": (
+        "native_batch_norm",
+        (
+            *(tensor(40, 2, 64, 3), tensor(42, 1), tensor(44, 64), NONE, NONE),
+            *((True, [], FLAG), (0.1, [], "Double"), (1e-5, [], "Double")),
+        ),
+        (tensor(46, 2, 64, 3), tensor(47, 64), tensor(48, 64)),
+    ),
+    "keys of one head for all": (
+        "_scaled_dot_product_flash_attention_for_cpu",
+        (tensor(50, 2, 4, 8, 16), tensor(51, 1, 1, 8, 16), tensor(52, 1, 1, 8, 16)),
+        (tensor(53, 2, 4, 8, 16), tensor(54, 2, 4, 8)),
+    ),
+}
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        *(pytest.param(_added(*one), id=name) for name, one in UNFIT.items()),
         _compiled,
+        _compiled_for_a_cpu,
         _renamed,
         _opening,
         _ten_terabytes,
