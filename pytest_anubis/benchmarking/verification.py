@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 PIECE = 1 << 24
 """Elements that are checked at a time: besides the data only a few pieces of 128 MiB are needed."""
 
+CPU_PIECE = 1 << 16
+"""Elements that a CPU hashes at a time, few enough for its caches: several times as fast as with `PIECE`."""
+
 # The odd constants of SplitMix64 (Steele, Lea and Flood 2014), which mixes every bit into all others.
 _STEP = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
@@ -98,7 +101,7 @@ def wrong_elements(tensor: torch.Tensor, expected: torch.Tensor | Pattern) -> in
 
 
 def fingerprint(tensor: torch.Tensor) -> int:
-    """Return the 64-bit fingerprint of a contiguous tensor, the same on every device and for any `PIECE`.
+    """Return the 64-bit fingerprint of a contiguous tensor, the same on every device and in any pieces.
 
     Any change of one element of up to 8 bytes changes it. Other changes, such as a swap of elements, are
     missed with a chance of about 2^-64.
@@ -107,8 +110,9 @@ def fingerprint(tensor: torch.Tensor) -> int:
 
     bits = _bits(tensor)
     total = 0
-    for begin in range(0, len(bits), PIECE):
-        part = bits[begin : begin + PIECE].to(torch.int64)
+    piece = CPU_PIECE if bits.device.type == "cpu" else PIECE
+    for begin in range(0, len(bits), piece):
+        part = bits[begin : begin + piece].to(torch.int64)
         numbers = torch.arange(begin + 1, begin + 1 + len(part), device=part.device)
         total += int(_mixed(hashed(numbers) ^ part).sum())
     return total % (1 << 64)

@@ -45,7 +45,7 @@ def test_fingerprint_knows_places_and_not_pieces(monkeypatch: pytest.MonkeyPatch
     swapped = numbers.clone()
     swapped[[3, 90]] = numbers[[90, 3]]
     assert fingerprint(swapped) != whole
-    monkeypatch.setattr(verification, "PIECE", 9)
+    monkeypatch.setattr(verification, "CPU_PIECE", 9)
     assert fingerprint(numbers) == whole
     assert 0 <= whole < 1 << 64
 
