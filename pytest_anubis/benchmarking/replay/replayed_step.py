@@ -354,9 +354,8 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     import torch
 
     span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-    if (
-        tensor.numel() > span
-    ):  # a view that sees its elements several times, such as an expanded one
+    if tensor.numel() > span:
+        # A view that sees its elements several times, such as an expanded one.
         tensor = tensor.as_strided((span,), (1,))
     tensor = tensor.resolve_conj().resolve_neg()
     return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous()

@@ -46,10 +46,9 @@ _UNKNOWN_SIZE = frozenset(
 """Operations whose results' sizes depend on values; `_beside` counts what they may take at most."""
 
 
-_BY_CHANNEL = (
-    *("weight", "bias", "running_mean", "running_var", "save_mean", "save_invstd", "save_var"),
-)
-"""Arguments of batch normalisation that have a number for each channel."""
+_BY_CHANNEL = ("weight", "bias", "running_mean", "running_var")
+_SAVED = ("save_mean", "save_invstd", "save_var")
+"""Arguments of batch normalisation that have a number for each channel; outside of training none is saved."""
 
 
 def written_places(calls: Sequence[OperationCall]) -> list[Place]:
@@ -209,11 +208,8 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
                 text = shown(str(error).partition("\n")[0])
                 raise CannotReplayError(f"{where}: {text}") from None
             outputs, results = list(tensors_of(operation.outputs)), list(tensors_in(made))
-            if name in (
-                "embedding_bag",
-                "_embedding_bag",
-                "_embedding_bag_forward_only",
-            ):  # of a bag's other results meta makes more than a CPU
+            if name in ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"):
+                # Of a bag's other results meta makes more than a CPU.
                 outputs, results = outputs[:1], results[:1]
             if len(outputs) > len(results):
                 raise CannotReplayError(
@@ -259,29 +255,25 @@ def _check_shapes(call: OperationCall, where: str) -> None:
         CannotReplayError: Names the operation.
     """
     name = plain_name(operation_name(call.operation.schema)[1])
-    named = {
-        word: use.shape
-        for word, use in zip(call.names, call.operation.inputs, strict=False)
-        if isinstance(use, TensorUse)
-    }
+    values = dict(zip(call.names, call.operation.inputs, strict=False))
+    named = {word: use.shape for word, use in values.items() if isinstance(use, TensorUse)}
     given = named.get("input", named.get("self", ()))
     wrong = False
     if "batch_norm" in name:
-        wrong = any(named.get(word, given[1:2]) != given[1:2] for word in _BY_CHANNEL)
+        words = _BY_CHANNEL if values.get("train") is False else (*_BY_CHANNEL, *_SAVED)
+        wrong = any(named.get(word, given[1:2]) != given[1:2] for word in words)
     elif name in ("native_layer_norm_backward", "native_group_norm_backward"):
-        rows = [math.prod(named[word]) for word in ("mean", "rstd") if word in named]
-        values = dict(zip(call.names, call.operation.inputs, strict=False))
         inner, batch, groups = (values.get(word) for word in ("normalized_shape", "N", "group"))
         if isinstance(inner, tuple):
             count = math.prod(given[: len(given) - len(inner)])
         else:
             count = batch * groups if isinstance(batch, int) and isinstance(groups, int) else 0
-        wrong = any(one != count for one in rows)
+        wrong = any(math.prod(named.get(word, (count,))) != count for word in ("mean", "rstd"))
     elif name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
         heads = {named[word][:2] for word in ("query", "key", "value") if word in named}
         wrong = len(heads) > 1
     elif name.startswith("mkldnn_rnn_layer"):
-        size = dict(zip(call.names, call.operation.inputs, strict=False)).get("hidden_size")
+        size = values.get("hidden_size")
         layer = [*given[:-1], size]
         wrong = not isinstance(size, int) or any(
             list(shape) != layer if "output" in word else shape[-1:] != (size,)
@@ -330,9 +322,8 @@ def _beside(operation: Operation) -> int:
     uses = [one for one in operation.inputs if isinstance(one, TensorUse)]
     name = plain_name(operation_name(operation.schema)[1])
     if name == "scaled_dot_product_attention" and len(uses) > 1 and operation.inputs[4:5] != (0.0,):
-        query, key = uses[
-            :2
-        ]  # with dropout every query's weight for every key is kept, in three tensors
+        # With dropout every query's weight for every key is kept, in three tensors.
+        query, key = uses[:2]
         return 3 * query.element_bytes * math.prod((*query.shape[:-1], *key.shape[-2:-1]))
     if kind_of(operation.schema) is not Kind.POINTWISE and name not in _UNKNOWN_SIZE:
         return 0

@@ -365,3 +365,19 @@ def test_what_others_have_set_changes_no_bits(tmp_path: Path) -> None:
     finally:
         torch.set_float32_matmul_precision(precision)
         memory.fill_uninitialized_memory = True
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_layers_that_normalise_are_replayed_in_training_and_frozen(
+    tmp_path: Path, frozen: bool
+) -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.GroupNorm(2, 8), nn.Flatten())
+    layers.append(nn.LayerNorm(8 * 6 * 6))
+    layers[1].train(not frozen)
+    pictures = torch.randn(4, 3, 8, 8)
+    layers(pictures).sum().backward()
+    with recording(tmp_path / "job.trace.json"):
+        layers(pictures).sum().backward()
+    step = ReplayedStep(read_trace(tmp_path / "job.trace.json"), CPU)
+    step.prepare()
+    assert step.bits() == step.bits_at_first
