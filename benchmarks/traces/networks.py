@@ -23,8 +23,8 @@ from suites.workload.running import training_step
 
 CPU = torch.device("cpu")
 NETWORKS = {
-    "resnet50": Sizes(batch=24, length=64),
-    "lstm": Sizes(batch=32, length=32),
+    "resnet50": Sizes(batch=12, length=64),
+    "lstm": Sizes(batch=16, length=32),
     "llama-small": Sizes(batch=4, length=128),
     "experts-small": Sizes(batch=4, length=128),
 }
