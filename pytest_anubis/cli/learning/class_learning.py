@@ -341,7 +341,7 @@ class ClassLearner:
             return []
         return [
             next_line(
-                judge=judge_command(self.options),
+                judge=judge_command(self.options, self.rounds.root),
                 learn=self.longer,
                 bare=bool(uncovered_components(baseline)),
                 mend=bool(gaps.unset),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,13 +47,21 @@ def first_command(verb: str) -> str:
     return f"{before}anubis {verb} suites/"
 
 
-def judge_command(options: argparse.Namespace) -> list[str]:
-    """Return the command line that judges this machine by what was learned."""
+def judge_command(options: argparse.Namespace, root: str = "") -> list[str]:
+    """Return the command line that judges this machine by what was learned.
+
+    Args:
+        options: Options of the command.
+        root: pytest's root folder, from this folder; empty if it is this one. pytest reads baselines below
+            its root, and this command writes them below the current folder.
+    """
     more = []
     if options.profile != "smoke":
         more.append(f"--anubis-profile={options.profile}")
-    if options.output != DEFAULT_BASELINE:
-        more.append(f"--anubis-baseline={options.output}")
+    if root or options.output != DEFAULT_BASELINE:
+        output = Path(options.output)
+        seen = output if output.is_absolute() else os.path.relpath(output, root or ".")
+        more.append(f"--anubis-baseline={seen}")
     more += [f"--anubis-split={','.join(options.split)}"] if options.split else []
     more += shlex.split(options.pytest_args)
     page = ["--html=report.html", "--self-contained-html"]

@@ -297,6 +297,11 @@ class Rounds:
         """Why nothing can be learned from any round, and what helps; empty if something can."""
         return disturbed_end(self._records)
 
+    @property
+    def root(self) -> str:
+        """Path from the current folder to pytest's root; empty if it is this one."""
+        return self._records[0].root if self._records else ""
+
     def what_helps(self, metrics: Collection[MetricKey]) -> str:
         """Return what disturbed some metrics, and what helps."""
         return what_helps(self._records, metrics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,3 +85,17 @@ def test_commands_have_the_options_that_were_given(typed: str, judge: str, learn
     assert " ".join(judge_command(options)).startswith(f"pytest --anubis s {judge}--html=")
     longer = longer_command(options, seconds=options.time, rounds=options.rounds)
     assert " ".join(longer) == f"anubis learn s {learn}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "seen"), [("", "sub/baselines"), ("-o b", "sub/b"), ("-o /data/b", "/data/b")]
+)
+def test_baselines_of_a_subfolder_are_named_from_the_root(
+    typed: str, seen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    parser = argparse.ArgumentParser()
+    learn_command.add(parser)
+    options = parser.parse_args(["s", *typed.split()])
+    assert f"--anubis-baseline={seen}" in judge_command(options, "..")
