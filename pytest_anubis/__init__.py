@@ -9,6 +9,7 @@ PYTEST_DONT_REWRITE
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -38,6 +39,7 @@ __all__ = [
     "MetricVerdict",
     "NodeFixture",
     "NodeVerdict",
+    "NominalRate",
     "Outcome",
     "PairFixture",
     "PairsFixture",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.nominal_rate import NominalRate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,9 @@ class MetricFixture(Protocol):
     The arguments that all three ways of recording share: `unit` is the unit of the values; `better` is
     ``higher``, ``lower`` or ``equal``; `goal`, `question` and `action` override the mark's for this
     metric; `group` is a label of comparable units; `part_of` names a time, recorded before in the same
-    unit, that this one is a part of. `rounds` is the number of values, by default that of the profile.
+    unit, that this one is a part of; `nominal` is what the hardware could deliver at best, as the method
+    ``nominal`` of a device, a pair or the node returns it, or a value in `unit` with `nominal_of` in words.
+    `rounds` is the number of values, by default that of the profile.
     Each returns the values in time order.
     """
 
@@ -38,6 +41,8 @@ class MetricFixture(Protocol):
         action: str = "",
         group: str = "",
         part_of: str = "",
+        nominal: float | NominalRate | None = None,
+        nominal_of: str = "",
         rounds: int | None = None,
         calls: int | None = None,
         clock: str = "device",
@@ -64,6 +69,8 @@ class MetricFixture(Protocol):
         action: str = "",
         group: str = "",
         part_of: str = "",
+        nominal: float | NominalRate | None = None,
+        nominal_of: str = "",
         rounds: int | None = None,
         clock: str = "host",
     ) -> tuple[float, ...]:
@@ -85,6 +92,8 @@ class MetricFixture(Protocol):
         action: str = "",
         group: str = "",
         part_of: str = "",
+        nominal: float | NominalRate | None = None,
+        nominal_of: str = "",
         rounds_of: str = "",
         expect: float | None = None,
     ) -> tuple[float, ...]:
@@ -137,6 +146,10 @@ class DeviceFixture(Protocol):
         """Return clock (MHz) and power (W) at this moment; None where one cannot be read."""
         ...
 
+    def nominal(self, link: str = "pcie") -> NominalRate | None:
+        """Return what the card's link (``pcie``, ``nvlink``) carries one way at best; None if unknown."""
+        ...
+
 
 class PairFixture(Protocol):
     """The fixture ``anubis_pair``: two accelerators and the way from the one to the other."""
@@ -159,6 +172,10 @@ class PairFixture(Protocol):
     @property
     def kind(self) -> str:
         """``cuda``, ``xpu``: both are of one kind."""
+        ...
+
+    def nominal(self) -> NominalRate | None:
+        """Return what the NVLinks of the slower end carry one way at best; None if unknown."""
         ...
 
     def synchronize(self) -> None:
@@ -218,6 +235,10 @@ class NodeFixture(Protocol):
     @property
     def cores(self) -> int:
         """How many CPUs this process may use, those of its control group's quota at most."""
+        ...
+
+    def nominal(self, link: str = "port", name: str = "") -> NominalRate | None:
+        """Return what a network ``port`` or the cards' slowest ``nvlink`` carries; None if unknown."""
         ...
 
     def pick(self, *, smoke: Value, standard: Value, soak: Value) -> Value:

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Annotated, Literal, get_args
 
 from pytest_anubis.core.field_types import Compact, Range, Rare, compact
+from pytest_anubis.core.nominal_rate import NominalRate
 
 Direction = Literal["higher", "lower", "equal"]
 DIRECTIONS: tuple[str, ...] = get_args(Direction)
@@ -51,6 +52,7 @@ class Metric:
         version: Increased when a benchmark changes what it measures, or for how long: values of different
             versions are never compared.
         part_of: Metric of the same test and unit that this one is a part of; empty if it is none.
+        nominal: What the hardware could deliver at best; None if unknown.
 
     Raises:
         MetricError: The name or the unit is empty or unprintable, the direction is unknown, a metric that
@@ -66,6 +68,7 @@ class Metric:
     version: Annotated[int, Range(least=1), Compact] = 1
     expect: Annotated[float | None, Rare] = None
     part_of: Annotated[str, Rare] = ""
+    nominal: Annotated[NominalRate | None, Rare] = None
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.name.isprintable():
@@ -369,10 +372,7 @@ _MAX_CASES = 3
 
 
 def named_by(pattern: str, name: str) -> bool:
-    """Return whether a name matches a pattern with ``*`` and ``?``.
-
-    Brackets match themselves, since the names of tests contain them.
-    """
+    """Return whether a name matches a pattern with ``*`` and ``?``; brackets match themselves."""
     return pattern == name or fnmatchcase(name, pattern.replace("[", "[[]"))
 
 

@@ -12,6 +12,7 @@ from pytest_anubis.core.field_types import AnyFloat, Compact, Rare, Share, compa
 from pytest_anubis.core.loss_shares import StepShares
 from pytest_anubis.core.metric import relative_loss
 from pytest_anubis.core.node_map import SharedPart
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.onset import Onset
 
 
@@ -30,6 +31,9 @@ class Reason(StrEnum):
 
     WITHIN = "within"  # inside both thresholds
     UNDETECTABLE = "undetectable"  # beyond the practical threshold, inside the healthy spread
+    BELOW_NOMINAL = (
+        "below-nominal"  # far below what the hardware could deliver; nothing else judges it
+    )
     UNUSUAL = "unusual"  # outside the healthy spread, not yet costly
     BEYOND = "beyond"  # beyond both thresholds
     TOO_GOOD = "too-good"  # better than anything learned by more than its spread explains
@@ -74,19 +78,25 @@ Severity = tuple[int, int, bool, float, float]
 class Reference(StrEnum):
     """The other side of a comparison, strongest first. Only a baseline can accept a node.
 
-    MACHINE is a baseline of this machine alone, which cannot refute one of a fleet.
+    MACHINE is a baseline of this machine alone, which cannot refute a fleet's; MODEL is a specification.
     """
 
     FLEET = "fleet"
     MACHINE = "machine"
     PEERS = "peers"
     SELF = "self"
+    MODEL = "model"
     NONE = "none"
 
     @property
     def is_baseline(self) -> bool:
         """Whether a baseline decided."""
         return self in (Reference.FLEET, Reference.MACHINE)
+
+    @property
+    def only_compares(self) -> bool:
+        """Whether it only compares: with peers, the own past or a specification, none of which accepts."""
+        return self in (Reference.PEERS, Reference.SELF, Reference.MODEL)
 
 
 @compact("defaults")
@@ -185,8 +195,7 @@ class MetricVerdict:
         threshold: The similarity below which this outcome changes (the one that decided).
         practical: The practical threshold alpha.
         learned: The learned threshold, None when only alpha applies.
-        certainty: Probability that the loss is beyond the limit that rejects, from the scatter of the values,
-            their number and the spread of healthy units; None if it is far from the limit, or unknown.
+        certainty: Probability that the loss is beyond the limit that rejects; None if far from it or unknown.
         retest: Why a failure should be measured again before anything is repaired; empty if it is sure.
         percentile: Share of the healthy fleet, in percent, whose median is no better than this value.
         reference: What the sample was compared with.
@@ -202,6 +211,7 @@ class MetricVerdict:
         recovered: It failed, and a later run passed.
         onset: Where a change within the run begins, and what the sensors showed then; None if unknown.
         shares: Which parts of a measured time carry its loss; None if it has none, or no loss.
+        nominal: What the hardware could deliver at best; None if unknown.
     """
 
     outcome: Outcome
@@ -241,6 +251,7 @@ class MetricVerdict:
     recovered: Annotated[bool, Rare] = False
     onset: Annotated[Onset | None, Rare] = None
     shares: Annotated[StepShares | None, Rare] = None
+    nominal: Annotated[NominalRate | None, Rare] = None
 
     @property
     def loss(self) -> float | None:
@@ -248,10 +259,15 @@ class MetricVerdict:
         return None if self.similarity is None else relative_loss(self.similarity, self.better)
 
     @property
+    def attained(self) -> float | None:
+        """Share of the nominal rate that the value reaches; None if unknown."""
+        return self.nominal and self.nominal.attained(self.value, self.better)
+
+    @property
     def compared_only(self) -> bool:
-        """Whether it is PASS or MARGINAL by a comparison with its past or peers, not by a baseline."""
+        """Whether it is PASS or MARGINAL by a comparison (`Reference.only_compares`), not by a baseline."""
         fine = self.outcome in (Outcome.PASS, Outcome.MARGINAL)
-        return fine and self.reference in (Reference.PEERS, Reference.SELF)
+        return fine and self.reference.only_compares
 
     @property
     def counted_as(self) -> str:
@@ -273,9 +289,8 @@ class MetricVerdict:
     @property
     def worth_a_look(self) -> bool:
         """Whether it rejects nothing but is unusual, or a part of its values is far off."""
-        return self.outcome is Outcome.MARGINAL or (
-            self.reason is Reason.UNDETECTABLE and bool(self.part)
-        )
+        part = self.reason is Reason.UNDETECTABLE and bool(self.part)
+        return part or self.outcome is Outcome.MARGINAL
 
     @property
     def too_short(self) -> bool:
@@ -341,8 +356,7 @@ UNSURE = {SINGLE_VALUE: Trouble.SINGLE, NOISY: Trouble.NOISY}
 HOST = ("", "cpu", "node")
 """Devices of which a node has one; the component says which part is meant."""
 
-LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)
-"""Severity of a metric without a verdict."""
+LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)  # of a metric without a verdict
 _OF_REASON = {
     Reason.DISTURBED: Triage.RETEST,
     Reason.BROKEN_OFF: Triage.RETEST,
@@ -394,8 +408,7 @@ class NodeVerdict:
         residual_interval: Its 95 % interval; None if unknown.
         triage: The action for the worst rejecting verdict, or else for the worst MARGINAL one.
         lowest: Similarity of the worst rejecting verdict, 0 if a test failed otherwise; None if none rejects.
-        noted: A line for each observation that does not block: a loss within the healthy spread, a repeated
-            attempt, a waiver that covers nothing.
+        noted: A line for each observation that does not block, such as a waiver that covers nothing.
         absent: Benchmarks of the baseline that never ran on it for no known reason.
         gone: Devices of its class that gave no value at all.
         shared: Parts of the node that its slow devices share; they decide nothing.

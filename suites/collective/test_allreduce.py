@@ -48,6 +48,7 @@ def test_all_reduce(
         lambda: ranks.bus_bandwidth(size, times) / 1e9,
         unit="GB/s",
         better="higher",
+        nominal=anubis_node.nominal("nvlink") if ranks.on_accelerators else None,
     )
     wrong = ranks.wrong_elements()
     assert wrong == 0, f"{wrong} elements of the sum over {ranks.world} ranks are wrong"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis import MetricFixture, NodeFixture, PairFixture
+from pytest_anubis import MetricFixture, NodeFixture, NominalRate, PairFixture
 from pytest_anubis.benchmarking.sizes import fitting
 
 if TYPE_CHECKING:
@@ -58,7 +58,13 @@ def between(
     return PeerCopies(ways, size, by)
 
 
-def timed(anubis_metric: MetricFixture, name: str, copies: PeerCopies, node: NodeFixture) -> None:
+def timed(
+    anubis_metric: MetricFixture,
+    name: str,
+    copies: PeerCopies,
+    node: NodeFixture,
+    nominal: NominalRate | None = None,
+) -> None:
     """Record the rate of copies that go on at once, of them all together, as the slowest of them ends."""
     calls, bytes_of_all = copies.calls_for(node.pick(**ROUND)), copies.bytes * len(copies.ways)
     anubis_metric.collect(
@@ -67,6 +73,7 @@ def timed(anubis_metric: MetricFixture, name: str, copies: PeerCopies, node: Nod
         unit="GB/s",
         better="higher",
         clock="device",
+        nominal=nominal,
         rounds=node.pick(**ROUNDS),
     )
 
@@ -104,7 +111,7 @@ def test_peer_copy(
     from suites.link.peer_copy import PeerCopies
 
     copies = between(anubis_pair, anubis_node.pick(**SIZES))
-    timed(anubis_metric, "peer_rate", copies, anubis_node)
+    timed(anubis_metric, "peer_rate", copies, anubis_node, anubis_pair.nominal())
     every = [copies]
     # In `smoke` one way only: the pair the other way round is a test of its own.
     if anubis_node.pick(**ROUNDS) is None:

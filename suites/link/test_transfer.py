@@ -45,7 +45,14 @@ def test_host_device_copy(
         ("host_to_device_rate", transfer.to_device),
         ("device_to_host_rate", transfer.to_host),
     ):
-        anubis_metric.measure(name, move, work=float(size), unit="GB/s", better="higher")
+        anubis_metric.measure(
+            name,
+            move,
+            work=float(size),
+            unit="GB/s",
+            better="higher",
+            nominal=anubis_device.nominal("pcie"),
+        )
     wrong = transfer.wrong_bytes(anubis_device.synchronize)
     assert wrong == 0, f"{wrong} of {size} bytes differ after a copy there and back"
 

@@ -79,7 +79,8 @@ def test_rdma_bandwidth(
         rates = [both_ends(tool, version, port, options, waits).bandwidth for _ in range(times)]
         assert all(rates), f"{port}: no rate"
         values = [rate for rate in rates if rate is not None]
-        anubis_metric.record(f"rate_{port}", values, unit="Gbit/s", better="higher")
+        rating = anubis_node.nominal("port", f"{port.device}/{port.number}")
+        anubis_metric.record(f"rate_{port}", values, unit="Gbit/s", better="higher", nominal=rating)
 
 
 @pytest.mark.anubis(

@@ -74,6 +74,9 @@ class Node:
         """Return the profile's."""
         return of[self.profile]
 
+    def nominal(self, link: str = "port", name: str = "") -> None:
+        """Return that nothing is known."""
+
 
 @pytest.fixture
 def card() -> Iterator[Any]:

@@ -24,7 +24,7 @@ from pytest_anubis.codec.regular_files import file_sha256
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.sample import FloatArray, Population
-from pytest_anubis.core.verdict import MetricVerdict, Reference
+from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.store.atomic import writing_atomically
 from pytest_anubis.store.run_files import files_of
@@ -150,6 +150,8 @@ class _Table:
         )
         if population.group:
             self._fixed += f', "group": {_quoted(population.group)}'
+        if nominal := population.metric.nominal:
+            self._fixed += f', "nominal": {nominal.value!r}, "nominal_of": {_quoted(nominal.of)}'
         self._tails = _Tails(columns.reference)
 
     def verdict(self, row: int) -> MetricVerdict:
@@ -232,10 +234,12 @@ class _Tails(dict[tuple[int, int, float | None, bool], str]):
 
     def __missing__(self, kind: tuple[int, int, float | None, bool]) -> str:
         outcome, reason, limit, compared = kind
+        by = self._reference if compared else Reference.NONE
+        by = Reference.MODEL if REASONS[reason] is Reason.BELOW_NOMINAL else by
         self[kind] = text = (
             f'{_NULL if limit is None else repr(limit)}, "verdict": "{OUTCOMES[outcome]}", '
             f'"reason": "{REASONS[reason]}", '
-            f'"reference": "{self._reference if compared else Reference.NONE}"}}'
+            f'"reference": "{by}"}}'
         )
         return text
 

@@ -100,7 +100,8 @@ def judged_run(
     both = {
         key: fine.get(key, set()) | marginal.get(key, set()) for key in {*fine, *marginal} - bad
     }
-    past, near = {Reference.SELF}, {Reference.SELF, Reference.PEERS, Reference.MACHINE}
+    past = {Reference.SELF, Reference.MODEL}
+    near = {*past, Reference.PEERS, Reference.MACHINE}
     return JudgedRun(
         began=began,
         ended=began if ended is None else ended,

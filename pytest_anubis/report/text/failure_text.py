@@ -28,7 +28,11 @@ _TABLE = 2
 """Lines of a failure's text before its table: the first line and an empty one."""
 _SURE = 0.95
 """Certainty from which a failure is not near its limit."""
-_REFERENCES = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
+_REFERENCES = {
+    Reference.PEERS: " (peers)",
+    Reference.SELF: " (self)",
+    Reference.MODEL: " (nominal)",
+}
 """The reference in words where it is no baseline."""
 _COLUMNS = (
     *("metric", "unit", "value", "expected", "limit", "loss", "certainty", "similarity"),

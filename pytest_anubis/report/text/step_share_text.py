@@ -1,4 +1,4 @@
-"""Say which parts of a measured time carry its loss."""
+"""Say what explains a verdict: the parts that carry a loss, and the share of the nominal rate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from pytest_anubis.core.loss_shares import LossShare
 from pytest_anubis.core.metric import percent_text
-from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.report.text.numbers import count_text, value_text
 from pytest_anubis.report.text.safe_text import plain_line
 
@@ -14,8 +14,17 @@ _COMMON = "clock, power or host"
 
 
 def evidence_lines(verdict: MetricVerdict) -> list[str]:
-    """Return what explains a verdict, with the shares of its parts in the loss."""
-    return [*verdict.evidence, *filter(None, [shares_text(verdict)])]
+    """Return what explains a verdict, with the shares of its parts in the loss, and of the nominal rate."""
+    return [*verdict.evidence, *filter(None, [shares_text(verdict), attained_text(verdict)])]
+
+
+def attained_text(verdict: MetricVerdict) -> str:
+    """Return which share of the nominal rate a value reaches; empty if unknown, or its text says it."""
+    if not verdict.nominal or not verdict.attained or verdict.reference is Reference.MODEL:
+        return ""
+    best = value_text(verdict.nominal.value, verdict.unit)
+    text = f"{verdict.metric} reaches {percent_text(verdict.attained)} of what {verdict.nominal.of} carries"
+    return plain_line(f"{text}, {best}")
 
 
 def shares_text(verdict: MetricVerdict) -> str:

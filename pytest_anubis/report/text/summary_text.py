@@ -34,7 +34,7 @@ from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.safe_text import plain_line, printable
 from pytest_anubis.report.text.shared_part_lines import shared_part_lines
 from pytest_anubis.report.text.since_text import SINCE, since_text, since_words
-from pytest_anubis.report.text.step_share_text import shares_text
+from pytest_anubis.report.text.step_share_text import attained_text, shares_text
 from pytest_anubis.report.text.text_table import clip, clip_but_end, wrap
 
 Line = tuple[str, str]
@@ -127,6 +127,12 @@ def _lists(
         lists.append((SINCE, [*filter(None, since)], ""))
         lists.append(("end-to-end losses", wholes, ""))
         lists.append(("parts of a loss", [*filter(None, map(shares_text, (*failed, *looks)))], ""))
+        attained = [
+            f"{_name(place_of_metric(one))}: {text}"
+            for one in verdicts
+            if (text := attained_text(one))
+        ]
+        lists.append(("shares of nominal rates", attained, ""))
         lists.append(("not judged, does not block", node.listed, ""))
     seen = [*shared_part_lines(node), *(node.noted if verbose else ())]
     lists.append(("seen, does not block", seen, ""))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.codec import from_plain
+from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.core.measurement import portable_id
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.session.context import context_key
 
 if TYPE_CHECKING:
@@ -42,11 +45,13 @@ class Device:
         name: ``cpu`` or e.g. ``cuda:3``, counted over the whole node.
         place: Number of the device among this run's devices of its kind.
         pci: PCI address of its card in the inventory; empty if unknown.
+        card: Its card in the inventory, as plain data; None without one.
     """
 
     name: str
     place: int = 0
     pci: str = field(default="", repr=False)  # pytest shows a device where a test fails
+    card: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def kind(self) -> str:
@@ -95,6 +100,19 @@ class Device:
         meter = self._meter()
         return None if meter is None else meter.load()
 
+    def nominal(self, link: str = "pcie") -> NominalRate | None:
+        """Return what the card's link carries one way at best, bytes per second; None if unknown.
+
+        Args:
+            link: ``pcie``, or ``nvlink`` for all NVLinks of a card in a fabric of switches.
+        """
+        from pytest_anubis.hardware.nominal_rates import nvlink_rate, pcie_rate
+
+        rates = {"pcie": pcie_rate, "nvlink": nvlink_rate}
+        if link not in rates:
+            raise ValueError(f"link={link!r}: say {' or '.join(map(repr, rates))}")
+        return None if self.card is None else rates[link](from_plain(Accelerator, self.card))
+
     def _meter(self) -> CardMeter | None:
         if self.kind != "cuda":
             return None
@@ -136,6 +154,15 @@ class Pair:
         self.source.synchronize()
         self.target.synchronize()
 
+    def nominal(self) -> NominalRate | None:
+        """Return what the NVLinks of the slower end carry one way, bytes per second; None if unknown."""
+        from pytest_anubis.hardware.nominal_rates import slowest_nvlink_rate
+
+        source, target = self.source.card, self.target.card
+        if source is None or target is None:
+            return None
+        return slowest_nvlink_rate(from_plain(Accelerator, card) for card in (source, target))
+
     def energy(self) -> None:
         """Return None, since no sensor counts the energy of a link."""
 
@@ -172,10 +199,10 @@ def device_named(config: pytest.Config, name: str) -> Device:
     same = [one for one in device_names(config) if one.partition(":")[0] == kind]
     context = config.stash[context_key]
     cards = context.inventory.get("accelerators", ())
-    pci = ""
-    if number.isdecimal() and int(number) < len(cards) and context.settings.inventory is None:
-        pci = cards[int(number)].get("pci") or ""  # a recorded node's slots are not this machine's
-    return Device(name, same.index(name) if name in same else 0, pci)
+    card = cards[int(number)] if number.isdecimal() and int(number) < len(cards) else None
+    # A recorded node's slots are not this machine's.
+    pci = card.get("pci") or "" if card and context.settings.inventory is None else ""
+    return Device(name, same.index(name) if name in same else 0, pci, card)
 
 
 def unit_named(config: pytest.Config, name: str) -> Device | Pair | None:

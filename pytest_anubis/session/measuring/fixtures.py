@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from pytest_anubis.benchmarking.sizes import keep_freed_memory
+from pytest_anubis.codec import from_plain
+from pytest_anubis.core.inventory import Accelerator, Nic
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture, PairFixture
 from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark, timeout_mark
 from pytest_anubis.session.collecting.device_parameters import (
@@ -67,11 +70,13 @@ class Node:
         name: Its name.
         profile: ``smoke``, ``standard`` or ``soak``.
         scratch: An empty folder of this test; ``--anubis-scratch`` chooses the disk.
+        inventory: The node's inventory, as plain data.
     """
 
     name: str
     profile: str
     scratch: Path
+    inventory: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def cores(self) -> int:
@@ -79,6 +84,22 @@ class Node:
         from pytest_anubis.hardware.cgroup import usable_threads
 
         return usable_threads()
+
+    def nominal(self, link: str = "port", name: str = "") -> NominalRate | None:
+        """Return what a link of the node carries one way at best, bytes per second; None if unknown.
+
+        Args:
+            link: ``port`` for a network port, or ``nvlink`` for the card with the slowest NVLinks.
+            name: Name of the port, such as ``eth0`` or ``mlx5_0/1``; empty: the fastest one.
+        """
+        from pytest_anubis.hardware.nominal_rates import port_rate, slowest_nvlink_rate
+
+        if link not in ("port", "nvlink"):
+            raise ValueError(f"link={link!r}: say 'port' or 'nvlink'")
+        if link == "nvlink":
+            cards = self.inventory.get("accelerators", ())
+            return slowest_nvlink_rate(from_plain(Accelerator, card) for card in cards)
+        return port_rate((from_plain(Nic, one) for one in self.inventory.get("nics", ())), name)
 
     def pick(self, *, smoke: T, standard: T, soak: T) -> T:
         """Return the size or duration for this run's profile."""
@@ -138,6 +159,7 @@ def anubis_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node
             name=context.node or platform.node(),
             profile=context.settings.profile,
             scratch=scratch,
+            inventory=context.inventory,
         )
 
 

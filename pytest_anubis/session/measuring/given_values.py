@@ -10,6 +10,7 @@ from types import BuiltinFunctionType
 from typing import Any
 
 from pytest_anubis.core.metric import EXACT, Direction, Metric, MetricError
+from pytest_anubis.core.nominal_rate import NominalRate
 
 READINGS = 10_000
 """Readings within which a running clock must advance; they take a millisecond, clocks count nanoseconds."""
@@ -65,6 +66,35 @@ def expecting(metric: Metric, right: float | None) -> Metric:
         return metric if right is None else replace(metric, expect=right)
     except MetricError as error:
         raise MetricUsageError(str(error)) from None
+
+
+def rated(metric: Metric, nominal: float | NominalRate | None, of: str) -> Metric:
+    """Return a metric with what the hardware could deliver at best, if that is known.
+
+    Args:
+        metric: The metric.
+        nominal: A value in its unit, or a rate in bytes per second, as the fixtures' ``nominal`` returns it.
+        of: What a value in its unit is the rate of.
+
+    Raises:
+        MetricUsageError: The metric is exact or has no such unit, or the value is invalid.
+    """
+    __tracebackhide__ = True
+    if nominal is None:
+        return metric
+    from pytest_anubis.hardware.timing import in_unit
+
+    if metric.better == "equal":
+        raise MetricUsageError(f"metric {metric.name!r}: an exact metric has no nominal rate")
+    try:
+        if isinstance(nominal, NominalRate):
+            per_byte = 8 if metric.unit.endswith("bit/s") else 1
+            value, of = in_unit(1.0, metric.unit, nominal.value * per_byte), of or nominal.of
+        else:
+            value = float(nominal)
+        return replace(metric, nominal=NominalRate(value=value, of=of))
+    except (ValueError, TypeError) as error:
+        raise MetricUsageError(f"metric {metric.name!r}: {error}") from None
 
 
 def part_in(metric: Metric, part_of: str, recorded: Iterable[Metric]) -> Metric:

@@ -10,11 +10,14 @@ import math
 import os
 import platform
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.codec import from_plain
+from pytest_anubis.core.inventory import Nic
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.fixture_types import PairsFixture
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
@@ -43,13 +46,20 @@ class Pairs:
     """The value of the fixture ``anubis_pairs``; `PairsFixture` explains the arguments of `measure`."""
 
     def __init__(
-        self, group: PairGroup, recorder: Recorder, mark: BenchmarkMark, benchmark: str, node: str
+        self,
+        group: PairGroup,
+        recorder: Recorder,
+        mark: BenchmarkMark,
+        benchmark: str,
+        node: str,
+        nominal: NominalRate | None = None,
     ) -> None:
         self._group = group
         self._recorder = recorder
         self._mark = mark
         self._benchmark = benchmark
         self._node = node
+        self._nominal = nominal  # of this host's port
         self.names = group.names
 
     def __len__(self) -> int:
@@ -106,7 +116,7 @@ class Pairs:
                 values = [rate / GB for rate in rates.of(sender, receiver)]
                 if values and not math.isnan(values[0]):
                     way = self._recorder.of(f"{self.names[sender]}{TO}{self.names[receiver]}")
-                    way.record(name, values, unit="GB/s", better="higher")
+                    way.record(name, values, unit="GB/s", better="higher", nominal=self._nominal)
 
     def _conclude(self, name: str, accusation: Accusation) -> None:
         """Add a verdict against a part of this session's hosts; excuse the ways of another host's part.
@@ -198,7 +208,24 @@ def anubis_pairs(
             benchmark_mark(request.node),
             benchmark_id(request.node),
             request.config.stash[context_key].node,
+            _port_rate(anubis_hosts, request.config.stash[context_key].inventory),
         )
+
+
+def _port_rate(hosts: Hosts, inventory: Mapping[str, Any]) -> NominalRate | None:
+    """Return what the port between the hosts carries; None if unknown, or faster than TCP by one process.
+
+    Simulated hosts represent nodes with the fastest port of the inventory.
+    """
+    from pytest_anubis.benchmarking.hosts.launched_hosts import LaunchedHosts
+    from pytest_anubis.hardware.nominal_rates import TCP, port_rate
+
+    name = ""
+    if isinstance(hosts, LaunchedHosts):
+        if not hosts.interface:
+            return None
+        name = hosts.interface
+    return port_rate((from_plain(Nic, one) for one in inventory.get("nics", ())), name, most=TCP)
 
 
 def _line(error: Exception) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_anubis.core.events import Attempted, Measured
 from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
@@ -24,6 +25,7 @@ from pytest_anubis.session.measuring.given_values import (
     expecting,
     numbers_of,
     part_in,
+    rated,
     running_clock,
 )
 from pytest_anubis.session.measuring.own_process import OwnProcess
@@ -114,6 +116,8 @@ class Recorder:
         action: str = "",
         group: str = "",
         part_of: str = "",
+        nominal: float | NominalRate | None = None,
+        nominal_of: str = "",
         rounds: int | None = None,
         calls: int | None = None,
         clock: str = "device",
@@ -126,7 +130,8 @@ class Recorder:
         """
         __tracebackhide__ = True  # so that pytest shows a wrong call in the test
         running_clock()
-        metric = self._metric(name, unit, better, (goal, question, action), part_of)
+        rating = nominal, nominal_of
+        metric = self._metric(name, unit, better, (goal, question, action), part_of, rating)
         from pytest_anubis.hardware import timing
         from pytest_anubis.hardware.timing import in_unit
 
@@ -165,6 +170,8 @@ class Recorder:
         action: str = "",
         group: str = "",
         part_of: str = "",
+        nominal: float | NominalRate | None = None,
+        nominal_of: str = "",
         rounds: int | None = None,
         clock: str = "host",
     ) -> tuple[float, ...]:
@@ -175,7 +182,8 @@ class Recorder:
         """
         __tracebackhide__ = True
         running_clock()
-        metric = self._metric(name, unit, better, (goal, question, action), part_of)
+        rating = nominal, nominal_of
+        metric = self._metric(name, unit, better, (goal, question, action), part_of, rating)
         from pytest_anubis.hardware import timing
 
         def once() -> list[float]:
@@ -208,6 +216,8 @@ class Recorder:
         action: str = "",
         group: str = "",
         part_of: str = "",
+        nominal: float | NominalRate | None = None,
+        nominal_of: str = "",
         rounds_of: str = "",
         expect: float | None = None,
     ) -> tuple[float, ...]:
@@ -219,9 +229,9 @@ class Recorder:
             MetricUsageError: Unit, direction or a value is invalid.
         """
         __tracebackhide__ = True
-        metric = expecting(
-            self._metric(name, unit, better, (goal, question, action), part_of), expect
-        )
+        rating = nominal, nominal_of
+        metric = self._metric(name, unit, better, (goal, question, action), part_of, rating)
+        metric = expecting(metric, expect)
         values = numbers_of(value, metric)
         if rounds_of:
             return self._record_in_rounds_of(rounds_of, metric, group, values)
@@ -342,6 +352,7 @@ class Recorder:
         better: Direction | None,
         texts: tuple[str, str, str],
         part_of: str,
+        rating: tuple[float | NominalRate | None, str],
     ) -> Metric:
         __tracebackhide__ = True
         self.own_process.check(self._test, name, self._sink)
@@ -355,7 +366,7 @@ class Recorder:
         mark = self._mark
         goal, question, action = texts
         texts = (goal or mark.goal, question or mark.question, action or mark.action)
-        metric = checked_metric(name, unit, better, *texts)
+        metric = rated(checked_metric(name, unit, better, *texts), *rating)
         if part_of:
             own = (m.metric for m in self.measurements if m.device == self._device_name)
             metric = part_in(metric, part_of, own)

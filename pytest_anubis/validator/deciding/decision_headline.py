@@ -29,7 +29,7 @@ from pytest_anubis.core.verdict import (
 from pytest_anubis.validator.deciding.missing_values import missing_text
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
-_UNUSUAL = (Reason.UNUSUAL, Reason.UNDETECTABLE, Reason.CHANGE_POINT)
+_UNUSUAL = (Reason.UNUSUAL, Reason.UNDETECTABLE, Reason.CHANGE_POINT, Reason.BELOW_NOMINAL)
 """Reasons of verdicts that are MARGINAL because of their values; the headline of an acceptance names them."""
 
 MAX_GROUPS_NAMED = 3
@@ -282,13 +282,16 @@ def _reservations(
     if unusual:
         first, more = unusual[0], f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
         how = "changed within its run"
-        if first.part:
+        if first.reason is Reason.BELOW_NOMINAL:
+            how = f"{percent_text(first.attained or 0.0)} of its nominal rate"
+        elif first.part:
             how = f"in its distribution: {first.part}"
         elif first.reason is not Reason.CHANGE_POINT and first.similarity is not None:
             alike = shown_similarity(first)
             how = loss_text(alike, first.better, first.unit) if alike else "in its distribution"
         found.append(f"to be looked at: {_names([first])[0]} ({how}){more}")
-    without = {(v.benchmark, v.metric, v.group) for v in _reasons(verdicts, Reason.NO_CRITERION)}
+    open_ones = _reasons(verdicts, Reason.NO_CRITERION, Reason.BELOW_NOMINAL)
+    without = {(v.benchmark, v.metric, v.group) for v in open_ones}
     if without:
         metrics = "1 metric has" if len(without) == 1 else f"{len(without)} metrics have"
         found.append(f"{metrics} no criterion and could not be judged")

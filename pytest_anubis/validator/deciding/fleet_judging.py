@@ -37,6 +37,7 @@ from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
     as_answered,
     as_broken_off,
+    below_nominal,
     confirm,
     judge_columns,
     judge_components,
@@ -232,7 +233,7 @@ def _judge_class(
     latest = judge_latest([compared[place] for place in alone], started)
     for place, judged in zip(alone, latest, strict=True):
         compared[place] = judged
-    yield from map(find_changes, compared)
+    yield from (find_changes(below_nominal(one, baseline)) for one in compared)
 
 
 def _note_length(judged: JudgedColumns, searched: dict[tuple[str, str], bool]) -> None:

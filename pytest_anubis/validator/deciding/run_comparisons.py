@@ -29,7 +29,7 @@ History = Callable[[], Sequence[Population]]
 Key = tuple[str, str, str]
 """Benchmark, metric, device."""
 
-_UNREFERENCED = (Reason.NO_BASELINE, Reason.NO_CRITERION)
+_UNREFERENCED = (Reason.NO_BASELINE, Reason.NO_CRITERION, Reason.BELOW_NOMINAL)
 _CONCLUSIVE = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 
 
@@ -63,7 +63,12 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
             found += judged.verdicts(baseline)
     lonely = {key: latest[key] for key in open_ones if key in latest}
     compared = _compared(run, lonely, open_ones, history)
-    return found + [replace(compared[key], test=lonely[key].test) for key in compared]
+    # Peers or earlier runs may all be as far below the nominal rate, and do not clear it.
+    return found + [
+        replace(verdict, test=lonely[key].test)
+        for key, verdict in compared.items()
+        if verdict.outcome is Outcome.FAIL or open_ones[key].reason is not Reason.BELOW_NOMINAL
+    ]
 
 
 def _failed_by_themselves(run: RunRecord) -> set[str]:

@@ -22,7 +22,6 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
-    Reference,
 )
 from pytest_anubis.core.waiving import with_waiver
 from pytest_anubis.validator.changes.segments import changes_of
@@ -336,11 +335,10 @@ def _counted(run: RunRecord, further: Sequence[MetricVerdict]) -> list[MetricVer
 
 def passed(verdicts: Sequence[MetricVerdict]) -> list[str]:
     """Return the benchmarks that a baseline found normal, with no metric missing."""
-    near = (Reference.PEERS, Reference.SELF)
     good = {
         v.benchmark
         for v in verdicts
-        if v.outcome in (Outcome.PASS, Outcome.MARGINAL) and v.reference not in near
+        if v.outcome in (Outcome.PASS, Outcome.MARGINAL) and not v.reference.only_compares
     }
     bad = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)
     return sorted(good - {v.benchmark for v in verdicts if v.outcome in bad})

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
+from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, SampleProblem
 from pytest_anubis.core.verdict import (
     NOISY,
@@ -22,7 +23,7 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.validator.changes.segments import Segments, with_segments
-from pytest_anubis.validator.judging.sample_judging import Compared, judge_row
+from pytest_anubis.validator.judging.sample_judging import ATTAINED, Compared, judge_row
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
@@ -69,7 +70,8 @@ class JudgedColumns:
             no longer counts as bad (see `LaterRuns`).
         confirmed: Rows that fail as other runs of the same unit do (see `confirm`).
         reference: What decided, where anything was compared.
-        by_history: Row -> its verdict, where the unit's own history decided (see `history_judging`).
+        by_history: Row -> its verdict, where the unit's own history decided (see `history_judging`), or its
+            nominal rate (see `below_nominal`).
     """
 
     population: Population
@@ -178,6 +180,19 @@ class JudgedColumns:
             yield self.verdict(row, baseline)
 
 
+def below_nominal(judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
+    """Return columns in which neither peers nor earlier runs clear values far below the nominal rate.
+
+    All of a node may be at half of it, and may have been from the beginning.
+    """
+    if judged.population.metric.nominal is None:
+        return judged
+    model = judge_columns(judged.population, None, baseline=baseline)
+    low = (model.reason == REASONS.index(Reason.BELOW_NOMINAL)) & (judged.outcome != FAIL)
+    found = {row: model.verdict(row, baseline) for row in np.flatnonzero(low).tolist()}
+    return judged.with_verdicts(found, by_history={**judged.by_history, **found})
+
+
 def with_run_named(verdict: MetricVerdict, words: str) -> MetricVerdict:
     """Return a verdict whose text ends with the words for its run."""
     return replace(verdict, text=f"{verdict.text}; {words}", run_words=words)
@@ -252,6 +267,9 @@ def judge_columns(
             wrong = similarity < 1
             outcome[wrong], reason[wrong] = FAIL, REASONS.index(Reason.BEYOND)
             threshold[wrong], similarity[~wrong] = 1.0, np.nan
+        if population.metric.nominal is not None:
+            low = _attained(population.metric, rows.medians()) < ATTAINED
+            outcome[low], reason[low] = MARGINAL, REASONS.index(Reason.BELOW_NOMINAL)
     elif (ours := population.metric.variant) != (theirs := criterion.metric.variant):
         other = Reason.OTHER_VERSION if ours[:2] == theirs[:2] else Reason.WRONG_UNIT
         reason[:] = REASONS.index(other)
@@ -284,6 +302,13 @@ def judge_columns(
         threshold=threshold,
         calls=(outcome, reason, threshold),
     )
+
+
+def _attained(metric: Metric, values: FloatArray) -> FloatArray:
+    """Return which share of the metric's nominal rate each value reaches, as `NominalRate.attained`."""
+    nominal = metric.nominal
+    found = [None if nominal is None else nominal.attained(one, metric.better) for one in values]
+    return np.array([np.nan if one is None else one for one in found])
 
 
 def _compared(rows: UsableRows, criterion: Criterion) -> tuple[FloatArray, BoolArray]:

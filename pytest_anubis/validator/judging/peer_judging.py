@@ -59,6 +59,8 @@ class PeerColumns(JudgedColumns):
 
     def of_whole_sample(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         """Return the verdict on one device's values as a whole; `baseline` has no part in it."""
+        if row in self.by_history:
+            return self.by_history[row]
         population = self.population
         problem = population.problems.get(row)
         name, count = population.metric.name, int(self.peers[row])

@@ -24,6 +24,7 @@ from pytest_anubis.core.metric import (
     exact_text,
     loss_size,
     loss_text,
+    percent_text,
     slip_text,
     value_text,
 )
@@ -43,6 +44,10 @@ from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_text
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
 
 _GROUP_SHOWN = 60  # characters of a group's label in a text
+
+ATTAINED = 0.6
+"""Share of a nominal rate below which a value without a criterion is MARGINAL. Healthy links carry .8 to .95
+of theirs after headers; one at half its width or rate carries .4 to .48."""
 
 EQUAL = 0.995
 """Medians at least this much alike are called equal where the distributions differ. A sample that passes and
@@ -129,6 +134,7 @@ def judge_sample(
         evidence=tuple(evidence),
         action=(measured.action if measured else "")
         or (criterion.metric.action if criterion else ""),
+        nominal=measured.nominal if measured else None,
     )
     least = criterion.least if criterion else 1
     problem = None
@@ -302,6 +308,17 @@ def _without_criterion(
     if problem is not None:
         return _unusable(unjudged, problem, few=unjudged.count == 0)
     name = unjudged.metric
+    nominal, attained = unjudged.nominal, unjudged.attained
+    if nominal and attained and attained < ATTAINED and not unjudged.disturbance:
+        carries = f"what {nominal.of} carries, {value_text(nominal.value, unjudged.unit)}"
+        return replace(
+            unjudged,
+            outcome=Outcome.MARGINAL,
+            reason=Reason.BELOW_NOMINAL,
+            reference=Reference.MODEL,
+            text=f"{name} is {value_text(unjudged.value, unjudged.unit)}: it reaches "
+            f"{percent_text(attained)} of {carries}",
+        )
     if baseline is None:
         text = f"{name} was measured, but there is no baseline to judge it by"
         return replace(unjudged, reason=Reason.NO_BASELINE, text=text)

@@ -1,0 +1,1 @@
+"""Pure models of what hardware could do: no devices, no clocks, no files."""

@@ -1,0 +1,42 @@
+"""What a part of the hardware could deliver at best, by its specification."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pytest_anubis.core.field_types import compact
+
+
+@compact("defaults")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NominalRate:
+    """A rate by specification, or for a metric that is better lower a least time.
+
+    Attributes:
+        value: In the unit of the metric that has it; bytes per second from `hardware.nominal_rates`.
+        of: The part and its link, such as ``PCIe 5.0 x16``.
+
+    Raises:
+        ValueError: The value is no finite number above 0, or `of` is empty or unprintable.
+    """
+
+    value: float
+    of: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.value < math.inf:
+            raise ValueError(f"nominal={self.value}: it has to be a finite number above 0")
+        if not self.of.strip() or not self.of.isprintable():
+            raise ValueError("say what is rated so, such as nominal_of='PCIe 5.0 x16'")
+
+    def attained(self, value: float | None, better: str) -> float | None:
+        """Return which share of it a measured value reaches; None without a value above 0.
+
+        Args:
+            value: In the metric's unit.
+            better: The metric's direction.
+        """
+        if value is None or not value > 0:
+            return None
+        return self.value / value if better == "lower" else value / self.value

@@ -1,0 +1,78 @@
+"""What links and ports could deliver at best, in bytes per second, by an inventory.
+
+Only what a part could do at most counts, not what it does now: a link that trained down keeps its nominal
+rate, and shows by the share of it that it reaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pytest_anubis.core.inventory import Accelerator, Nic
+from pytest_anubis.core.nominal_rate import NominalRate
+
+_LANE = {
+    1: 2.5e9 / 8 * 8 / 10,
+    2: 5e9 / 8 * 8 / 10,
+    3: 8e9 / 8 * 128 / 130,
+    4: 16e9 / 8 * 128 / 130,
+    5: 32e9 / 8 * 128 / 130,
+    6: 64e9 / 8 * 242 / 256,
+}
+"""Bytes per second of one lane, one way, by generation: transfers per second of the PCI Express base
+specifications 1.0 to 6.0, times the share that their line codes leave (8b/10b, 128b/130b, 242 of the 256
+bytes of a flit). Headers of packets come on top."""
+
+TCP = 25e9 / 8
+"""Rate of a port up to which one process reaches most of it by TCP. What it reaches of a faster one depends on
+the processor, so that the port's rate says nothing about it."""
+
+
+def pcie_rate(card: Accelerator) -> NominalRate | None:
+    """Return what a card's PCIe link carries one way; None if its generation or width is unknown."""
+    generation, width = card.link_generation_max, card.link_width_max
+    lane = _LANE.get(generation or 0)
+    if lane is None or not width:
+        return None
+    return NominalRate(value=lane * width, of=f"PCIe {generation}.0 x{width}")
+
+
+def nvlink_rate(card: Accelerator) -> NominalRate | None:
+    """Return what all NVLinks of a card carry one way; None without a fabric of switches.
+
+    Without switches, cards are joined in pairs by some of their links, and the inventory does not say which.
+    """
+    if not card.nvlinks or not card.nvlink_speed or card.fabric != "completed":
+        return None
+    return NominalRate(
+        value=card.nvlinks * card.nvlink_speed * 1e6,
+        of=f"{card.nvlinks} NVLinks of {card.nvlink_speed / 1e3:.3g} GB/s",
+    )
+
+
+def slowest_nvlink_rate(cards: Iterable[Accelerator]) -> NominalRate | None:
+    """Return the least `nvlink_rate` of some cards; None if one of them is unknown, or there are none."""
+    rates = [nvlink_rate(card) for card in cards]
+    known = [rate for rate in rates if rate is not None]
+    if not known or len(known) < len(rates):
+        return None
+    return min(known, key=lambda rate: rate.value)
+
+
+def port_rate(
+    ports: Iterable[Nic], name: str = "", *, most: float = float("inf")
+) -> NominalRate | None:
+    """Return what a network port carries one way.
+
+    Args:
+        ports: Those of the inventory.
+        name: The port; empty: the fastest one of which the speed is known.
+        most: None is returned for a port that is faster than this, bytes per second.
+    """
+    known = [port for port in ports if port.speed and name in ("", port.name)]
+    fastest = max(known, key=lambda port: port.speed or 0.0, default=None)
+    if fastest is None or fastest.speed is None or fastest.speed * 1e9 / 8 > most:
+        return None
+    return NominalRate(
+        value=fastest.speed * 1e9 / 8, of=f"port {fastest.name} of {fastest.speed:g} Gbit/s"
+    )
