@@ -19,13 +19,13 @@ _LANE = {
     5: 32e9 / 8 * 128 / 130,
     6: 64e9 / 8 * 242 / 256,
 }
-"""Bytes per second of one lane, one way, by generation: transfers per second of the PCI Express base
-specifications 1.0 to 6.0, times the share that their line codes leave (8b/10b, 128b/130b, 242 of the 256
-bytes of a flit). Headers of packets come on top."""
+"""Bytes per second of one lane one way by generation: transfers per second of the PCI Express specifications
+1.0 to 6.0, times the share that their line codes leave (8b/10b, 128b/130b, 242 of 256 bytes of a flit).
+Headers of packets are included."""
 
 TCP = 25e9 / 8
-"""Rate of a port up to which one process reaches most of it by TCP. What it reaches of a faster one depends on
-the processor, so that the port's rate says nothing about it."""
+"""Rate of a port up to which one process reaches most of it by TCP. What it reaches of a faster one depends
+on the processor, so that the port's rate says nothing about it."""
 
 
 def pcie_rate(card: Accelerator) -> NominalRate | None:

@@ -63,6 +63,7 @@ MAY_IMPORT = {
 SHELVES = {
     "core": (
         "field_types",
+        "nominal_rate",
         "metric",
         "measurement",
         "onset",
@@ -87,7 +88,7 @@ SHELVES = {
     "selector": (".", "risk", "choice", "planning", "simulation"),
     "selector/risk": ("models", "choosing", "."),
     "fleet": ("links", "launching", "."),
-    "benchmarking": (".", "hosts", "replay"),
+    "benchmarking": ("models", ".", "hosts", "replay"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": (
         "atomic",
@@ -117,6 +118,7 @@ PURE = (
     "validator",
     "selector",
     "fleet/links",
+    "benchmarking/models",
     "distributed/dispatch/dispatcher.py",
 )
 PURE_BUT = {
