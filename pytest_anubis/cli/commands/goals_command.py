@@ -24,6 +24,7 @@ from pytest_anubis.report.text.goal_tree import (
     goals_plain,
     goals_tree,
 )
+from pytest_anubis.traces.trace_names import is_trace
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -122,7 +123,10 @@ def _collect(tests: list[str]) -> list[BenchmarkGoal]:
     output = io.StringIO()
     errors = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-        arguments = ["--collect-only", "-q", "-p", "no:cacheprovider", *tests]
+        # Without --anubis, pytest collects a recorded job only by its name.
+        traces = (file for name in tests for file in Path(name).rglob("*.trace.json*"))
+        named = [str(file) for file in sorted(traces) if is_trace(file.name)]
+        arguments = ["--collect-only", "-q", "-p", "no:cacheprovider", *tests, *named]
         status = pytest.main(arguments, plugins=[goals])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         lines = (errors.getvalue() + output.getvalue()).strip().splitlines()

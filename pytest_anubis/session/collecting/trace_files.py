@@ -50,6 +50,7 @@ _HEAD = 4096  # bytes of a file that show what it is
 
 _SHORTEST = 0.02  # seconds of one value: as many steps as fill it
 _WARM_UP = 3  # first steps, in which libraries choose their kernels
+_LONG = 5.0  # seconds of a step that needs one of them: preparing it has run it, too
 
 
 class TraceFile(pytest.Module):
@@ -213,6 +214,8 @@ def record(metric: MetricFixture, device: DeviceFixture, step: ReplayedStep, dig
 
     for _ in range(_WARM_UP):
         took = steps(1)
+        if took > _LONG:
+            break
     count = max(1, round(_SHORTEST / max(took, 1e-6)))
     kinds: dict[Kind, list[float]] = {kind: [] for kind in (*step.kinds, Kind.BETWEEN)}
 

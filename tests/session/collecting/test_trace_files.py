@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_anubis.cli.main import main
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.traces.trace_reading import read_trace
 from tests.traces.made_traces import node, two_products, write
@@ -35,6 +36,13 @@ def test_a_trace_is_collected_for_each_device_and_measured(traced: pytest.Pytest
     parts = {name for name, one in found.items() if one.metric.part_of == "step_time"}
     assert parts == {"time_matrix", "time_between"}
     assert {one.benchmark for one in found.values()} == {"job.trace.json::replay"}
+
+
+def test_the_goals_of_a_folder_include_its_traces(
+    traced: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["goals", ".", "--format", "json"]) == 0
+    assert "job.trace.json::replay" in capsys.readouterr().out
 
 
 def test_the_same_ids_with_and_without_workers(traced: pytest.Pytester, in_workers: None) -> None:
