@@ -48,6 +48,7 @@ _OF_REASON = {
     Reason.DISTURBED: QuestionState.DISTURBED,
     Reason.NO_BASELINE: QuestionState.NO_BASELINE,
     Reason.NO_CRITERION: QuestionState.NO_CRITERION,
+    Reason.BELOW_NOMINAL: QuestionState.NO_CRITERION,
     Reason.NOT_RUN: QuestionState.NOT_RUN,
     Reason.PARTLY_RUN: QuestionState.NOT_RUN,
     Reason.PRUNED: QuestionState.LEFT_OUT,
@@ -187,7 +188,7 @@ def _state(
     if open_ones:
         return min(map(_of_verdict, open_ones), key=lambda pair: order.index(pair[0]))
     judged = [v for v in verdicts if v.outcome.value in ANSWERS and not v.compared_only]
-    without = [v for v in verdicts if v.reason is Reason.NO_CRITERION]
+    without = [v for v in verdicts if v.reason in (Reason.NO_CRITERION, Reason.BELOW_NOMINAL)]
     rates = [v for v in without if v.better != "equal"]
     if judged and not (rates and all(v.metric and v.better == "equal" for v in judged)):
         unset = set(plan.metrics) - {v.metric for v in verdicts}

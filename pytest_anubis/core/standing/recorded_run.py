@@ -154,7 +154,8 @@ def said_of_node(record: RunRecord) -> str:
 
 def unjudged_in(verdicts: Iterable[MetricVerdict]) -> int:
     """Return how many of a run's metrics its baseline has no criterion for."""
-    without = (one for one in verdicts if one.reason is Reason.NO_CRITERION)
+    open_ones = (Reason.NO_CRITERION, Reason.BELOW_NOMINAL)
+    without = (one for one in verdicts if one.reason in open_ones)
     return len({(one.benchmark, one.metric) for one in without})
 
 

@@ -312,7 +312,7 @@ def _judged(row: MetricAnswer, verdicts: Sequence[MetricVerdict]) -> MetricAnswe
     outcome = verdict.outcome.value
     if near and (verdict in near or verdict.reason in (Reason.NO_CRITERION, Reason.NO_BASELINE)):
         seen = min(near, key=lambda v: v.severity)
-        why = f"{COMPARED_ONLY} ({seen.population})"
+        why = f"{COMPARED_ONLY} ({seen.population or 'its nominal rate'})"
         if seen.outcome is Outcome.MARGINAL:
             why = f"{seen.text}; {why}"
         return replace(row, outcome=seen.counted_as, value=seen.value, reason=why, norm=False)
