@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_anubis.cli.shared.command_error import CommandError
@@ -98,7 +100,7 @@ def run_round(
     ]
     path = journal_path(store, run_id)
     # Into a file: a process that a test left running may hold a pipe open for ever.
-    with tempfile.TemporaryFile() as output:
+    with tempfile.TemporaryFile() as output, _interrupted_by_sigterm():
         with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
             journal = FollowedJournal(path)
             try:
@@ -122,6 +124,20 @@ def run_round(
                 "learned from a run that failed: fix what failed, or leave it out with --pytest-args"
             )
     return kept or read_journal(path)
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM interrupt as Ctrl-C does; its default action would leave a round running behind."""
+    own = threading.current_thread() is threading.main_thread()
+    if not own or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def failed_tests(record: RunRecord) -> list[TestResult]:

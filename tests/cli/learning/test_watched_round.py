@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
@@ -121,7 +122,20 @@ def test_tests_are_left_out_wherever_the_root_is(
     assert [one.test for one in record.measurements] == ["sub/test_suite.py::test_a"]
 
 
-def test_an_interrupt_reaches_the_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def terminated() -> None:
+    """Send this process a SIGTERM, which must not end it."""
+    assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("happens", [interrupted, terminated])
+def test_an_interrupt_reaches_the_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(watched_round, "INTERRUPT_GRACE", 0.0)
     monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
@@ -131,13 +145,14 @@ def test_an_interrupt_reaches_the_round(tmp_path: Path, monkeypatch: pytest.Monk
 
     def tell(moment: RunProgress) -> None:
         if moment.doing:
-            raise KeyboardInterrupt
+            happens()
 
     with pytest.raises(KeyboardInterrupt):
         # Without a worker: one that is inside a test is waited for.
         measured(tmp_path / "store", "test_long.py", tell, pytest_args="-p no:xdist")
     record = read_journal(tmp_path / "store" / "runs" / "r1")
     assert record.ended  # its journal was closed
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_a_round_that_ignores_interrupts_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
