@@ -25,14 +25,16 @@ from pytest_anubis.session.measuring.recorder import (
     visit_key,
 )
 
-MAX_SHARE = 1.0
+MAX_SHARE = 2.0
 """Time for further visits, relative to that of all first ones; then waiting tests have their last visit.
 
-It is halved if nothing is judged, because learning has other rounds. The run's budget limits it as well.
+A process that takes a core for half of the time leaves few clear moments: with as much time as the first
+visits took, half of the runs were UNDECIDED (`benchmarks/sessions/first_run.py`). The run's budget limits it
+as well. If nothing is judged it is a half of the first visits' time, because learning has other rounds.
 """
 
 MIN_SECONDS = 20.0
-"""Time for further visits even if `MAX_SHARE` gives less, in seconds; halved and limited like it."""
+"""Time for further visits even if `MAX_SHARE` gives less, in seconds; if nothing is judged, half of it."""
 
 MAX_VISITS = 8
 """Visits of one test."""
@@ -86,8 +88,10 @@ class Visits:
         """Visit the waiting tests in turns once all tests have run."""
         begin = time.monotonic()
         result = yield
-        longest = max(MIN_SECONDS, MAX_SHARE * (time.monotonic() - begin))
-        longest = min(longest if self._judging else longest / 2, time_left(session.config))
+        first = time.monotonic() - begin
+        longest = MAX_SHARE * first if self._judging else first / 2
+        longest = max(longest, MIN_SECONDS if self._judging else MIN_SECONDS / 2)
+        longest = min(longest, time_left(session.config))
         until = time.monotonic() + longest
         busy = self._busy()
         clear, fruitless = sum(map(_clear_values, self._waiting)), 0
