@@ -31,9 +31,7 @@ class Reason(StrEnum):
 
     WITHIN = "within"  # inside both thresholds
     UNDETECTABLE = "undetectable"  # beyond the practical threshold, inside the healthy spread
-    BELOW_NOMINAL = (
-        "below-nominal"  # far below what the hardware could deliver; nothing else judges it
-    )
+    BELOW_NOMINAL = "below-nominal"  # far below what the hardware could deliver by specification
     UNUSUAL = "unusual"  # outside the healthy spread, not yet costly
     BEYOND = "beyond"  # beyond both thresholds
     TOO_GOOD = "too-good"  # better than anything learned by more than its spread explains
@@ -261,7 +259,7 @@ class MetricVerdict:
     @property
     def attained(self) -> float | None:
         """Share of the nominal rate that the value reaches; None if unknown."""
-        return self.nominal and self.nominal.attained(self.value, self.better)
+        return self.nominal.attained(self.value, self.better) if self.nominal else None
 
     @property
     def compared_only(self) -> bool:

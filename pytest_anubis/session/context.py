@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.core.verdict import MetricVerdict
 
+
+class MetricUsageError(Exception):
+    """A mistake in the benchmark itself, which says nothing about the hardware.
+
+    Its text does not name the test. pytest and our messages name it before the text, and a second name would
+    leave no room for the cause in pytest's one-line summary.
+    """
+
+    __module__ = "builtins"  # so that the short test summary shows the bare name
+
+
 Sink = Callable[["Event"], None]
 """Takes one event: writes and applies it, or in a worker sends it to the controller."""
 

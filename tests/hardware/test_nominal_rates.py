@@ -40,17 +40,24 @@ CARD = Accelerator(
 def test_pcie_carries_its_lanes(generation: int, width: int, gigabytes: float, name: str) -> None:
     rate = pcie_rate(replace(CARD, link_generation_max=generation, link_width_max=width))
     assert rate is not None
-    assert (rate.value / 1e9, rate.of) == (pytest.approx(gigabytes, rel=1e-3), name)
+    assert rate.of == name
+    assert rate.value / 1e9 == pytest.approx(gigabytes, rel=1e-3)
 
 
 def test_a_link_that_trained_down_keeps_its_nominal_rate() -> None:
     assert pcie_rate(replace(CARD, link_generation=1, link_width=4)) == pcie_rate(CARD)
 
 
-@pytest.mark.parametrize("unknown", ["link_generation_max", "link_width_max"])
-def test_a_link_without_generation_or_width_has_none(unknown: str) -> None:
-    assert pcie_rate(replace(CARD, **{unknown: None})) is None
-    assert pcie_rate(replace(CARD, link_generation_max=9)) is None
+@pytest.mark.parametrize(
+    "card",
+    [
+        replace(CARD, link_generation_max=None),
+        replace(CARD, link_width_max=None),
+        replace(CARD, link_generation_max=9),
+    ],
+)
+def test_a_link_without_generation_or_width_has_none(card: Accelerator) -> None:
+    assert pcie_rate(card) is None
 
 
 def test_nvlinks_add_up_behind_switches_only() -> None:

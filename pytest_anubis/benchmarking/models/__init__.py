@@ -1,1 +1,6 @@
-"""Pure models of what hardware could do: no devices, no clocks, no files."""
+"""Model what exchanges between ranks cost.
+
+Nothing here measures or judges: benchmarks plan by these models, and their figures inform.
+
+PYTEST_DONT_REWRITE
+"""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MAX_RUNS = 50
 """Latest runs that are searched for verdicts that the latest one lacks."""
 
+_COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -123,12 +125,14 @@ def _collect(tests: list[str]) -> list[BenchmarkGoal]:
     output = io.StringIO()
     errors = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-        # Without --anubis, pytest collects a recorded job only by its name.
+        arguments = ["--collect-only", "-q", "-p", "no:cacheprovider"]
+        status = pytest.main([*arguments, *tests], plugins=[goals])
+        # Without --anubis, pytest collects a recorded job only by its name, and not next to its folder's.
         traces = (file for name in tests for file in Path(name).rglob("*.trace.json*"))
         named = [str(file) for file in sorted(traces) if is_trace(file.name)]
-        arguments = ["--collect-only", "-q", "-p", "no:cacheprovider", *tests, *named]
-        status = pytest.main(arguments, plugins=[goals])
-    if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        if named and status in _COLLECTED:
+            status = pytest.main([*arguments, *named], plugins=[goals])
+    if status not in _COLLECTED:
         lines = (errors.getvalue() + output.getvalue()).strip().splitlines()
         errors_only = [line for line in lines if line.startswith(("ERROR", "E  "))]
         raise CommandError("\n".join(errors_only or lines[-3:]))

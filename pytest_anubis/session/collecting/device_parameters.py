@@ -14,7 +14,7 @@ from pytest_anubis.codec import from_plain
 from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.core.measurement import portable_id
 from pytest_anubis.core.nominal_rate import NominalRate
-from pytest_anubis.session.context import context_key
+from pytest_anubis.session.context import MetricUsageError, context_key
 
 if TYPE_CHECKING:
     import torch
@@ -110,7 +110,7 @@ class Device:
 
         rates = {"pcie": pcie_rate, "nvlink": nvlink_rate}
         if link not in rates:
-            raise ValueError(f"link={link!r}: say {' or '.join(map(repr, rates))}")
+            raise MetricUsageError(f"link={link!r}: say {' or '.join(map(repr, rates))}")
         return None if self.card is None else rates[link](from_plain(Accelerator, self.card))
 
     def _meter(self) -> CardMeter | None:

@@ -28,10 +28,9 @@ from pytest_anubis.report.text.failure_text import (
 from pytest_anubis.session.code_mistakes import closest_name, failed_cleanups, mistake_in_code
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
-from pytest_anubis.session.context import RunContext, emit, judge_key
+from pytest_anubis.session.context import MetricUsageError, RunContext, emit, judge_key
 from pytest_anubis.session.error_causes import environment_of, text_of
 from pytest_anubis.session.measuring.conditions import conditions_watch
-from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.own_process import (
     begin_run,
     end_forked,

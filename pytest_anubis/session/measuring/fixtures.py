@@ -25,7 +25,13 @@ from pytest_anubis.session.collecting.device_parameters import (
     pair_named,
     unit_named,
 )
-from pytest_anubis.session.context import context_key, discard, sink_key, time_left
+from pytest_anubis.session.context import (
+    MetricUsageError,
+    context_key,
+    discard,
+    sink_key,
+    time_left,
+)
 from pytest_anubis.session.measuring.attempts import TimeLimit
 from pytest_anubis.session.measuring.conditions import conditions_watch
 from pytest_anubis.session.measuring.recorder import Recorder, earlier_key, recorder_key, visit_key
@@ -95,7 +101,7 @@ class Node:
         from pytest_anubis.hardware.nominal_rates import port_rate, slowest_nvlink_rate
 
         if link not in ("port", "nvlink"):
-            raise ValueError(f"link={link!r}: say 'port' or 'nvlink'")
+            raise MetricUsageError(f"link={link!r}: say 'port' or 'nvlink'")
         if link == "nvlink":
             cards = self.inventory.get("accelerators", ())
             return slowest_nvlink_rate(from_plain(Accelerator, card) for card in cards)

@@ -11,19 +11,10 @@ from typing import Any
 
 from pytest_anubis.core.metric import EXACT, Direction, Metric, MetricError
 from pytest_anubis.core.nominal_rate import NominalRate
+from pytest_anubis.session.context import MetricUsageError
 
 READINGS = 10_000
 """Readings within which a running clock must advance; they take a millisecond, clocks count nanoseconds."""
-
-
-class MetricUsageError(Exception):
-    """A mistake in the benchmark itself, which says nothing about the hardware.
-
-    Its text does not name the test. pytest and our messages name it before the text, and a second name would
-    leave no room for the cause in pytest's one-line summary.
-    """
-
-    __module__ = "builtins"  # so that the short test summary shows the bare name
 
 
 def checked_metric(

@@ -13,8 +13,7 @@ import threading
 import traceback
 
 from pytest_anubis.core.events import BlockerFound
-from pytest_anubis.session.context import Sink
-from pytest_anubis.session.measuring.given_values import MetricUsageError
+from pytest_anubis.session.context import MetricUsageError, Sink
 
 IN_CHILD = (
     "a metric was recorded in a child process of a test, where nothing judges it; return the values to the "

@@ -15,11 +15,10 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
-from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.session.context import MetricUsageError, RunContext, Sink
 from pytest_anubis.session.measuring.attempts import Take, TimeLimit, Visit, VisitResults, take_all
 from pytest_anubis.session.measuring.conditions import ConditionsWatch, joined, recorded
 from pytest_anubis.session.measuring.given_values import (
-    MetricUsageError,
     checked_clock,
     checked_metric,
     expecting,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.session.measuring.given_values import MetricUsageError, expecting, numbers_of
+from pytest_anubis.session.context import MetricUsageError
+from pytest_anubis.session.measuring.given_values import expecting, numbers_of
 
 
 def metric(better: Direction) -> Metric:
