@@ -101,7 +101,7 @@ def session(suite: str, inventory: dict[str, object]) -> Ending:
         (place / "conftest.py").write_text(QUIET)
         (place / "test_it.py").write_text(suite)
         (place / "node.json").write_text(json.dumps(inventory))
-        command = [sys.executable, "-m", "pytest", "--anubis", "-q", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "--anubis", "-p", "no:cacheprovider"]
         command += ["--anubis-inventory=node.json", "--anubis-gate=off", "--anubis-run-id=it"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
