@@ -184,7 +184,7 @@ class PairFixture(Protocol):
 
 
 class PairsFixture(Protocol):
-    """The fixture ``anubis_pairs``: hosts, pair by pair."""
+    """The fixture ``anubis_pairs``: hosts, pair by pair or each with all others."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -210,6 +210,17 @@ class PairsFixture(Protocol):
         `rounds` are sets of pairs, by default every pair once, or with `good` (hosts known to be good) the
         quick scan; `hops` are the hosts' distances in links. A transfer takes about `seconds`, the plan is
         run `repeats` times. Returns one line for each part that is to blame, the same on every host.
+        Receiving ports to which TCP sent segments again are evidence, and property ``resending_ports``.
+        """
+        ...
+
+    def fan_in(self, *, size: int = 6_422_528, repeats: int = 3) -> tuple[str, ...]:
+        """Measure each host with all others at once; return who is to blame for slow ones.
+
+        All others send it a block of `size` bytes at once, then it sends one to each of them; this is run
+        `repeats` times for every host. Records ``fan_in_rate`` and ``fan_out_rate`` of each host, with all
+        its blocks, and property ``fan_in_fairness``: Jain's index of its senders, 1 if they were served
+        alike. Returns one line for each host, or direction of its port, that is to blame.
         """
         ...
 

@@ -160,10 +160,16 @@ def new_name() -> str:
     return f"{PREFIX}{_namespace()}-{pid}-{_started(pid)}-{_made}"
 
 
-def shaper(rate: float, min_burst: int = MIN_BURST) -> str:
-    """Return the arguments of ``tc`` for a rate in bytes per second, including headers."""
+def shaper(rate: float, min_burst: int = MIN_BURST, queue: int = QUEUE) -> str:
+    """Return the arguments of ``tc`` for a rate in bytes per second, including headers.
+
+    Args:
+        rate: The rate.
+        min_burst: Minimum bytes of the bucket.
+        queue: Maximum bytes that wait; more are dropped.
+    """
     burst = max(min_burst, int(rate * BURST_SECONDS))
-    return f"tbf rate {int(rate * 8)}bit burst {burst}b limit {QUEUE}b"
+    return f"tbf rate {int(rate * 8)}bit burst {burst}b limit {queue}b"
 
 
 def sweep(ip: str = "") -> None:

@@ -57,7 +57,7 @@ from suites.memory import (
     test_patterns,
 )
 from suites.memory.caches import Caches
-from suites.network import test_loopback, test_pairs
+from suites.network import test_fan_in, test_loopback, test_pairs
 from suites.storage import test_disk
 from suites.storage.fio import Windows
 from suites.tools.nics import Port
@@ -242,18 +242,20 @@ class Cards:
 
 
 class Group:
-    """Two hosts with a healthy way each."""
+    """Three hosts with healthy ways."""
 
-    names, own = ("here", "there"), (0,)
+    names, own = ("here", "there", "far"), (0,)
 
     def size_for(self, *_: object) -> int:
         """Return bytes."""
         return SMALL
 
     def find_guilty(self, *_: object, **__: object) -> tuple[PairRates, tuple[()]]:
-        """Return the rates of both ways, and that nobody is to blame."""
-        ways, right = ((float("nan"), 1e9), (1e9, float("nan"))), ((0.0, 0.0), (0.0, 0.0))
-        return PairRates(names=self.names, rates=(ways,), wrong=right), ()
+        """Return the rates of all ways, and that none is to blame."""
+        ways = tuple(tuple(float("nan") if a == b else 1e9 for b in range(3)) for a in range(3))
+        return PairRates(names=self.names, rates=(ways, ways), wrong=((0.0,) * 3,) * 3), ()
+
+    find_guilty_hosts = find_guilty
 
 
 def say(*_: object) -> None:
@@ -436,6 +438,11 @@ def pairs(b: Bench) -> None:
     test_pairs.test_pairs(Pairs(group, b.metric, BenchmarkMark(), "t", "here"), b.node)
 
 
+def fan_in(b: Bench) -> None:
+    group: Any = Group()
+    test_fan_in.test_fan_in(Pairs(group, b.metric, BenchmarkMark(), "t", "here"), b.node)
+
+
 def data_parallel(b: Bench) -> None:
     for name in ("right_exchange", "same_weights"):
         b.patch.setattr(test_data_parallel, name, lambda *_: None)
@@ -492,6 +499,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     "memory/test_latency.py::test_numa_latency": numa_latency,
     "memory/test_patterns.py::test_card_patterns": card_patterns,
     "memory/test_patterns.py::test_host_patterns": host_patterns,
+    "network/test_fan_in.py::test_fan_in": fan_in,
     "network/test_loopback.py::test_tcp_rate": lambda b: test_loopback.test_tcp_rate(
         b.metric, b.node, LINK
     ),

@@ -6,8 +6,10 @@ this program on every host, each starts its own process, and all get the results
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from pytest_anubis.benchmarking.children import Child, Group
@@ -17,7 +19,8 @@ from pytest_anubis.fleet.links.attribution import (
     expected_by_distance,
     typical_rates,
 )
-from pytest_anubis.fleet.links.pair_plans import Round, check_rounds, ways
+from pytest_anubis.fleet.links.fan_rates import fan_rates
+from pytest_anubis.fleet.links.pair_plans import Round, check_rounds, fans, ways
 
 MODULE = "pytest_anubis.benchmarking.hosts.pair_rank"
 
@@ -84,15 +87,29 @@ class PairRates:
         names: Names of the hosts.
         rates: Bytes per second by repeat, sender and receiver; nan if not measured.
         wrong: Number of corrupted bytes by sender and receiver; nan if not measured.
+        resent: TCP segments that the sender's host sent again meanwhile, as `rates`; nan if unknown.
     """
 
     names: tuple[str, ...]
     rates: tuple[tuple[tuple[float, ...], ...], ...]
     wrong: tuple[tuple[float, ...], ...]
+    resent: tuple[tuple[tuple[float, ...], ...], ...] = ()
 
     def of(self, sender: int, receiver: int) -> tuple[float, ...]:
         """Return the rates of one direction, in time order."""
         return tuple(one[sender][receiver] for one in self.rates)
+
+    def joined(self, later: PairRates) -> PairRates:
+        """Return these results and later ones of the same plan as one."""
+        return PairRates(
+            names=self.names,
+            rates=(*self.rates, *later.rates),
+            wrong=tuple(
+                tuple(a + b for a, b in zip(*rows, strict=True))
+                for rows in zip(self.wrong, later.wrong, strict=True)
+            ),
+            resent=(*self.resent, *later.resent),
+        )
 
 
 class PairGroup(Group):
@@ -168,9 +185,36 @@ class PairGroup(Group):
             PlanError: The plan is not valid for these hosts.
         """
         check_rounds(rounds, self._world)
-        directed = [[list(way) for way in one] for one in ways(rounds)]
-        longest = ROUND + repeats * len(directed) * size / SLOWEST
-        request = {"rounds": directed, "bytes": size, "repeats": repeats, "teller": self.own[0]}
+        return self._run(ways(rounds), size=size, repeats=repeats)
+
+    def measure_fans(self, *, size: int, repeats: int) -> PairRates:
+        """Let all hosts send to one at once, then this one to all of them, for every host in turn.
+
+        Args:
+            size: Bytes that each host sends and gets.
+            repeats: As for `measure`.
+
+        Returns:
+            The rates, alternately of ways to the host that gets and of ways from it (`fan_rates`).
+
+        Raises:
+            ChildError: A host failed or is gone.
+        """
+        return self._run(fans(self._world), size=size, repeats=repeats, kinds=2)
+
+    def _run(
+        self, directed: Sequence[Round], *, size: int, repeats: int, kinds: int = 1
+    ) -> PairRates:
+        """Run rounds of ways that belong to several kinds in turn, each of which has a way once."""
+        crowded = sum(max(Counter(chain(*one)).values(), default=0) for one in directed)
+        longest = ROUND + repeats * crowded * size / SLOWEST
+        request = {
+            "rounds": [[list(way) for way in one] for one in directed],
+            "bytes": size,
+            "repeats": repeats,
+            "kinds": kinds,
+            "teller": self.own[0],
+        }
         answer = self.ask_all("measure", timeout=longest, **request)[0]
         return PairRates(
             names=self.names,
@@ -179,6 +223,7 @@ class PairGroup(Group):
                 for one in answer["seconds"]
             ),
             wrong=tuple(tuple(row) for row in answer["wrong"]),
+            resent=tuple(tuple(tuple(row) for row in one) for one in answer["resent"]),
         )
 
     def find_guilty(
@@ -205,20 +250,39 @@ class PairGroup(Group):
             ChildError: A host failed or is gone.
             PlanError: The plan is not valid for these hosts.
         """
-        rates = self.measure(rounds, size=size, repeats=repeats)
-        found = _guilty(rates, hops, good)
-        if found:
-            again = self.measure(rounds, size=size, repeats=repeats)
-            rates = replace(
-                again,
-                rates=(*rates.rates, *again.rates),
-                wrong=tuple(
-                    tuple(a + b for a, b in zip(*rows, strict=True))
-                    for rows in zip(rates.wrong, again.wrong, strict=True)
-                ),
-            )
-            found = _guilty(rates, hops, good)
-        return rates, found
+        return _confirmed(
+            lambda: self.measure(rounds, size=size, repeats=repeats),
+            lambda rates: _guilty(rates, hops, good),
+        )
+
+    def find_guilty_hosts(self, *, size: int, repeats: int) -> tuple[PairRates, list[Accusation]]:
+        """Run `measure_fans` and name slow hosts or directions; if any is accused, measure again first.
+
+        The result is the same on all hosts.
+
+        Args:
+            size: As for `measure_fans`.
+            repeats: As for `measure_fans`; doubled if a host is accused.
+
+        Raises:
+            ChildError: A host failed or is gone.
+        """
+        return _confirmed(
+            lambda: self.measure_fans(size=size, repeats=repeats),
+            lambda rates: fan_rates(rates.rates).guilty(),
+        )
+
+
+def _confirmed(
+    measure: Callable[[], PairRates], accuse: Callable[[PairRates], list[Accusation]]
+) -> tuple[PairRates, list[Accusation]]:
+    """Measure, and if any part is accused once more, after which all results count."""
+    rates = measure()
+    found = accuse(rates)
+    if found:
+        rates = rates.joined(measure())
+        found = accuse(rates)
+    return rates, found
 
 
 def _guilty(

@@ -8,13 +8,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
 from pytest_anubis.benchmarking.children import Message, answer
+from pytest_anubis.hardware.telemetry.network_counters import resent_segments
+from pytest_anubis.hardware.text_files import Files
+
+Peer = TypeVar("Peer")
+Result = TypeVar("Result")
 
 TIMEOUT = 180.0
 """Seconds for which a host waits for another one: longer than a transfer of 0.1 s at a thousandth of its
@@ -26,6 +33,9 @@ NAME_BYTES = 128
 PERIOD = 251
 """Bytes after which the pattern repeats: a prime, so that misplaced data are detected."""
 
+BLANK = 255
+"""Content of a buffer before data arrive: a byte that the pattern does not have."""
+
 
 class PairRank:
     """One host's part in the measurements."""
@@ -34,9 +44,10 @@ class PairRank:
         self._number = number
         self._world = world
         self._name = name
-        self._token = torch.zeros(1, dtype=torch.uint8)
         self._pattern = torch.empty(0, dtype=torch.uint8)
-        self._arrived = torch.empty(0, dtype=torch.uint8)
+        self._arrived = torch.empty((0, 0), dtype=torch.uint8)
+        self._threads = ThreadPoolExecutor(max_workers=max(1, world - 1))
+        self._files = Files()
 
     def join(self, _request: Message) -> Message:
         """Wait for all hosts and answer with their ``names``."""
@@ -48,57 +59,88 @@ class PairRank:
         return {"names": decoded}
 
     def measure(self, request: Message) -> Message:
-        """Run ``rounds`` of directions ``repeats`` times with transfers of ``bytes``; return all results.
+        """Run ``rounds`` of ways ``repeats`` times with transfers of ``bytes``; return all results.
 
-        They are ``seconds`` by repeat, sender and receiver, and the number of ``wrong`` bytes by sender and
-        receiver; nan if not measured. Of several hosts of a session only the ``teller`` answers with them.
+        A host runs all its ways of a round at once. The rounds belong to ``kinds`` in turn; a way occurs
+        once in each kind. The results are ``seconds`` by repeat and kind, sender and receiver; likewise the
+        TCP segments ``resent``, if the sender had this way only; and the number of ``wrong`` bytes by sender
+        and receiver; nan if not measured. Of several hosts of a session only the ``teller`` answers with
+        them.
         """
-        size, repeats = int(request["bytes"]), int(request["repeats"])
-        self._prepare(size)
-        seconds = torch.full((repeats, self._world), torch.nan, dtype=torch.float64)
+        size, repeats, kinds = (int(request[name]) for name in ("bytes", "repeats", "kinds"))
+        rounds = request["rounds"]
+        at_once = max((len(self._senders(ways)) for ways in rounds), default=0)
+        self._prepare(size, at_once)
+        seconds = torch.full((repeats * kinds, self._world), torch.nan, dtype=torch.float64)
+        resent = seconds.clone()
         wrong = torch.full((self._world,), torch.nan, dtype=torch.float64)
         for repeat in range(repeats):
-            for ways in request["rounds"]:
-                dist.barrier()  # all pairs of a round at once
-                for sender, receiver in ways:
-                    if self._number == sender:
-                        seconds[repeat, receiver] = self._send(receiver, size)
-                    elif self._number == receiver:
-                        errors = self._receive(sender, size)
-                        wrong[sender] = wrong[sender].nan_to_num() + errors
-        all_seconds = [torch.empty_like(seconds) for _ in range(self._world)]
-        all_wrong = [torch.empty_like(wrong) for _ in range(self._world)]
-        dist.all_gather(all_seconds, seconds)
-        dist.all_gather(all_wrong, wrong)
+            for number, ways in enumerate(rounds):
+                place = repeat * kinds + number % kinds
+                senders = self._senders(ways)
+                receivers = [receiver for sender, receiver in ways if sender == self._number]
+                self._arrived[: len(senders)] = BLANK
+                dist.barrier()  # all ways of a round at once
+                before = resent_segments(self._files)
+                took = self._at_once(lambda receiver: self._send(receiver, size), receivers)
+                for receiver, one in zip(receivers, took, strict=True):
+                    seconds[place, receiver] = one
+                if len(receivers) == 1:
+                    resent[place, receivers[0]] = resent_segments(self._files) - before
+                arriving = list(zip(senders, self._arrived, strict=False))
+                self._at_once(self._receive, arriving)
+                for sender, arrived in arriving:
+                    wrong[sender] = wrong[sender].nan_to_num() + self._errors(sender, arrived)
+        gathered = [self._gather(one) for one in (seconds, resent, wrong)]
         if request["teller"] != self._number:
             return {}
-        return {
-            "seconds": torch.stack(all_seconds, dim=1).tolist(),
-            "wrong": torch.stack(all_wrong, dim=1).tolist(),
-        }
+        names = ("seconds", "resent", "wrong")
+        return {name: one.tolist() for name, one in zip(names, gathered, strict=True)}
 
-    def _prepare(self, size: int) -> None:
+    def _senders(self, ways: Sequence[Sequence[int]]) -> list[int]:
+        """Return the hosts that send to this one in a round."""
+        return [sender for sender, receiver in ways if receiver == self._number]
+
+    def _at_once(self, act: Callable[[Peer], Result], peers: Sequence[Peer]) -> list[Result]:
+        """Return what a function returns for each peer, with a thread for each of several."""
+        if len(peers) < 2:
+            return [act(peer) for peer in peers]
+        return list(self._threads.map(act, peers))
+
+    def _gather(self, own: torch.Tensor) -> torch.Tensor:
+        """Return the tables of all hosts as one, with the host as its second dimension."""
+        tables = [torch.empty_like(own) for _ in range(self._world)]
+        dist.all_gather(tables, own)
+        return torch.stack(tables, dim=1)
+
+    def _prepare(self, size: int, at_once: int) -> None:
         """Allocate the buffers; each host sends from its own offset in one pattern."""
-        if len(self._arrived) != size:
+        if self._arrived.shape != (at_once, size):
             times = (size + self._world) // PERIOD + 1
             self._pattern = torch.arange(PERIOD, dtype=torch.uint8).repeat(times)
-            self._arrived = torch.empty(size, dtype=torch.uint8)
+            self._arrived = torch.empty((at_once, size), dtype=torch.uint8)
 
     def _send(self, receiver: int, size: int) -> float:
         """Send; return the seconds from the receiver's ready message to its acknowledgement."""
         data = self._pattern[self._number : self._number + size]
-        dist.recv(self._token, receiver)
+        token = torch.zeros(1, dtype=torch.uint8)
+        dist.recv(token, receiver)
         begin = time.perf_counter()
         dist.send(data, receiver)
-        dist.recv(self._token, receiver)
+        dist.recv(token, receiver)
         return time.perf_counter() - begin
 
-    def _receive(self, sender: int, size: int) -> int:
-        """Receive; return the number of wrong bytes."""
-        dist.send(self._token, sender)
-        dist.recv(self._arrived, sender)
-        dist.send(self._token, sender)
-        return int(torch.count_nonzero(self._arrived != self._pattern[sender : sender + size]))
+    def _receive(self, arriving: tuple[int, torch.Tensor]) -> None:
+        """Receive one sender's data into their buffer, and acknowledge them."""
+        sender, arrived = arriving
+        token = torch.zeros(1, dtype=torch.uint8)
+        dist.send(token, sender)
+        dist.recv(arrived, sender)
+        dist.send(token, sender)
+
+    def _errors(self, sender: int, arrived: torch.Tensor) -> int:
+        """Return the number of wrong bytes from one sender."""
+        return int(torch.count_nonzero(arrived != self._pattern[sender : sender + len(arrived)]))
 
 
 def main(arguments: Sequence[str]) -> None:

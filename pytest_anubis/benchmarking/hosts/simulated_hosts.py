@@ -59,6 +59,7 @@ class SimulatedHosts(Namespaces):
         self._rate = rate
         self._send: dict[int, float | None] = {}
         self._receive: dict[int, float | None] = {}
+        self._queues: dict[int, int] = {}
         self._ways: dict[int, dict[int, float]] = {}
         super().__init__(["hub", *(f"h{host}" for host in range(count))])
 
@@ -71,23 +72,33 @@ class SimulatedHosts(Namespaces):
         Raises:
             NotPossible: The kernel refused.
         """
-        self._send, self._receive, self._ways = {}, {}, {}
+        self._send, self._receive, self._queues, self._ways = {}, {}, {}, {}
         for host in range(len(self)):
             self._apply(host)
 
-    def shape(self, host: int, *, send: float | None = None, receive: float | None = None) -> None:
+    def shape(
+        self,
+        host: int,
+        *,
+        send: float | None = None,
+        receive: float | None = None,
+        queue: int | None = None,
+    ) -> None:
         """Give one host's port other rates, in bytes per second including headers.
 
         Args:
             host: Its number.
             send: From the host to the bridge; None: the common rate.
             receive: From the bridge to the host, likewise.
+            queue: Maximum bytes that wait at the bridge for this host, beyond which packets are dropped;
+                None: more than TCP ever sends. A port without a rate has none.
 
         Raises:
             NotPossible: The kernel refused.
         """
         self._send[host] = self._rate if send is None else send
         self._receive[host] = self._rate if receive is None else receive
+        self._queues[host] = QUEUE if queue is None else queue
         self._apply(host)
 
     def shape_way(self, sender: int, receiver: int, rate: float | None) -> None:
@@ -158,7 +169,8 @@ class SimulatedHosts(Namespaces):
         ways = [(self.addresses[receiver], rate) for receiver, rate in own]
         sending = _shaped(INTERFACE, self._send.get(host, self._rate), ways)
         self._batch(self._tc, self.spaces[host + 1], sending)
-        receiving = _shaped(f"port{host}", self._receive.get(host, self._rate))
+        queue = self._queues.get(host, QUEUE)
+        receiving = _shaped(f"port{host}", self._receive.get(host, self._rate), queue=queue)
         self._batch(self._tc, self.spaces[0], receiving)
 
     def _batch(self, program: str, namespace: str, lines: Sequence[str]) -> None:
@@ -166,7 +178,11 @@ class SimulatedHosts(Namespaces):
 
 
 def _shaped(
-    interface: str, rate: float | None, ways: Sequence[tuple[str, float]] = ()
+    interface: str,
+    rate: float | None,
+    ways: Sequence[tuple[str, float]] = (),
+    *,
+    queue: int = QUEUE,
 ) -> list[str]:
     """Return the ``tc`` lines that shape an interface's outgoing traffic, replacing earlier ones.
 
@@ -174,11 +190,14 @@ def _shaped(
         interface: Its name.
         rate: Bytes per second of all traffic.
         ways: Addresses with their own rates.
+        queue: Maximum bytes that wait, without such addresses.
     """
     lines = [f"qdisc replace dev {interface} root handle 9: pfifo"]
     if not ways:
         if rate is not None:
-            lines.append(f"qdisc replace dev {interface} root handle 1: {shaper(rate, BUCKET)}")
+            lines.append(
+                f"qdisc replace dev {interface} root handle 1: {shaper(rate, BUCKET, queue)}"
+            )
         return lines
     whole = UNSHAPED if rate is None else rate
     lines.append(f"qdisc replace dev {interface} root handle 1: htb default 2")

@@ -9,9 +9,9 @@ Absolute Deviations*, 1983): mu is a median, a part's loss mu less the median of
 pulls neither. A hypothesis h names a part; D_h is the sum of absolute residuals under it, D_0 under "none",
 n the number of ways. The generalised likelihood ratio of h against none is then (D_0 / D_h)^n, and with a
 price for each free loss (Schwarz, "Estimating the dimension of a model", 1978) and equal prior shares for the
-five kinds and within a kind for each of its m parts the logarithm of the posterior odds against none is
+k kinds and within a kind for each of its m parts the logarithm of the posterior odds against none is
 
-    s_h = n log(D_0 / D_h) - (p_h / 2) log n - log(5 m_h)
+    s_h = n log(D_0 / D_h) - (p_h / 2) log n - log(k m_h)
 
 The best part's confidence is exp(s_h) over one plus the sum of exp(s) of all parts. False accusations: if
 there is no fault, odds of a Bayes factor reach 1 / alpha with probability alpha at most, since their mean is
@@ -38,8 +38,11 @@ Kind = Literal["node", "send", "receive", "link", "way"]
 Matrix = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.bool_]
 
-KINDS = 5
+KINDS: tuple[Kind, ...] = ("node", "send", "receive", "link", "way")
 """Kinds of parts, each with the same share of the prior."""
+
+PORTS = KINDS[:3]
+"""Kinds of which one node is a part by itself."""
 
 MIN_LOSS = 0.05
 """Relative loss of a rate that matters, as for the Validator's least similarity of 0.95."""
@@ -146,6 +149,7 @@ def attribute(
     *,
     expected: Matrix | None = None,
     good: Collection[int] = (),
+    kinds: Collection[Kind] = KINDS,
 ) -> list[Accusation]:
     """Return the parts that are to blame for slow ways, the surest first; empty if nothing stands out.
 
@@ -159,6 +163,7 @@ def attribute(
         expected: N x N, the rate that each way should reach, up to a common factor
             (`expected_by_distance`); default: all the same.
         good: Good nodes: neither they nor their ports are accused.
+        kinds: Kinds of parts that may be accused.
 
     Raises:
         ValueError: The matrix is not square, or a rate is negative.
@@ -166,7 +171,7 @@ def attribute(
     y = _logarithms(np.asarray(rates, dtype=float), expected)
     found: list[Accusation] = []
     for _ in range(len(y)):
-        suspects = list(_suspects(y, frozenset(good)))
+        suspects = list(_suspects(y, frozenset(good), kinds))
         if not suspects:
             break
         scores = np.array([suspect.score for suspect in suspects])
@@ -195,7 +200,32 @@ def attribute(
     return found
 
 
-def typical_rates(repeats: Sequence[Sequence[Sequence[float]]]) -> Matrix:
+def attribute_ports(sending: Sequence[float], receiving: Sequence[float]) -> list[Accusation]:
+    """Return the nodes, or directions of their ports, that are to blame for slow rates with all others.
+
+    Of each node and direction there is one rate, with all other nodes at once. These count as one more
+    node that is known to be good (`attribute`), and each direction is compared with its own median. A rate
+    counts up to 5 % above it: where one port is so slow that all others wait for it, only the other direction
+    of its own node does not wait.
+
+    Args:
+        sending: Rate of each node when it sends to all others.
+        receiving: Its rate when all others send to it.
+
+    Raises:
+        ValueError: A rate is negative.
+    """
+    count = len(sending)
+    rates = np.full((count + 1, count + 1), np.nan)
+    expected = np.ones_like(rates)
+    usual, back = np.median(sending), np.median(receiving)
+    rates[:count, count] = np.minimum(sending, usual * (1 + MIN_LOSS))
+    rates[count, :count] = np.minimum(receiving, back * (1 + MIN_LOSS))
+    expected[:count, count], expected[count, :count] = usual, back
+    return attribute(rates, expected=expected, good=[count], kinds=PORTS)
+
+
+def typical_rates(repeats: npt.ArrayLike) -> Matrix:
     """Return the best rate of each way.
 
     A disturbance only ever slows a transfer down, and a faulty way is slow every time: on a shared machine
@@ -203,7 +233,7 @@ def typical_rates(repeats: Sequence[Sequence[Sequence[float]]]) -> Matrix:
     shows in the distribution of all values, which the Validator judges.
 
     Args:
-        repeats: Rates by repeat, sender and receiver; nan where none was measured.
+        repeats: Rates by repeat, sender and receiver, or by repeat and node; nan where none was measured.
     """
     return np.asarray(np.max(np.asarray(repeats, dtype=float), axis=0))
 
@@ -242,8 +272,8 @@ def _logarithms(rates: Matrix, expected: Matrix | None) -> Matrix:
     return np.asarray(np.log(np.maximum(relative, DEAD * np.median(known))))
 
 
-def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
-    """Yield every part whose loss matters, with the logarithm of its odds against none."""
+def _suspects(y: Matrix, good: Collection[int], kinds: Collection[Kind]) -> Iterator[_Suspect]:
+    """Yield every part of some kinds whose loss matters, with the logarithm of its odds against none."""
     measured = ~np.isnan(y)
     n = int(measured.sum())
     if not n:
@@ -253,7 +283,7 @@ def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
     nothing = float(np.abs(y[measured] - middle).sum())
 
     def odds(deviations: float, losses: int, parts: int) -> float:
-        prior = 1 / (KINDS * parts)
+        prior = 1 / (len(kinds) * parts)
         return log_odds(nothing, deviations, n, losses=losses, prior=prior, floor=NOISE_FLOOR)
 
     count = len(y)
@@ -267,7 +297,7 @@ def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
         send = (Part("send", (node,)), [row])
         receive = (Part("receive", (node,)), [column])
         for part, sets in (send, receive, (Part("node", (node,)), [row, column])):
-            if not all(cells.any() for cells in sets):
+            if part.kind not in kinds or not all(cells.any() for cells in sets):
                 continue
             rest = measured & ~np.logical_or.reduce(sets)
             if not rest.any():
@@ -289,8 +319,9 @@ def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
         there = float(y[a, b]) - middle
         back = float(y[b, a]) - middle
         left = nothing - abs(there)
-        yield _Suspect(Part("way", (a, b)), odds(left, 1, n), (((a, b), there),))
-        if a < b and slow[b, a]:
+        if "way" in kinds:
+            yield _Suspect(Part("way", (a, b)), odds(left, 1, n), (((a, b), there),))
+        if "link" in kinds and a < b and slow[b, a]:
             links = int(both.sum()) // 2
             shifts_of_link = (((a, b), there), ((b, a), back))
             yield _Suspect(Part("link", (a, b)), odds(left - abs(back), 2, links), shifts_of_link)

@@ -1,7 +1,7 @@
 """Rounds of pairs: which nodes measure with each other at the same time, without disturbing another pair.
 
 A round is a set of pairs in which each node occurs once; a pair is measured in each direction by itself, one
-after the other (`ways`).
+after the other (`ways`). Only in a fan (`fans`) several ways meet on purpose.
 """
 
 from __future__ import annotations
@@ -75,6 +75,25 @@ def ways(rounds: Sequence[Round]) -> tuple[Round, ...]:
     return tuple(
         tuple((pair[end], pair[1 - end]) for pair in one) for one in rounds for end in (0, 1)
     )
+
+
+def fans(count: int) -> tuple[Round, ...]:
+    """Return rounds of ways in which all other nodes send to one at once, then it to all of them.
+
+    The two rounds follow each other for every node in turn, which is how parts of a model that work in
+    several nodes send activations to one, and get gradients back.
+
+    Args:
+        count: How many nodes.
+    """
+    rounds: list[Round] = []
+    for node in range(count):
+        others = [other for other in range(count) if other != node]
+        rounds += [
+            tuple((other, node) for other in others),
+            tuple((node, other) for other in others),
+        ]
+    return tuple(rounds)
 
 
 def check_rounds(rounds: Sequence[Round], count: int) -> None:

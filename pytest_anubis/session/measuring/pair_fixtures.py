@@ -10,7 +10,8 @@ import math
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_anubis.benchmarking.hosts.pair_group import Hosts, PairGroup, PairRates
     from pytest_anubis.fleet.links.attribution import Accusation
     from pytest_anubis.fleet.links.pair_plans import Round
+    from pytest_anubis.fleet.links.retransmissions import ResendingPort
 
 TO = " -> "
 """Separates the names of two nodes, sender first."""
@@ -39,11 +41,27 @@ SECONDS = 0.1
 REPEATS = 3
 """Runs of the whole plan, so that one may be disturbed."""
 
+ACTIVATIONS = 64 * 25_088 * 4
+"""Bytes of a block: what the convolutions of a VGG-16 hand on, of 64 pictures in single precision."""
+
+FAN_IN, FAN_OUT = "fan_in_rate", "fan_out_rate"
+
+FAIRNESS = "fan_in_fairness"
+"""Property of a test with how evenly the senders shared each host."""
+
+RESENDING = "resending_ports"
+"""Property of a test with the receiving ports to which TCP sent segments again."""
+
 GB = 1e9
 
 
 class Pairs:
-    """The value of the fixture ``anubis_pairs``; `PairsFixture` explains the arguments of `measure`."""
+    """The value of the fixture ``anubis_pairs``; `PairsFixture` explains the arguments.
+
+    Args:
+        properties: The test's properties, (name, value) pairs, to which findings are added.
+        nominal: What a host's port carries; None if unknown.
+    """
 
     def __init__(
         self,
@@ -52,6 +70,7 @@ class Pairs:
         mark: BenchmarkMark,
         benchmark: str,
         node: str,
+        properties: list[tuple[str, object]] | None = None,
         nominal: NominalRate | None = None,
     ) -> None:
         self._group = group
@@ -59,7 +78,8 @@ class Pairs:
         self._mark = mark
         self._benchmark = benchmark
         self._node = node
-        self._nominal = nominal  # of this host's port
+        self._properties = properties if properties is not None else []
+        self._nominal = nominal
         self.names = group.names
 
     def __len__(self) -> int:
@@ -81,25 +101,87 @@ class Pairs:
         sending host. The test fails if a part of this session's hosts is to blame. If another host is to
         blame for a slow way, the verdict on that way says so and fails nothing here.
         """
-        from pytest_anubis.benchmarking.children import ChildError
         from pytest_anubis.fleet.links.pair_plans import quick_scan, round_robin
+        from pytest_anubis.fleet.links.retransmissions import resending_ports
 
         if rounds is None:
             count = len(self)
             rounds = quick_scan(count, good) if good else round_robin(count)
-        begin = time.perf_counter()
-        try:
+        with self._measuring():
             size = self._group.size_for(rounds, seconds)
             rates, found = self._group.find_guilty(
                 rounds, size=size, repeats=repeats, hops=hops, good=good
             )
+        resending = resending_ports(rates.resent)
+        if resending:
+            lines = [port.text(self.names) for port in resending]
+            self._properties.append((RESENDING, "; ".join(lines)))
+        self._record(name, rates, resending)
+        for accusation in found:
+            part = accusation.part
+            if self._is_own(accusation):
+                evidence = [port for port in resending if port.node in part.nodes]
+                self._conclude(name, accusation, evidence)
+            else:
+                ways = [f"{self.names[a]}{TO}{self.names[b]}" for a, b in part.ways(len(self))]
+                self._excuse(ways, accusation)
+        self._check(rates)
+        return tuple(accusation.text(self.names) for accusation in found)
+
+    def fan_in(self, *, size: int = ACTIVATIONS, repeats: int = REPEATS) -> tuple[str, ...]:
+        """Measure every host with all others at once, in each direction, and name the slow ones.
+
+        Every host is a unit with values of its own, recorded in its own run. The test fails if one of this
+        session's hosts is slow. Where another host is so slow that these wait for it, their verdicts say so.
+        """
+        from pytest_anubis.fleet.links.fan_rates import fan_rates, slowed_by
+
+        if len(self) < 3:
+            pytest.skip("not applicable: two hosts; several that send to one take three")
+        with self._measuring():
+            rates, found = self._group.find_guilty_hosts(size=size, repeats=repeats)
+        fans = fan_rates(rates.rates)
+        own = {host: self.names[host] for host in self._group.own}
+        for host, name in own.items():
+            unit = self._recorder.of(name)
+            for metric, table in ((FAN_IN, fans.receiving), (FAN_OUT, fans.sending)):
+                values = (table[:, host] / GB).tolist()
+                unit.record(metric, values, unit="GB/s", better="higher", nominal=self._nominal)
+        fairness = [f"{name} {fans.fairness[host]:.2f}" for host, name in own.items()]
+        self._properties.append((FAIRNESS, ", ".join(fairness)))
+        for accusation in found:
+            if self._is_own(accusation):
+                self._conclude(FAN_OUT if accusation.part.kind == "send" else FAN_IN, accusation)
+            elif slowed_by(accusation, len(self)):
+                self._excuse(own.values(), accusation)
+        self._check(rates)
+        return tuple(accusation.text(self.names) for accusation in found)
+
+    @contextmanager
+    def _measuring(self) -> Iterator[None]:
+        """Count the time as measured; hosts that do not finish together skip the test."""
+        from pytest_anubis.benchmarking.children import ChildError
+
+        begin = time.perf_counter()
+        try:
+            yield
         except ChildError as error:  # it says nothing about this host
             pytest.skip(f"the hosts did not finish together: {_line(error)}")
         finally:
             self._recorder.busy += time.perf_counter() - begin
-        self._record(name, rates)
-        for accusation in found:
-            self._conclude(name, accusation)
+
+    def _record(self, name: str, rates: PairRates, resending: Sequence[ResendingPort]) -> None:
+        lost = {port.node: (port.text(self.names),) for port in resending}
+        for sender in self._group.own:
+            for receiver in range(len(self)):
+                values = [rate / GB for rate in rates.of(sender, receiver)]
+                if values and not math.isnan(values[0]):
+                    unit = f"{self.names[sender]}{TO}{self.names[receiver]}"
+                    way = self._recorder.of(unit, evidence=lost.get(receiver, ()))
+                    way.record(name, values, unit="GB/s", better="higher", nominal=self._nominal)
+
+    def _check(self, rates: PairRates) -> None:
+        """Fail if bytes arrived changed at one of this session's hosts."""
         changed = [
             f"{self.names[a]}{TO}{self.names[b]}"
             for a in range(len(self))
@@ -108,28 +190,24 @@ class Pairs:
         ]
         if changed:
             pytest.fail(f"bytes arrived changed from {', '.join(changed)}", pytrace=False)
-        return tuple(accusation.text(self.names) for accusation in found)
 
-    def _record(self, name: str, rates: PairRates) -> None:
-        for sender in self._group.own:
-            for receiver in range(len(self)):
-                values = [rate / GB for rate in rates.of(sender, receiver)]
-                if values and not math.isnan(values[0]):
-                    way = self._recorder.of(f"{self.names[sender]}{TO}{self.names[receiver]}")
-                    way.record(name, values, unit="GB/s", better="higher", nominal=self._nominal)
+    def _is_own(self, accusation: Accusation) -> bool:
+        """Return whether the part belongs to one of this session's hosts."""
+        return bool(set(accusation.part.nodes) & set(self._group.own))
 
-    def _conclude(self, name: str, accusation: Accusation) -> None:
-        """Add a verdict against a part of this session's hosts; excuse the ways of another host's part.
+    def _excuse(self, units: Iterable[str], accusation: Accusation) -> None:
+        """Let the verdicts on units say that another host's part is to blame if they are slow."""
+        self._recorder.excuses.update(dict.fromkeys(units, accusation.text(self.names)))
+
+    def _conclude(
+        self, name: str, accusation: Accusation, resending: Sequence[ResendingPort] = ()
+    ) -> None:
+        """Add a verdict against a part of this session's hosts.
 
         On a host that was disturbed meanwhile the verdict is INCONCLUSIVE, because a sender whose core others
         use is slow even if its port is healthy.
         """
-        part = accusation.part
         text = accusation.text(self.names)
-        ways = [f"{self.names[a]}{TO}{self.names[b]}" for a, b in part.ways(len(self))]
-        if not set(part.nodes) & set(self._group.own):
-            self._recorder.excuses.update(dict.fromkeys(ways, text))
-            return
         own = [one for one in self._recorder.measurements if one.metric.name == name]
         disturbance = tuple(dict.fromkeys(line for one in own for line in one.disturbance))
         if disturbance:
@@ -140,12 +218,13 @@ class Pairs:
             reason=Reason.DISTURBED if disturbance else Reason.BEYOND,
             text=text,
             disturbance=disturbance,
+            evidence=tuple(port.text(self.names) for port in resending),
             benchmark=self._benchmark,
             metric=name,
             better="higher",
             component=self._mark.component,
             node=self._node,
-            device=part.named(self.names),
+            device=accusation.part.named(self.names),
             similarity=1 - max(accusation.losses),
             certainty=accusation.confidence,
             reference=Reference.PEERS,
@@ -208,6 +287,7 @@ def anubis_pairs(
             benchmark_mark(request.node),
             benchmark_id(request.node),
             request.config.stash[context_key].node,
+            request.node.user_properties,
             _port_rate(anubis_hosts, request.config.stash[context_key].inventory),
         )
 

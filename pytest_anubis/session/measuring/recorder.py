@@ -95,11 +95,17 @@ class Recorder:
         self.handed_on = False
         self._given: dict[tuple[str, str], list[bool]] = {}
         self.found: Found = {}
+        self._evidence: tuple[str, ...] = ()
 
-    def of(self, unit: str) -> Recorder:
-        """Return a recorder for another unit, such as a link between nodes; both share their lists."""
+    def of(self, unit: str, *, evidence: tuple[str, ...] = ()) -> Recorder:
+        """Return a recorder for another unit, such as a link between nodes; both share their lists.
+
+        Args:
+            unit: The unit under test.
+            evidence: What is known of it besides, added to all that is recorded (`record`).
+        """
         other = copy(self)
-        other._device_name = unit
+        other._device_name, other._evidence = unit, evidence
         return other
 
     def measure(
@@ -238,13 +244,14 @@ class Recorder:
         if self._ambient is not None and self._begin is not None:
             disturbance = self._ambient.since(self._begin)
         measurement = self._measurement(metric, group, values, disturbance=disturbance)
+        measurement = replace(measurement, evidence=self._evidence)
         if self._watch is not None:
             seen = self._watch.since_body_began()
             measurement = replace(
                 measurement,
                 disturbance=tuple(dict.fromkeys((*measurement.disturbance, *seen.disturbance))),
                 telemetry=recorded(seen.telemetry),
-                evidence=seen.evidence,
+                evidence=(*seen.evidence, *self._evidence),
             )
         self._keep(measurement)
         return tuple(values)

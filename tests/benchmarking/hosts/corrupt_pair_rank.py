@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from copy import copy
 
 from pytest_anubis.benchmarking.hosts import pair_rank
 
@@ -13,10 +14,12 @@ class CorruptRank(pair_rank.PairRank):
     """Host 1 sends a wrong byte."""
 
     def _send(self, receiver: int, size: int) -> float:
-        if size == SPOILED and self._number == 1:
-            self._pattern = self._pattern.clone()
-            self._pattern[self._number + 7] += 1
-        return super()._send(receiver, size)
+        if size != SPOILED or self._number != 1:
+            return super()._send(receiver, size)
+        other = copy(self)  # with which this one compares nothing
+        other._pattern = self._pattern.clone()
+        other._pattern[self._number + 7] += 1
+        return pair_rank.PairRank._send(other, receiver, size)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import pytest
 
 from pytest_anubis.benchmarking.hosts.simulated_hosts import SimulatedHosts, simulated_hosts
 from pytest_anubis.benchmarking.shaped_link import NotPossible, sweep
+from pytest_anubis.hardware.telemetry.network_counters import resent_segments
+from pytest_anubis.hardware.text_files import Files
 from tests.benchmarking.test_shaped_link import SEND, TAKE
 
 RATE = 20e6
@@ -81,6 +83,29 @@ def test_ports_and_directions_have_their_rates(hosts: SimulatedHosts) -> None:
         mine = spaces(hosts)
         assert mine <= left_behind()
     assert not mine & left_behind()
+
+
+def test_short_queue_drops_what_other_queues_keep(hosts: SimulatedHosts, tmp_path: Path) -> None:
+    with hosts:
+        hosts.shape(1, receive=5e6, queue=20_000)
+        assert resent_in(hosts, 2, 1, tmp_path) > 0
+        assert resent_in(hosts, 2, 0, tmp_path) == 0
+        hosts.reset()
+        assert resent_in(hosts, 2, 1, tmp_path) == 0
+
+
+def resent_in(hosts: SimulatedHosts, sender: int, receiver: int, root: Path) -> float:
+    """Return how many segments a host sends again while it sends to another one."""
+    counts = []
+    for moment in range(2):
+        if moment:
+            carried(hosts, sender, receiver)
+        read = hosts.command(sender, ["cat", "/proc/self/net/snmp"])
+        place = root / "proc/self/net/snmp"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(subprocess.run(read, capture_output=True, check=True).stdout)
+        counts.append(resent_segments(Files(root)))
+    return counts[1] - counts[0]
 
 
 def test_what_a_killed_process_left_is_swept(hosts: SimulatedHosts) -> None:

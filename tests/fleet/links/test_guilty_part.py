@@ -24,6 +24,10 @@ def slow_sending(hosts: SimulatedHosts) -> None:
     hosts.shape(2, send=RATE / 2)
 
 
+def slow_receiving(hosts: SimulatedHosts) -> None:
+    hosts.shape(3, receive=RATE / 2)
+
+
 @pytest.fixture(scope="module")
 def network() -> Iterator[tuple[SimulatedHosts, PairGroup]]:
     """Hosts and their processes, which have met; each of them loads torch, so that all tests share them."""
@@ -58,4 +62,26 @@ def test_the_slow_part_of_a_network_is_named(
     shape(hosts)
     plan = round_robin(HOSTS)
     _, found = group.find_guilty(plan, size=group.size_for(plan, 0.04), repeats=3)
+    assert [one.part for one in found] == guilty
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("shape", "guilty"),
+    [
+        (SimulatedHosts.reset, []),
+        (slow_receiving, [Part("receive", (3,))]),
+        (slow_sending, [Part("send", (2,))]),
+    ],
+    ids=["nothing", "receiving", "sending"],
+)
+def test_the_slow_direction_is_named_when_all_send_to_one_at_once(
+    network: tuple[SimulatedHosts, PairGroup],
+    shape: Callable[[SimulatedHosts], object],
+    guilty: list[Part],
+) -> None:
+    hosts, group = network
+    hosts.reset()
+    shape(hosts)
+    _, found = group.find_guilty_hosts(size=1 << 18, repeats=3)
     assert [one.part for one in found] == guilty

@@ -10,6 +10,7 @@ from pytest_anubis.fleet.links.pair_plans import (
     PlanError,
     Round,
     check_rounds,
+    fans,
     quick_scan,
     round_robin,
     ways,
@@ -53,3 +54,15 @@ def test_plan_that_cannot_be_run() -> None:
         check_rounds((((0, 1),), ((0, 1), (1, 2))), 3)
     with pytest.raises(PlanError, match="beyond the 2"):
         check_rounds((((0, 2),),), 2)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 8])
+def test_fans_have_each_way_once_to_the_host_and_once_from_it(count: int) -> None:
+    rounds = fans(count)
+    assert len(rounds) == 2 * count
+    every = [(a, b) for a in range(count) for b in range(count) if a != b]
+    for kind, end in ((rounds[0::2], 1), (rounds[1::2], 0)):
+        assert sorted(way for one in kind for way in one) == every
+        assert [{way[end] for way in one} for one in kind if one] == [
+            {node} for node in range(count) if count > 1
+        ]

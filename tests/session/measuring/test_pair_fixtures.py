@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from pytest_anubis.benchmarking.children import ChildError
@@ -15,6 +16,7 @@ from pytest_anubis.benchmarking.hosts.pair_group import PairRates
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.fleet.links.attribution import attribute
+from pytest_anubis.fleet.links.fan_rates import fan_rates
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import Learn
 
@@ -39,6 +41,10 @@ def test_pairs(anubis_pairs):
     print(said)
 """
 
+FAN = SUITE.replace('["pair_rate"]', '["fan_in_rate", "fan_out_rate"]').replace(
+    "measure()", "fan_in()"
+)
+
 
 class FakeGroup:
     """Four hosts, of which the third sends at a half of the rate."""
@@ -47,6 +53,9 @@ class FakeGroup:
     wrong = 0.0
     error = ""
     names = ("n0", "n1", "n2", "n3")
+    resent = 0.0
+    kept = 0.5
+    own_share = 1.0
 
     def __init__(self, _hosts: object) -> None:
         pass
@@ -74,10 +83,32 @@ class FakeGroup:
         rates = np.full((4, 4), 100e9)
         rates[2] = 50e9
         np.fill_diagonal(rates, np.nan)
-        wrong = np.full((4, 4), self.wrong)
-        table = tuple(tuple(row) for row in rates.tolist())
-        rows = tuple(tuple(row) for row in wrong.tolist())
-        return PairRates(names=self.names, rates=(table,) * 42, wrong=rows), attribute(rates)
+        resent = np.zeros((4, 4))
+        resent[:, 2] = self.resent
+        np.fill_diagonal(resent, np.nan)
+        return self._results([rates] * 42, resent), attribute(rates)
+
+    def find_guilty_hosts(self, **_: object) -> tuple[PairRates, object]:
+        inward, outward = np.full((2, 4, 4), 10e9)
+        inward[:, 2] *= self.kept
+        inward[3, 0] *= 2
+        outward[:, 2] = np.minimum(10e9, self.kept * 30e9)
+        outward[0] *= self.own_share
+        for table in (inward, outward):
+            np.fill_diagonal(table, np.nan)
+        results = self._results([inward, outward] * 21, np.full((4, 4), np.nan))
+        return results, fan_rates(results.rates).guilty()
+
+    def _results(
+        self, rates: list[npt.NDArray[np.float64]], resent: npt.NDArray[np.float64]
+    ) -> PairRates:
+        tables = [tuple(map(tuple, table.tolist())) for table in (*rates, resent)]
+        return PairRates(
+            names=self.names,
+            rates=tuple(tables[:-1]),
+            wrong=((self.wrong,) * 4,) * 4,
+            resent=(tables[-1],) * len(rates),
+        )
 
 
 @pytest.fixture
@@ -94,12 +125,17 @@ def record_of(pytester: pytest.Pytester) -> RunRecord:
     return read_journal(path)
 
 
-def run(pytester: pytest.Pytester, learn: Learn | None, text: str = SUITE) -> pytest.RunResult:
+def run(
+    pytester: pytest.Pytester, learn: Learn | None, text: str = SUITE, *options: str
+) -> pytest.RunResult:
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=text)
     if learn is not None:
-        learn({"pair_rate": ("GB/s", "higher")}, benchmark="test_suite.py::test_pairs")
-    return pytester.runpytest_inprocess("--anubis", "--anubis-baseline=baselines")
+        metrics = ("fan_in_rate", "fan_out_rate") if text == FAN else ("pair_rate",)
+        rates = dict.fromkeys(metrics, ("GB/s", "higher"))
+        centre = {"centre": 30.0} if text == FAN else {}
+        learn(rates, benchmark="test_suite.py::test_pairs", **centre)
+    return pytester.runpytest_inprocess("--anubis", "--anubis-baseline=baselines", *options)
 
 
 def test_guilty_part_fails_the_test(
@@ -190,3 +226,80 @@ def test_one_host_alone_has_no_pairs(
     monkeypatch.setenv("WORLD_SIZE", "eight")
     result = run(pytester, None, text)
     result.stdout.fnmatch_lines(["*WORLD_SIZE is no number: 'eight'*"])
+
+
+def test_port_that_loses_segments_is_evidence_and_decides_nothing(
+    pytester: pytest.Pytester, group: type[FakeGroup], learn: Learn
+) -> None:
+    group.resent, group.own = 6.0, (0,)
+    line = "receiving of n2: TCP sent 756 segments again on 3 of 3 ways to it"
+    run(pytester, learn, SUITE, "--junit-xml=report.xml").assert_outcomes(passed=1)
+    record = record_of(pytester)
+    seen = {v.device: v.evidence for v in record.verdicts if v.evidence}
+    assert seen == {"n0 -> n2": (line,)}
+    assert {v.outcome for v in record.verdicts} == {Outcome.PASS}
+    report = (pytester.path / "report.xml").read_text()
+    assert f'name="resending_ports" value="{line}"' in report
+
+
+def test_port_that_loses_segments_is_said_of_the_accused_host(
+    pytester: pytest.Pytester, group: type[FakeGroup], learn: Learn
+) -> None:
+    group.resent = 6.0
+    result = run(pytester, learn)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*evidence: receiving of n2: TCP sent 756 segments again on 3 of 3*"]
+    )
+    (accused,) = [v for v in record_of(pytester).verdicts if v.device == "sending of n2"]
+    assert len(accused.evidence) == 1
+
+
+def test_host_slow_with_all_others_at_once_fails_with_its_direction(
+    pytester: pytest.Pytester, group: type[FakeGroup], learn: Learn
+) -> None:
+    result = run(pytester, learn, FAN, "--junit-xml=report.xml")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*receiving of n2: 50 % slower than the others, confidence *"])
+    record = record_of(pytester)
+    rates = {(one.device, one.metric.name): one.values for one in record.measurements}
+    assert {len(values) for values in rates.values()} == {21}
+    assert rates["n1", "fan_in_rate"][0] == rates["n2", "fan_out_rate"][0] == 30.0
+    assert rates["n2", "fan_in_rate"][0] == 15.0
+    bad = {(v.device, v.metric) for v in record.verdicts if v.outcome is Outcome.FAIL}
+    assert bad >= {("receiving of n2", "fan_in_rate"), ("n2", "fan_in_rate")}
+    assert "fan_out_rate" not in {metric for _, metric in bad}
+    report = (pytester.path / "report.xml").read_text()
+    # One sender of n0 at twice the others' rate: 4^2 / (3 (2 + 4)).
+    assert 'name="fan_in_fairness" value="n0 0.89, n1 1.00, n2 1.00, n3 1.00"' in report
+
+
+@pytest.mark.parametrize(
+    ("kept", "own_share", "outcome"),
+    [(0.5, 1.0, Outcome.PASS), (0.1, 1.0, Outcome.MARGINAL), (0.5, 0.6, Outcome.FAIL)],
+    ids=["nothing", "waits for another", "slow itself"],
+)
+def test_host_that_others_wait_for_is_named_in_their_verdicts(
+    pytester: pytest.Pytester,
+    group: type[FakeGroup],
+    learn: Learn,
+    kept: float,
+    own_share: float,
+    outcome: Outcome,
+) -> None:
+    group.own, group.kept, group.own_share = (0,), kept, own_share
+    run(pytester, learn, FAN)
+    sending = [v for v in record_of(pytester).verdicts if v.metric == "fan_out_rate"]
+    devices = {"n0", "sending of n0"} if outcome is Outcome.FAIL else {"n0"}
+    assert {v.device for v in sending} == devices
+    assert {v.outcome for v in sending} == {outcome}
+    excused = any("not this node's: receiving of n2: 90 %" in v.text for v in sending)
+    assert excused is (outcome is Outcome.MARGINAL)
+
+
+@pytest.mark.usefixtures("group")
+def test_two_hosts_have_no_fan(pytester: pytest.Pytester, group: type[FakeGroup]) -> None:
+    group.names = group.names[:2]
+    result = run(pytester, None, FAN)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*not run here: 1 test (1 two hosts*"])

@@ -1,0 +1,66 @@
+"""Receiving ports to which TCP had to send segments again, although no two senders shared them.
+
+In a round of pairs every port sends or receives one transfer, so that no queue can overflow where all ports
+have the same rate: such traffic needs no congestion control. A study of RoCE's schemes found them without
+effect on training for this reason (Khan and others, "Impact of RoCE congestion control policies on
+distributed training of DNNs", HOTI 2022). Segments that are lost all the same point at the port where the
+ways of many senders end: a short queue, a wrong threshold, a bad receiver. It informs and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LEAST_WAYS = 2
+"""Ways to a port that must have lost segments: of a single one its sender may be the cause as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResendingPort:
+    """A receiving port that lost segments of most senders.
+
+    Attributes:
+        node: Its node.
+        ways: Ways to it on which TCP sent segments again in most repeats.
+        measured: How many ways to it were measured.
+        segments: Segments that were sent again to it, in all repeats together.
+    """
+
+    node: int
+    ways: int
+    measured: int
+    segments: int
+
+    def text(self, names: Sequence[str]) -> str:
+        """Return one line: the port, how much was sent again, and on how many ways."""
+        ways = f"{self.ways} of {self.measured} ways"
+        return f"receiving of {names[self.node]}: TCP sent {self.segments} segments again on {ways} to it"
+
+
+def resending_ports(
+    resent: Sequence[Sequence[Sequence[float]]],
+) -> tuple[ResendingPort, ...]:
+    """Return the receiving ports that lost segments of more than half of their senders.
+
+    A way counts if segments were sent again in most of its repeats, so that a lost one now and then names no
+    port, and neither does a sender that loses segments to everyone: these are one way of each port.
+
+    Args:
+        resent: TCP segments that were sent again, by repeat, sender and receiver; nan if not measured.
+    """
+    table = np.asarray(resent, dtype=float)
+    if table.ndim < 3:
+        return ()
+    known = ~np.isnan(table).any(axis=0)
+    lost = known & (np.median(np.nan_to_num(table), axis=0) > 0)
+    found = []
+    for node in range(len(lost)):
+        ways, measured = int(lost[:, node].sum()), int(known[:, node].sum())
+        if ways >= LEAST_WAYS and 2 * ways > measured:
+            segments = int(np.nansum(table[:, :, node]))
+            port = ResendingPort(node=node, ways=ways, measured=measured, segments=segments)
+            found.append(port)
+    return tuple(sorted(found, key=lambda one: -one.segments))
