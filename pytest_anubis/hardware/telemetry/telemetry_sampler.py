@@ -23,6 +23,7 @@ from pytest_anubis.hardware.telemetry.amd_sensors import AmdSource
 from pytest_anubis.hardware.telemetry.host_sensors import HOST, Asked, HostSource, Reading, Source
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
 from pytest_anubis.hardware.telemetry.measurement_envelope import Envelope, make_envelope
+from pytest_anubis.hardware.telemetry.network_counters import NetworkSource
 from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
 
 INTERVAL = 0.2
@@ -350,21 +351,22 @@ def merge(readings: Iterable[Reading]) -> Reading:
     lost: list[str] = []
     for reading in readings:
         values.update(reading.values)
-        counters.update(reading.counters)
+        for part, counts in reading.counters.items():
+            counters[part] = {**counters.get(part, {}), **counts}
         users.update(reading.users)
         lost.extend(reading.lost)
     return Reading(values=values, counters=counters, users=users, lost=tuple(lost))
 
 
 def default_sources(uuids: Collection[str] | None = None) -> list[Source]:
-    """Return the sources of this machine: the host, NVIDIA's cards and AMD's.
+    """Return the sources of this machine: the host, NVIDIA's cards, AMD's, and the network.
 
     Args:
         uuids: Only these cards of NVIDIA, and no AMD cards; None: all cards.
     """
     if uuids is not None:
-        return [HostSource(), NvidiaSource(uuids)]
-    return [HostSource(), NvidiaSource(), AmdSource()]
+        return [HostSource(), NvidiaSource(uuids), NetworkSource()]
+    return [HostSource(), NvidiaSource(), AmdSource(), NetworkSource()]
 
 
 def take_readings(
