@@ -200,7 +200,9 @@ def attribute(
     return found
 
 
-def attribute_ports(sending: Sequence[float], receiving: Sequence[float]) -> list[Accusation]:
+def attribute_ports(
+    sending: Sequence[float] | Matrix, receiving: Sequence[float] | Matrix
+) -> list[Accusation]:
     """Return the nodes, or directions of their ports, that are to blame for slow rates with all others.
 
     Of each node and direction there is one rate, with all other nodes at once. These count as one more
