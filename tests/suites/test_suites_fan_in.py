@@ -13,7 +13,6 @@ from pytest_anubis.benchmarking.hosts.pair_group import PairGroup
 from pytest_anubis.benchmarking.hosts.simulated_hosts import SimulatedHosts, simulated_hosts
 from pytest_anubis.benchmarking.shaped_link import NotPossible
 from pytest_anubis.fleet.links.fan_rates import FanRates, fan_rates
-from pytest_anubis.session.measuring import pair_fixtures
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.quiet import OPTIONS
 
@@ -80,7 +79,6 @@ def _best(found: FanRates, host: int = 0) -> tuple[float, float]:
 def whole_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A folder with the benchmark and hosts that are this machine."""
     monkeypatch.setenv("PYTEST_ADDOPTS", f"{OPTIONS} --anubis-in-process")
-    monkeypatch.setattr(pair_fixtures, "REPEATS", 2)
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     return pytester
