@@ -19,7 +19,7 @@ class CorruptRank(pair_rank.PairRank):
         other = copy(self)  # with which this one compares nothing
         other._pattern = self._pattern.clone()
         other._pattern[self._number + 7] += 1
-        return pair_rank.PairRank._send(other, receiver, size)
+        return super(CorruptRank, other)._send(receiver, size)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.hardware.telemetry.host_sensors import HOST, HostSource
+from pytest_anubis.hardware.telemetry.host_sensors import HOST, HostSource, Source
 from pytest_anubis.hardware.telemetry.network_counters import NetworkSource, resent_segments
 from pytest_anubis.hardware.telemetry.telemetry_sampler import (
     Telemetry,
@@ -85,7 +85,7 @@ def test_counter_that_rises_is_evidence_as_those_of_the_host_are(tmp_path: Path)
     files = lay_out(tmp_path, {**NODE, memory: "7"})
     risen = {f"{PORT}/hw_counters/out_of_sequence": "20\n", memory: "8"}
     risen["/proc/self/net/snmp"] = SNMP.replace(" 345 ", " 357 ")
-    sources = [HostSource(files), NetworkSource(files)]
+    sources: list[Source] = [HostSource(files), NetworkSource(files)]
     with Telemetry(sources, log=None) as telemetry, telemetry.around() as around:
         lay_out(tmp_path, risen)
     assert set(around.envelope.evidence) == {

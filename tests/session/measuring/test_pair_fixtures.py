@@ -52,7 +52,7 @@ class FakeGroup:
     own: tuple[int, ...] = (0, 1, 2, 3)
     wrong = 0.0
     error = ""
-    names = ("n0", "n1", "n2", "n3")
+    names: tuple[str, ...] = ("n0", "n1", "n2", "n3")
     resent = 0.0
     kept = 0.5
     own_share = 1.0
@@ -276,7 +276,7 @@ def test_host_slow_with_all_others_at_once_fails_with_its_direction(
 
 @pytest.mark.parametrize(
     ("kept", "own_share", "outcome"),
-    [(0.5, 1.0, Outcome.PASS), (0.1, 1.0, Outcome.MARGINAL), (0.5, 0.6, Outcome.FAIL)],
+    [(0.5, 1.0, Outcome.PASS), (0.1, 1.0, Outcome.MARGINAL), (1.0, 0.6, Outcome.FAIL)],
     ids=["nothing", "waits for another", "slow itself"],
 )
 def test_host_that_others_wait_for_is_named_in_their_verdicts(
@@ -293,7 +293,7 @@ def test_host_that_others_wait_for_is_named_in_their_verdicts(
     devices = {"n0", "sending of n0"} if outcome is Outcome.FAIL else {"n0"}
     assert {v.device for v in sending} == devices
     assert {v.outcome for v in sending} == {outcome}
-    excused = any("not this node's: receiving of n2: 90 %" in v.text for v in sending)
+    excused = any("not this node's: receiving of n2: " in v.text for v in sending)
     assert excused is (outcome is Outcome.MARGINAL)
 
 
