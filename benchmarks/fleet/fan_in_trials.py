@@ -30,8 +30,9 @@ from pytest_anubis.fleet.links.retransmissions import resending_ports
 LARGE = 2 << 20
 """Bytes of a block where times are compared: a shaper's bucket of 80 KiB is a few percent of it."""
 
-SMALL = 1 << 18
-"""Bytes of a block where hosts are compared with each other."""
+SMALL = 1 << 20
+"""Bytes of a block where hosts are compared with each other: with a fourth of it the shapers' buckets scatter
+rates by a tenth."""
 
 SECONDS = 0.1
 """Length of a transfer in a round of pairs."""
