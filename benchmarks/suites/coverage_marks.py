@@ -18,6 +18,9 @@ PROFILES = ("smoke", "standard", "soak")
 RECORDING = ("measure", "collect", "record")
 """Methods of `anubis_metric`: their first argument is the metric's name."""
 
+NOTHING = "0.1s"
+"""What marks declare for nodes that a benchmark does not apply to."""
+
 Metric = tuple[str, str]
 """Unit and direction."""
 
@@ -115,14 +118,17 @@ def _profiles(keys: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _cost(cost: Any) -> str:
-    """Return a mark's cost in words; one by kind of device with that of accelerators last."""
+    """Return a mark's cost in words, where it applies; by kind of device with that of accelerators last."""
     if not isinstance(cost, dict):
         return str(cost)
     on_cards = cost["accelerator"]
     if not isinstance(on_cards, dict) or set(on_cards) == set(PROFILES):
         on_cards = {1: on_cards}
     few, many = (_in_smoke(on_cards[number]) for number in (min(on_cards), max(on_cards)))
-    return f"{cost['cpu']}, accelerator {few}" + (f" (one) to {many}" if many != few else "")
+    on_cards = (
+        f"accelerator {many}" if few in (many, NOTHING) else f"accelerator {few} (one) to {many}"
+    )
+    return on_cards if cost["cpu"] == NOTHING else f"{cost['cpu']}, {on_cards}"
 
 
 def _in_smoke(cost: Any) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -93,16 +93,25 @@ def _profiles(some: tuple[str, ...]) -> str:
 def _plans() -> Iterator[str]:
     """Give the rounds of each profile in words, on a host and on accelerators."""
     for kind in ("host", "accelerators"):
-        said = []
-        for profile in PROFILES:
-            plan = PLANS[profile]
-            plan = plan if kind == "host" else plan.on_accelerator(profile)
-            load = f" after {plan.settle_seconds:g} to {plan.warmup_seconds:g} s"
-            said.append(
-                f"{plan.rounds} of {plan.round_seconds:g} s in at most {plan.budget_seconds:g} s"
-                + (load if kind == "accelerators" else "")
+        plans = [PLANS[profile] for profile in PROFILES]
+        load = ""
+        if kind != "host":
+            plans = [PLANS[profile].on_accelerator(profile) for profile in PROFILES]
+            settled = (
+                _each(getattr(plan, f"{of}_seconds") for plan in plans)
+                for of in ("settle", "warmup")
             )
-        yield f"- on {'a host' if kind == 'host' else f'{kind}, after some load'}: {' / '.join(said)}"
+            load = f", after load of {' to '.join(settled)} s"
+        rounds = _each(plan.rounds for plan in plans)
+        seconds = _each(plan.round_seconds for plan in plans)
+        budget = _each(plan.budget_seconds for plan in plans)
+        yield f"- {kind}: {rounds} of {seconds} s in at most {budget} s{load}"
+
+
+def _each(of: Iterable[float]) -> str:
+    """Give the values of the profiles, once if they are the same."""
+    values = [f"{value:g}" for value in of]
+    return "/".join(values if len(set(values)) > 1 else values[:1])
 
 
 def _alike(metrics: Mapping[str, Metric]) -> Iterator[str]:

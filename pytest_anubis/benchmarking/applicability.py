@@ -1,4 +1,4 @@
-"""Find out whether a benchmark applies: instructions for an element type, compute mode, NVSwitches."""
+"""Find out whether a benchmark applies: instructions for a type, ranks, compute mode, NVSwitches."""
 
 from __future__ import annotations
 
@@ -91,6 +91,12 @@ def require(device: torch.device, dtype: str, *, files: Files | None = None) -> 
     if not supports(device, dtype, files=files):
         what = "this CPU" if device.type == "cpu" else "this accelerator"
         pytest.skip(f"not applicable: {what} has no instructions for {dtype}")
+
+
+def require_ranks(count: int, least: int) -> None:
+    """Skip the test as not applicable if a pattern needs at least so many ranks."""
+    if count < least:
+        pytest.skip(f"not applicable: {count} ranks, and the pattern needs {least}")
 
 
 def compute_mode(pci: str) -> str | None:

@@ -141,9 +141,10 @@ class NodeRanks(Ranks):
 
     Args:
         accelerators: Number of this machine's accelerators. With two or more there is one rank on each, with
-            NCCL; else there are two ranks on the CPU, with gloo over the loopback interface.
+            NCCL; else there are ranks on the CPU, with gloo over the loopback interface.
         cores: Number of CPUs that this process may use, which the ranks share.
         module: Module to run in place of the subclass's; tests use a slow or faulty one.
+        on_cpu: Number of ranks where there are fewer than two accelerators.
         environment: As for `Ranks`.
         within: As for `Ranks`.
 
@@ -159,11 +160,12 @@ class NodeRanks(Ranks):
         cores: int,
         *,
         module: str = "",
+        on_cpu: int = 2,
         environment: Mapping[str, str] | None = None,
         within: Sequence[Sequence[str]] = (),
     ) -> None:
         self.on_accelerators = accelerators >= 2
-        world = accelerators if self.on_accelerators else 2
+        world = accelerators if self.on_accelerators else on_cpu
         super().__init__(
             module or self.module,
             world,

@@ -61,6 +61,8 @@ from suites.network import test_fan_in, test_loopback, test_pairs
 from suites.storage import test_disk
 from suites.storage.fio import Windows
 from suites.tools.nics import Port
+from suites.traffic import test_experts, test_layered, test_two_jobs, test_two_tiers
+from suites.traffic.group import JobTimes, LayerTimes, Orders, TierTimes, Way
 from suites.training import test_step
 from suites.workload import (
     test_data_parallel,
@@ -190,6 +192,29 @@ class Ranks:
 
     def __getattr__(self, name: str) -> Any:
         told = {"wrong_elements": 0, "wrong_in_exchange": 0, "fitting": SMALL, "prepare": 2}
+        return lambda *_, **__: told.get(name, 1.0)
+
+
+class TrafficRanks:
+    """Four healthy ranks whose exchanges have patterns."""
+
+    on_accelerators, world, loaded = False, 4, 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        told = {
+            "prepare_experts": 1,
+            "ways": [Way(1, 1)],
+            "layer": LayerTimes(alone=1.0, exchange=1.0, together=1.5),
+            "check_experts": ({"float64": 0.0}, 0),
+            "prepare_layers": Orders([0], [0], 1.0, 1.0),
+            "wrong_in_layers": 0,
+            "prepare_tiers": ([], []),
+            "tiers": TierTimes(within=1.0, across=1.0, together=1.0),
+            "wrong_in_tiers": 0,
+            "jobs": JobTimes(apart=2.0, in_turns=1.0),
+            "parts_of_jobs": (1.0, 1.0),
+            "check_jobs": [{"alone": [1], "in_turns": [1], "first": [2.0], "last": [1.0]}],
+        }
         return lambda *_, **__: told.get(name, 1.0)
 
 
@@ -451,6 +476,7 @@ def data_parallel(b: Bench) -> None:
 
 
 RANKS: Any = Ranks()
+TRAFFIC: Any = TrafficRanks()
 CARDS: Any = Cards()
 CORES: Any = Cores()
 DISK: Any = Disk()
@@ -518,6 +544,18 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     ),
     "storage/test_disk.py::test_small_files": small_files,
     "storage/test_disk.py::test_fsync": lambda b: test_disk.test_fsync(b.metric, b.node),
+    "traffic/test_experts.py::test_experts": lambda b: test_experts.test_experts(
+        b.metric, TRAFFIC, say
+    ),
+    "traffic/test_layered.py::test_layered": lambda b: test_layered.test_layered(
+        b.metric, TRAFFIC, say, "vgg16"
+    ),
+    "traffic/test_two_tiers.py::test_two_tiers": lambda b: test_two_tiers.test_two_tiers(
+        b.metric, TRAFFIC, say
+    ),
+    "traffic/test_two_jobs.py::test_two_jobs": lambda b: test_two_jobs.test_two_jobs(
+        b.metric, b.node, TRAFFIC, say
+    ),
     "training/test_step.py::test_resnet_step": resnet,
     "training/test_step.py::test_gpt_step": gpt,
     "workload/test_training_steps.py::test_training_step": served(

@@ -55,13 +55,16 @@ class Experts(nn.Module):
         rows = self._rows(experts, room)
         spread = tokens.repeat_interleave(self.chosen, 0)
         full = spread.new_zeros(self.count * room + 1, x.shape[-1]).index_copy(0, rows, spread)
-        each = full[:-1].view(self.count, room, -1)
-        gate, up, down = (w.to(x.dtype) for w in (self.gate, self.up, self.down))
-        opened = functional.silu(torch.bmm(each, gate)) * torch.bmm(each, up)
-        found = torch.bmm(opened, down).flatten(0, 1)
+        found = self.compute(full[:-1].view(self.count, room, -1)).flatten(0, 1)
         found = torch.cat([found, found.new_zeros(1, x.shape[-1])])  # what found no room
         taken = found.index_select(0, rows).view(-1, self.chosen, x.shape[-1])
         return (taken * shares[..., None].to(taken.dtype)).sum(1).view_as(x)
+
+    def compute(self, rows: torch.Tensor) -> torch.Tensor:
+        """Map the rows of every expert, (experts, rows, width), to the same shape."""
+        gate, up, down = (w.to(rows.dtype) for w in (self.gate, self.up, self.down))
+        opened = functional.silu(torch.bmm(rows, gate)) * torch.bmm(rows, up)
+        return torch.bmm(opened, down)
 
     def _choose(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the shares (tokens, chosen), which add up to 1, and the numbers of the experts."""

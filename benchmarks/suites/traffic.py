@@ -1,0 +1,221 @@
+"""The patterns of `suites/traffic` between processes on this machine: what they reach, beside their models.
+
+- experts: what the way that the benchmark chooses costs, over the one that is best in hindsight (wanted: at
+  most 10 % more), and the exchange at half of a link's rate (wanted: 1.8 to 2.2 times as long);
+- layered: steps of VGG-16 and ResNet-50 behind a link, by priority and first in, first out, beside their
+  bounds (wanted: at most 1.05 times products and exchange together);
+- tiers: an all-reduce of four ranks by the schedule and in fixed order, beside the model's ratio;
+- jobs: two trainings in turns behind a link, beside max(2C, C + M, 2M) (wanted: within 20 %).
+
+Usage: python benchmarks/suites/traffic.py [--rounds 8] [--only experts layered tiers jobs]
+All but the choice of a way need root and iproute2. Other load on the machine disturbs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
+
+from pytest_anubis.benchmarking.models.tier_schedule import Stage, duration, fixed_order, timeline
+from pytest_anubis.benchmarking.shaped_link import (
+    INTERFACE,
+    NotPossible,
+    ShapedLink,
+    run,
+    shaper,
+    trusted,
+)
+from pytest_anubis.benchmarking.turns import values_in_turns
+from suites.traffic.group import TrafficGroup, Way, times_within
+from suites.traffic.test_experts import ON_A_HOST, choose, right_layer
+from suites.traffic.test_layered import right_sums
+from suites.traffic.test_two_jobs import same_as_alone
+
+RATE = 30e6
+"""Bytes a second of links that are slow compared with what these processes compute and copy."""
+
+BUCKET = 80 << 10
+"""Bytes of a shaper's bucket on the loopback interface: more than its longest packet."""
+
+REGRET = 0.10
+WITHIN = 0.20
+DOUBLED = (1.8, 2.2)
+TOGETHER = 1.05
+
+
+@contextmanager
+def ranks(world: int, link: ShapedLink | None = None) -> Iterator[TrafficGroup]:
+    """Start connected ranks, one half of them at each end of a link."""
+    given: dict[str, Any] = {}
+    if link is not None:
+        given["environment"] = {"GLOO_SOCKET_IFNAME": INTERFACE}
+    ends = [link.command(2 * number // world) for number in range(world)] if link else []
+    with TrafficGroup(0, world, on_cpu=world, within=ends, **given) as group:
+        group.join()
+        yield group
+
+
+def experts(rounds: int) -> bool:
+    """Print what the chosen way costs over the best, and the exchange at half of a link's rate."""
+    good = True
+    for world in (2, 4):
+        with ranks(world) as group:
+            group.prepare_experts(**ON_A_HOST)
+            chosen = choose(group, lambda *_: None)
+            times = times_within(0.1, group.layer_seconds(chosen))
+            asked = {way: partial(group.layer_seconds, way, times) for way in group.ways()}
+            taken = values_in_turns(asked, rounds=rounds)
+            middle = {way: statistics.median(some) for way, some in taken.items()}
+            regret = middle[chosen] / min(middle.values()) - 1
+            for way, seconds in middle.items():
+                mark = " (chosen)" if way == chosen else ""
+                print(f"experts, {world} ranks, {way}: {1e3 * seconds:.3g} ms{mark}")
+            print(
+                f"experts, {world} ranks: chosen {100 * regret:.1f} % beyond the best in hindsight"
+            )
+            good &= regret <= REGRET
+            layer = group.layer(chosen, times)
+            print(f"experts, {world} ranks: stretch {layer.stretch:.2f}")
+            right_layer(group, chosen)
+    with ShapedLink(RATE) as link, ranks(2, link) as group:
+        group.prepare_experts(width=64, inner=8, tokens=4096, dtype="float32")
+        taken_at = []
+        for rate in (RATE, RATE / 2):
+            link.shape(rate)
+            taken_at.append(
+                statistics.median(group.layer(Way(1, 1)).exchange for _ in range(rounds))
+            )
+        ratio = taken_at[1] / taken_at[0]
+        print(f"experts: the exchange takes {ratio:.2f} times as long at half of a link's rate")
+    return good and DOUBLED[0] <= ratio <= DOUBLED[1]
+
+
+def layered(rounds: int) -> bool:
+    """Print steps of both networks behind a link, by both orders."""
+    good = True
+    with ShapedLink(RATE) as link, ranks(2, link) as group:
+        for network in ("vgg16", "resnet50"):
+            orders = group.prepare_layers(
+                network, size=6 << 20, products=40, order=320, dtype="float32", warm=rounds
+            )
+            taken = values_in_turns(
+                {
+                    "first come": partial(group.layered_step, orders.first_come),
+                    "priority": partial(group.layered_step, orders.first_needed),
+                },
+                rounds=rounds,
+            )
+            come, needed = (statistics.median(some) for some in taken.values())
+            parts = (orders.products, orders.exchange)
+            print(
+                f"layered, {network}: products {1e3 * parts[0]:.0f} ms, exchange {1e3 * parts[1]:.0f} ms; "
+                f"step by priority {1e3 * needed:.0f} ms, first in, first out {1e3 * come:.0f} ms "
+                f"({come / needed:.2f})"
+            )
+            right_sums(group, orders)
+            good &= max(parts) <= TOGETHER * needed <= TOGETHER * TOGETHER * sum(parts)
+            good &= network == "resnet50" or needed < come
+    return good
+
+
+def tiers(rounds: int) -> bool:
+    """Print an all-reduce of two hosts with two ranks each, by the schedule and in fixed order."""
+    good = True
+    tc = trusted("tc")
+    for within in (1, 4):
+        with ShapedLink(RATE) as link:
+            for space in range(2):
+                inside = shaper(within * RATE, BUCKET).split()
+                run(link.command(space, [tc, "qdisc", "replace", "dev", "lo", "root", *inside]))
+            with ranks(4, link) as group:
+                seen, stages = group.prepare_tiers(4 << 20, 16, rounds)
+                size, chunks = 4 << 20, 16
+                fixed = timeline(seen, size, fixed_order(seen, chunks))
+                asked = {
+                    "fixed": partial(reduced, group, fixed),
+                    "schedule": partial(reduced, group, stages),
+                }
+                taken = {
+                    name: statistics.median(some)
+                    for name, some in values_in_turns(asked, rounds=rounds).items()
+                }
+                one = group.tiers(stages)
+                predicted = duration(fixed) / duration(stages)
+                ratio = taken["fixed"] / taken["schedule"]
+                print(
+                    f"tiers, within {within} times across: fixed order {1e3 * taken['fixed']:.0f} ms, "
+                    f"schedule {1e3 * taken['schedule']:.0f} ms, ratio {ratio:.2f}, by the model "
+                    f"{predicted:.2f}; shares within {one.within / one.together:.2f}, "
+                    f"across {one.across / one.together:.2f}"
+                )
+                good &= abs(ratio / predicted - 1) <= WITHIN and not group.wrong_in_tiers(stages)
+    return good
+
+
+def reduced(group: TrafficGroup, stages: Sequence[Stage]) -> float:
+    """Return the seconds of an all-reduce by its stages."""
+    return group.tiers(stages).together
+
+
+def jobs(rounds: int) -> bool:
+    """Print two jobs in turns behind a link, with exchanges of a quarter, a half and all of the products."""
+    good = True
+    for wanted in (0.25, 0.5, 1.0):
+        with ShapedLink(RATE) as link, ranks(2, link) as group:
+            group.prepare_jobs(size=512, batches=1, dtype="float32")
+            computing, exchange = middle_parts(group, rounds)
+            batches = max(1, round(exchange / wanted / computing))
+            group.prepare_jobs(size=512, batches=batches, dtype="float32")
+            off, gains = [], []
+            for _ in range(rounds):
+                computing, exchange = group.parts_of_jobs(3)
+                times = group.jobs(6)
+                best = max(2 * computing, computing + exchange, 2 * exchange)
+                off.append(times.in_turns / best - 1)
+                gains.append(times.gain)
+            print(
+                f"jobs, M/C {exchange / computing:.2f}: {100 * statistics.median(off):+.0f} % of "
+                f"max(2C, C+M, 2M), gain {statistics.median(gains):.2f}"
+            )
+            good &= abs(statistics.median(off)) <= WITHIN
+            same_as_alone(group)
+    return good
+
+
+def middle_parts(group: TrafficGroup, rounds: int) -> list[float]:
+    """Return the median seconds of a job's computing and of its exchange."""
+    taken = [group.parts_of_jobs(3) for _ in range(rounds)]
+    return [statistics.median(some) for some in zip(*taken, strict=True)]
+
+
+PATTERNS = {"experts": experts, "layered": layered, "tiers": tiers, "jobs": jobs}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the figures; return 1 if one is not as wanted."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=8, help="values of each (default: 8)")
+    parser.add_argument("--only", nargs="+", choices=PATTERNS, default=list(PATTERNS))
+    options = parser.parse_args(arguments)
+    missed = []
+    for name in options.only:
+        try:
+            good = PATTERNS[name](options.rounds)
+        except NotPossible as why:
+            print(f"{name}: {why}")
+            continue
+        print(f"{name}: {'as wanted' if good else 'MISSED'}", flush=True)
+        missed += [] if good else [name]
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

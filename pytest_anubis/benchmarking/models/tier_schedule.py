@@ -1,0 +1,166 @@
+"""Plan an all-reduce in chunks over several tiers of links, so that all tiers work at once.
+
+An all-reduce over tiers sums parts within each group of one tier after the other, and gathers the sums on the
+way back. If every chunk begins at the same tier, that one carries the most and the others wait. Chunks that
+begin at the tier with the least load share the work out: Themis (Rashidi et al. 2022, arXiv 2110.04478).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Links of one kind, such as those within a half of a node.
+
+    Attributes:
+        ranks: Number of ranks in each group that these links connect.
+        rate: Bytes per second that each rank sends.
+    """
+
+    ranks: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One collective of one chunk.
+
+    Attributes:
+        begin: Seconds since the all-reduce began.
+        end: Likewise.
+        chunk: Number of the chunk.
+        place: Its number among the chunk's stages.
+        tier: Number of the tier.
+        gathers: It gathers sums; else it sums parts (reduce-scatter).
+        bytes: What each rank sends.
+    """
+
+    begin: float
+    end: float
+    chunk: int
+    place: int
+    tier: int
+    gathers: bool
+    bytes: float
+
+
+Order = tuple[int, ...]
+"""Numbers of the tiers, in the order in which a chunk's parts are summed."""
+
+
+def fixed_order(tiers: Sequence[Tier], chunks: int) -> list[Order]:
+    """Return the order of every chunk when all begin at the first tier."""
+    return [tuple(range(len(tiers)))] * chunks
+
+
+def by_load(tiers: Sequence[Tier], size: float, chunks: int) -> list[Order]:
+    """Return the order of every chunk, each chosen such that the most loaded tier has the least to do.
+
+    Args:
+        tiers: The tiers, in the fixed order, which a chunk keeps where no other is better.
+        size: Bytes of the whole buffer.
+        chunks: Number of chunks of equal size.
+    """
+    loads = [0.0] * len(tiers)
+    chosen = []
+    for _ in range(chunks):
+        after = [
+            (_added(loads, tiers, stages_of(tiers, size / chunks, order)), order)
+            for order in permutations(range(len(tiers)))
+        ]
+        loads, best = min(after, key=lambda one: max(one[0]))
+        chosen.append(best)
+    return chosen
+
+
+def stages_of(tiers: Sequence[Tier], size: float, order: Order) -> list[tuple[int, bool, float]]:
+    """Return the stages of one chunk: the tier, whether it gathers, and the bytes that each rank sends.
+
+    Of `size` bytes a group of P ranks sends ``size (P - 1) / P`` each, and every rank keeps ``size / P`` for
+    the next tier.
+    """
+    found = []
+    for tier in order:
+        found.append((tier, False, size * (tiers[tier].ranks - 1) / tiers[tier].ranks))
+        size /= tiers[tier].ranks
+    return [*found, *((tier, True, sent) for tier, _, sent in reversed(found))]
+
+
+def timeline(tiers: Sequence[Tier], size: float, orders: Sequence[Order]) -> list[Stage]:
+    """Return all stages in the order in which they begin, if a tier works at one stage at a time.
+
+    Of those that wait for a tier the one with the fewest bytes is next.
+
+    Args:
+        tiers: The tiers.
+        size: Bytes of the whole buffer, cut into as many chunks as there are orders.
+        orders: The order of every chunk.
+    """
+    paths = [stages_of(tiers, size / len(orders), order) for order in orders]
+    arrivals = [(0.0, chunk, 0) for chunk in range(len(orders))]  # a heap: time, chunk, place
+    waiting: list[list[tuple[float, float, int, int]]] = [[] for _ in tiers]
+    free = [0.0] * len(tiers)
+    found: list[Stage] = []
+    while arrivals:
+        now = arrivals[0][0]
+        while arrivals and arrivals[0][0] <= now:
+            since, chunk, place = heapq.heappop(arrivals)
+            if place < len(paths[chunk]):
+                tier, _, sent = paths[chunk][place]
+                heapq.heappush(waiting[tier], (sent, since, chunk, place))
+        for tier, queue in enumerate(waiting):
+            if queue and free[tier] <= now:
+                sent, _, chunk, place = heapq.heappop(queue)
+                free[tier] = now + sent / tiers[tier].rate
+                gathers = paths[chunk][place][1]
+                found.append(Stage(now, free[tier], chunk, place, tier, gathers, sent))
+                heapq.heappush(arrivals, (free[tier], chunk, place + 1))
+    return found
+
+
+def duration(stages: Sequence[Stage]) -> float:
+    """Return the seconds from the first stage's begin to the last one's end."""
+    return max(stage.end for stage in stages)
+
+
+def schedule(tiers: Sequence[Tier], size: float, chunks: int) -> list[Stage]:
+    """Return the stages with orders by load, or in the fixed order where that is no slower by the model.
+
+    Args:
+        tiers: The tiers, in the fixed order.
+        size: Bytes of the whole buffer.
+        chunks: Number of chunks.
+
+    Raises:
+        ValueError: There are no tiers or chunks, or a tier has no ranks or no rate.
+    """
+    if not tiers or chunks < 1 or any(t.ranks < 1 or not t.rate > 0 for t in tiers):
+        raise ValueError("a schedule wants chunks, and tiers that have ranks and a rate")
+    fixed = timeline(tiers, size, fixed_order(tiers, chunks))
+    shared = timeline(tiers, size, by_load(tiers, size, chunks))
+    return shared if duration(shared) < duration(fixed) else fixed
+
+
+def bound(tiers: Sequence[Tier], size: float) -> float:
+    """Return the seconds that no order can beat: all bytes of a rank over the sum of all rates.
+
+    A rank sends ``2 size (1 - 1 / n)`` bytes, whatever the order, for n ranks in all.
+    """
+    ranks = math.prod(tier.ranks for tier in tiers)
+    return 2 * size * (1 - 1 / ranks) / sum(tier.rate for tier in tiers)
+
+
+def _added(
+    loads: Sequence[float], tiers: Sequence[Tier], stages: Sequence[tuple[int, bool, float]]
+) -> list[float]:
+    """Return the seconds of work of every tier with the stages of one more chunk."""
+    found = list(loads)
+    for tier, _, sent in stages:
+        found[tier] += sent / tiers[tier].rate
+    return found

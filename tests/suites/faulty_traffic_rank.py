@@ -1,0 +1,32 @@
+"""A rank whose exchanges are late, or that gets a wrong bit, as the file says that ``FAULT`` names."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from pytest_anubis.benchmarking.verification import flip_bit
+from suites.traffic import rank
+
+FAULT = "ANUBIS_TEST_FAULT"
+DELAY = 0.1
+BIT = 10
+"""Not the last: a gradient's would be lost in the weights that learn from it."""
+
+
+def spoil(arrived: torch.Tensor) -> None:
+    """Wait, or flip a bit of one number in the middle of what the second rank got."""
+    fault = Path(os.environ[FAULT]).read_text(encoding="ascii")
+    if fault == "slow":
+        time.sleep(DELAY)
+    if fault == "flip" and dist.get_rank() == 1:
+        flip_bit(arrived, arrived.numel() // 2, BIT)
+
+
+if __name__ == "__main__":
+    rank.main(*sys.argv[1:], spoil=spoil)

@@ -1,0 +1,106 @@
+"""An all-reduce over two tiers sums by any schedule, shows a slow tier, and notices a wrong bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.benchmarking.models.tier_schedule import Tier, fixed_order, timeline
+from suites.traffic import test_two_tiers
+from suites.traffic.group import TrafficGroup
+from tests.suites.faulty_traffic_rank import FAULT
+from tests.suites.test_suites_on_a_card import Taken
+from tests.suites.traffic_groups import behind_link, of_ranks, run
+
+pytestmark = pytest.mark.usefixtures("quick_processes")
+SIZE, CHUNKS = 1 << 16, 4
+EQUAL = [Tier(2, 1.0), Tier(2, 1.0)]
+RATE = 20e6
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[TrafficGroup]:
+    with of_ranks(4) as group:
+        yield group
+
+
+def test_all_orders_sum_every_number(four: TrafficGroup) -> None:
+    for orders in (fixed_order(EQUAL, CHUNKS), [(1, 0)] * CHUNKS, [(0, 1), (1, 0)] * 2):
+        four.prepare_tiers(SIZE, CHUNKS, 1)
+        stages = timeline(EQUAL, SIZE, orders)
+        assert four.wrong_in_tiers(stages) == 0
+        assert four.tiers(stages, 2).together > 0
+        assert four.wrong_in_tiers(stages) == 0  # nothing was left in the way
+
+
+def test_ranks_of_six_have_halves_of_three() -> None:
+    with TrafficGroup(0, 2, on_cpu=6) as six:
+        seen, stages = six.prepare_tiers(SIZE, CHUNKS, 1)
+        assert [tier.ranks for tier in seen] == [3, 2]
+        assert six.wrong_in_tiers(stages) == 0
+
+
+def test_twice_the_bytes_are_twice_the_work_of_each_tier(four: TrafficGroup) -> None:
+    carried = []
+    for size in (SIZE, 2 * SIZE):
+        _, stages = four.prepare_tiers(size, CHUNKS, 1)
+        carried.append(sum(stage.bytes for stage in stages))
+    assert carried == [1.5 * SIZE, 3 * SIZE]
+
+
+@pytest.mark.alone
+def test_half_the_rate_across_doubles_the_time_of_that_tier() -> None:
+    with behind_link(RATE, 4) as (group, link):
+        seen, stages = group.prepare_tiers(2 << 20, 8, 2)
+        assert seen[1].rate < 1.05 * RATE
+        whole = min((group.tiers(stages) for _ in range(3)), key=lambda one: one.across)
+        assert whole.together >= 0.95 * max(whole.within, whole.across)
+        link.shape(RATE / 2)
+        half = min((group.tiers(stages) for _ in range(3)), key=lambda one: one.across)
+        assert 1.8 <= half.across / whole.across <= 2.2
+        assert half.within < 1.8 * whole.within
+        assert group.wrong_in_tiers(stages) == 0
+
+
+@pytest.mark.alone
+def test_benchmark_runs_and_a_flipped_bit_fails_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = tmp_path / "fault"
+    fault.write_text("")
+    monkeypatch.setenv(FAULT, str(fault))
+    monkeypatch.setattr(test_two_tiers, "ON_A_HOST", SIZE)
+    module = "tests.suites.faulty_traffic_rank"
+    with TrafficGroup(0, 2, on_cpu=4, module=module) as group:
+        taken, said = Taken(), dict[str, object]()
+        test_two_tiers.test_two_tiers(taken, group, said.__setitem__)
+        assert list(taken.asked) == ["within_share", "across_share"]
+        assert "of 16 begin within" in str(said["chunks"])
+        fault.write_text("flip")
+        with pytest.raises(AssertionError, match="1 sums over 4 ranks and two tiers are wrong"):
+            test_two_tiers.test_two_tiers(Taken(), group, said.__setitem__)
+
+
+def test_two_ranks_have_no_tiers(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run(pytester, monkeypatch, "test_two_tiers.py")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*not applicable: 2 ranks, and the pattern needs 4*"])
+
+
+def test_it_runs_through_in_a_session(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = TrafficGroup.__init__
+
+    def four_ranks(group: TrafficGroup, cards: int, cores: int) -> None:
+        begin(group, cards, cores, on_cpu=4)
+
+    monkeypatch.setattr(TrafficGroup, "__init__", four_ranks)
+    monkeypatch.setattr(test_two_tiers, "ON_A_HOST", SIZE)
+    result = run(pytester, monkeypatch, "test_two_tiers.py")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*within_share*"])
