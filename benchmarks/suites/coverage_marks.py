@@ -1,10 +1,11 @@
-"""What marks and code say of each benchmark: component, scope, profiles, costs, metrics."""
+"""What marks and code say of each benchmark: component, scope, metrics, what changes with the profile."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ RECORDING = ("measure", "collect", "record")
 NOTHING = "0.1s"
 """What marks declare for nodes that a benchmark does not apply to."""
 
+SIZE = 1 << 20
+"""Whole multiples of a mebibyte are sizes: no count in the suites is one."""
+
 Metric = tuple[str, str]
 """Unit and direction."""
 
@@ -36,6 +40,8 @@ class Benchmark:
         profiles: Profiles that it belongs to.
         cost: What it takes in smoke.
         metrics: Name -> unit and direction; a name with ``*`` stands for several.
+        parameters: What changes with the profile, in words.
+        by_rounds: It takes as many rounds as the profile plans for any metric.
     """
 
     name: str
@@ -44,6 +50,8 @@ class Benchmark:
     profiles: tuple[str, ...]
     cost: str
     metrics: Mapping[str, Metric]
+    parameters: str
+    by_rounds: bool
 
 
 def benchmarks(units: Mapping[str, Mapping[str, str]]) -> list[Benchmark]:
@@ -107,6 +115,8 @@ def _benchmark(
         if costs
         else _cost(own.get("cost", "")),
         metrics=_metrics(own.get("metrics", ()), bodies, module, units),
+        parameters="; ".join(_parameters(bodies, module)),
+        by_rounds=_by_rounds(bodies),
     )
 
 
@@ -218,3 +228,81 @@ def _constant(node: ast.expr, module: ModuleType) -> Any:
         return ast.literal_eval(node)
     except ValueError:
         return None
+
+
+def _parameters(bodies: list[ast.AST], module: ModuleType) -> list[str]:
+    """Return what changes with the profile: tables of the module that its code names, and literal picks."""
+    found: dict[str, str] = {}
+    for body in bodies:
+        names = dict(_named_picks(body))
+        for node in ast.walk(body):
+            if isinstance(node, ast.Name):
+                for label, table in _tables(node.id, getattr(module, node.id, None)):
+                    found[label] = _by_profile(table)
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "pick":
+                given = {
+                    keyword.arg or "": _constant(keyword.value, module) for keyword in node.keywords
+                }
+                if set(given) == set(PROFILES) and all(v is not None for v in given.values()):
+                    found.setdefault(names.get(node, "times"), _by_profile(given))
+    return [f"{label} {text}".strip() for label, text in sorted(found.items())]
+
+
+def _named_picks(body: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Give the picks of a body with what they are called there: a variable, one of several, a keyword."""
+    for node in ast.walk(body):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            yield node.value, _words(node.targets[0].id)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+            targets = getattr(node.targets[0], "elts", ())
+            yield from (
+                (value, _words(target.id))
+                for target, value in zip(targets, node.value.elts, strict=False)
+                if isinstance(target, ast.Name)
+            )
+        elif isinstance(node, ast.keyword) and node.arg:
+            yield node.value, _words(node.arg)
+
+
+def _by_rounds(bodies: list[ast.AST]) -> bool:
+    """Say whether a metric is measured or collected without a number of rounds of its own."""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("measure", "collect")
+        and any(keyword.arg == "unit" for keyword in node.keywords)
+        and not any(keyword.arg == "rounds" for keyword in node.keywords)
+        for body in bodies
+        for node in ast.walk(body)
+    )
+
+
+def _tables(name: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(value, Mapping) and set(value) == set(PROFILES):
+        yield _words(name), value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if isinstance(inner, Mapping) and set(inner) == set(PROFILES):
+                yield f"{_words(name)} {key}", inner
+
+
+def _words(name: str) -> str:
+    return name.strip("_").replace("_", " ").lower()
+
+
+def _by_profile(table: Mapping[str, Any]) -> str:
+    shown = [_value(table[profile]) for profile in PROFILES]
+    return shown[0] if len(set(shown)) == 1 else " / ".join(shown)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "by the profile"
+    if isinstance(value, int) and value >= SIZE and value % SIZE == 0:
+        whole = value >> 20
+        return f"{whole >> 10} GiB" if whole % 1024 == 0 else f"{whole} MiB"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:,g}" if abs(value) < SIZE else f"{value:,}"
+    if isinstance(value, tuple | list):
+        return "(" + ", ".join(map(_value, value)) + ")"
+    return re.sub(r"\s+", " ", str(value)).strip()

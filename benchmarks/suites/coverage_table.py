@@ -1,7 +1,7 @@
 """What the benchmark set covers: prints `docs/coverage.md` from the suites' own marks and code.
 
 Run: ``python benchmarks/suites/coverage_table.py [--write]``. What the marks and the code say (component,
-scope, metrics with unit and direction) is read; what only people know (which
+scope, metrics with unit and direction, what changes with profiles) is read; what only people know (which
 fault is caught, which probes must pass, what answers another's test) is in `coverage_rows.toml`.
 """
 
@@ -63,6 +63,7 @@ def _our_table(ours: list[Benchmark], catches: Mapping[str, Mapping[str, Any]]) 
             f"{one.component}, {one.scope}",
             "; ".join(_alike(one.metrics)),
             _profiles(one.profiles) + f": {one.cost}",
+            one.parameters.replace(" / ", "/"),
             row.get("catches", "?"),
         )
         yield _row(cells)
@@ -88,6 +89,12 @@ def _asked(probe: str, catches: Mapping[str, Mapping[str, Any]]) -> str:
 def _profiles(some: tuple[str, ...]) -> str:
     """Give a benchmark's profiles in words: `standard` and `soak` are the longer ones."""
     return {PROFILES: "all", PROFILES[1:]: "longer"}.get(some, ", ".join(some))
+
+
+def lengths(one: Benchmark, row: Mapping[str, Any]) -> str:
+    """Return what changes with the profile: as the code says, else the work, which is the same in each."""
+    parts = [one.parameters, row.get("always", "")]
+    return "; ".join([*filter(None, parts), *(["rounds"] if one.by_rounds else [])])
 
 
 def _plans() -> Iterator[str]:
@@ -146,7 +153,8 @@ After a change of a mark, a benchmark or `benchmarks/suites/coverage_rows.toml` 
 `python benchmarks/suites/coverage_table.py --write`; a test compares this page with the code.
 
 ↑ higher is better, ↓ lower is better, = an exact result. Costs are those of `smoke`; "longer" are `standard` and
-`soak`. Most benchmarks take the profile's rounds:
+`soak`. Work that differs is written "smoke/standard/soak" ([else](benchmarks.md)). Most benchmarks take the profile's
+rounds:
 
 PLANS
 
@@ -162,8 +170,8 @@ read recorded outputs.
 
 ## Our benchmarks
 
-| benchmark in `suites/` | component, scope | metrics, unit, better | profiles: cost | catches |
-|---|---|---|---|---|
+| benchmark in `suites/` | component, scope | metrics, unit, better | profiles: cost | work by profile | catches |
+|---|---|---|---|---|---|
 """  # noqa: E501
 
 

@@ -66,6 +66,7 @@ def test_every_benchmark_says_what_it_measures_and_catches(ours: dict[str, Any])
         asked = "core" in row["probes"] or row.get("no_core") in ("its own clock", "bits")
         assert asked or adapter, f"{name}: why is a busy core not asked of it?"
         assert ours[name].component, name
+        assert table.lengths(ours[name], row) not in ("", "rounds"), f"{name}: how much work is it?"
         for metric, (unit, better) in ours[name].metrics.items():
             assert (unit != "?", better in ("higher", "lower", "equal")) == (True, True), (
                 f"{name} {metric}"
@@ -101,7 +102,8 @@ def test_every_probe_is_played_by_a_test_that_is_there() -> None:
     assert played == wanted
 
 
-def test_a_unit_of_its_own_is_read(ours: dict[str, Any]) -> None:
+def test_every_profile_dependent_table_is_read(ours: dict[str, Any]) -> None:
+    assert "8,192 / 8,192 / 16,384" in ours["suites/compute/test_gemm.py::test_gemm"].parameters
     assert ours["suites/compute/test_gemm.py::test_gemm"].metrics["gemm_efficiency"] == (
         "GFLOP/J", "higher",
     )  # fmt: skip
