@@ -67,7 +67,8 @@ def main() -> int:
 
 def _times(group: PairGroup, count: int) -> None:
     """Print the time of a fan-in relative to that of as many single flows to the same host."""
-    received = fan_rates(group.measure_fans(size=LARGE, repeats=2).rates).receiving.max(axis=0)
+    fans = group.measure_fans(size=LARGE, repeats=2)
+    received = fan_rates(fans.rates, fans.together).receiving.max(axis=0)
     single = np.array(
         [
             max(group.measure(((pair,),), size=LARGE, repeats=2).of(*pair))

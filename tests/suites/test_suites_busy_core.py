@@ -278,7 +278,13 @@ class Group:
     def find_guilty(self, *_: object, **__: object) -> tuple[PairRates, tuple[()]]:
         """Return the rates of all ways, and that none is to blame."""
         ways = tuple(tuple(float("nan") if a == b else 1e9 for b in range(3)) for a in range(3))
-        return PairRates(names=self.names, rates=(ways, ways), wrong=((0.0,) * 3,) * 3), ()
+        rates = PairRates(
+            names=self.names,
+            rates=(ways, ways),
+            wrong=((0.0,) * 3,) * 3,
+            together=((1e9,) * 3,) * 2,
+        )
+        return rates, ()
 
     find_guilty_hosts = find_guilty
 

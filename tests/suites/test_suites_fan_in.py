@@ -45,7 +45,8 @@ def network() -> Iterator[tuple[SimulatedHosts, PairGroup]]:
 
 
 def fans(group: PairGroup, size: int, repeats: int = 3) -> FanRates:
-    return fan_rates(group.measure_fans(size=size, repeats=repeats).rates)
+    found = group.measure_fans(size=size, repeats=repeats)
+    return fan_rates(found.rates, found.together)
 
 
 @pytest.mark.alone

@@ -88,12 +88,14 @@ class PairRates:
         rates: Bytes per second by repeat, sender and receiver; nan if not measured.
         wrong: Number of corrupted bytes by sender and receiver; nan if not measured.
         resent: TCP segments that the sender's host sent again meanwhile, as `rates`; nan if unknown.
+        together: Bytes per second by repeat and host, of all ways of a host that had several at once.
     """
 
     names: tuple[str, ...]
     rates: tuple[tuple[tuple[float, ...], ...], ...]
     wrong: tuple[tuple[float, ...], ...]
     resent: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    together: tuple[tuple[float, ...], ...] = ()
 
     def of(self, sender: int, receiver: int) -> tuple[float, ...]:
         """Return the rates of one direction, in time order."""
@@ -109,6 +111,7 @@ class PairRates:
                 for rows in zip(self.wrong, later.wrong, strict=True)
             ),
             resent=(*self.resent, *later.resent),
+            together=(*self.together, *later.together),
         )
 
 
@@ -195,7 +198,7 @@ class PairGroup(Group):
             repeats: As for `measure`.
 
         Returns:
-            The rates, alternately of ways to the host that gets and of ways from it (`fan_rates`).
+            The rates, alternately of the fans to each host and of those from it (`fan_rates`).
 
         Raises:
             ChildError: A host failed or is gone.
@@ -224,6 +227,10 @@ class PairGroup(Group):
             ),
             wrong=tuple(tuple(row) for row in answer["wrong"]),
             resent=tuple(tuple(tuple(row) for row in one) for one in answer["resent"]),
+            together=tuple(
+                tuple((self._world - 1) * size / seconds for seconds in row)
+                for row in answer["together"]
+            ),
         )
 
     def find_guilty(
@@ -269,7 +276,7 @@ class PairGroup(Group):
         """
         return _confirmed(
             lambda: self.measure_fans(size=size, repeats=repeats),
-            lambda rates: fan_rates(rates.rates).guilty(),
+            lambda rates: fan_rates(rates.rates, rates.together).guilty(),
         )
 
 

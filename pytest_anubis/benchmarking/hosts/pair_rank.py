@@ -61,11 +61,12 @@ class PairRank:
     def measure(self, request: Message) -> Message:
         """Run ``rounds`` of ways ``repeats`` times with transfers of ``bytes``; return all results.
 
-        A host runs all its ways of a round at once. The rounds belong to ``kinds`` in turn; a way occurs
-        once in each kind. The results are ``seconds`` by repeat and kind, sender and receiver; likewise the
-        TCP segments ``resent``, if the sender had this way only; and the number of ``wrong`` bytes by sender
-        and receiver; nan if not measured. Of several hosts of a session only the ``teller`` answers with
-        them.
+        A host runs all its ways of a round at once. The rounds belong to ``kinds`` in turn; in each kind a
+        way occurs once, and so does a host with several ways. The results are ``seconds`` by repeat and kind,
+        sender and receiver; likewise the TCP segments ``resent``, if the sender had this way only; the
+        seconds of several ways ``together`` by repeat and kind, and host; and the number of ``wrong`` bytes
+        by sender and receiver; nan if not measured. Of several hosts of a session only the ``teller`` answers
+        with them.
         """
         size, repeats, kinds = (int(request[name]) for name in ("bytes", "repeats", "kinds"))
         rounds = request["rounds"]
@@ -73,6 +74,7 @@ class PairRank:
         self._prepare(size, at_once)
         seconds = torch.full((repeats * kinds, self._world), torch.nan, dtype=torch.float64)
         resent = seconds.clone()
+        together = torch.full((repeats * kinds,), torch.nan, dtype=torch.float64)
         wrong = torch.full((self._world,), torch.nan, dtype=torch.float64)
         for repeat in range(repeats):
             for number, ways in enumerate(rounds):
@@ -81,7 +83,7 @@ class PairRank:
                 receivers = [receiver for sender, receiver in ways if sender == self._number]
                 self._arrived[: len(senders)] = BLANK
                 dist.barrier()  # all ways of a round at once
-                before = resent_segments(self._files)
+                before, begin = resent_segments(self._files), time.perf_counter()
                 took = self._at_once(lambda receiver: self._send(receiver, size), receivers)
                 for receiver, one in zip(receivers, took, strict=True):
                     seconds[place, receiver] = one
@@ -89,12 +91,14 @@ class PairRank:
                     resent[place, receivers[0]] = resent_segments(self._files) - before
                 arriving = list(zip(senders, self._arrived, strict=False))
                 self._at_once(self._receive, arriving)
+                if len(senders) + len(receivers) > 1:
+                    together[place] = time.perf_counter() - begin
                 for sender, arrived in arriving:
                     wrong[sender] = wrong[sender].nan_to_num() + self._errors(sender, arrived)
-        gathered = [self._gather(one) for one in (seconds, resent, wrong)]
+        gathered = [self._gather(one) for one in (seconds, resent, together, wrong)]
         if request["teller"] != self._number:
             return {}
-        names = ("seconds", "resent", "wrong")
+        names = ("seconds", "resent", "together", "wrong")
         return {name: one.tolist() for name, one in zip(names, gathered, strict=True)}
 
     def _senders(self, ways: Sequence[Sequence[int]]) -> list[int]:

@@ -1,8 +1,8 @@
-"""Rates of each node with all others at once, from those of the single ways of a fan (`pair_plans.fans`).
+"""Rates of each node with all others at once, and how evenly these share it (`pair_plans.fans`).
 
-A fan has ended when its last block has arrived, so that its rate is that of all blocks over the longest time.
-How evenly the senders share the receiver is Jain's index of their rates x, (sum x)^2 / (n sum x^2): 1 if all
-are the same, 1 / n if one of n gets everything (Jain, Chiu and Hawe, "A quantitative measure of fairness and
+A fan has ended when its last block has arrived, by the clock of the node that all have in common. How evenly
+the senders share the receiver is Jain's index of their rates x, (sum x)^2 / (n sum x^2): 1 if all are the
+same, 1 / n if one of n gets everything (Jain, Chiu and Hawe, "A quantitative measure of fairness and
 discrimination for resource allocation in shared computer systems", DEC TR-301, 1984).
 """
 
@@ -40,20 +40,22 @@ class FanRates:
         return attribute_ports(typical_rates(self.sending), typical_rates(self.receiving))
 
 
-def fan_rates(rates: Sequence[Sequence[Sequence[float]]]) -> FanRates:
-    """Return the rates of nodes from those of single ways.
+def fan_rates(
+    rates: Sequence[Sequence[Sequence[float]]], together: Sequence[Sequence[float]]
+) -> FanRates:
+    """Return the rates of nodes, alternately measured with all others sending to one and one to all others.
 
     Args:
-        rates: Bytes per second by repeat, sender and receiver, of blocks of one size: alternately while all
-            send to the receiver, and while the sender sends to all. The diagonal is nan.
+        rates: Bytes per second of each way, by repeat, sender and receiver; the diagonal is nan.
+        together: Bytes per second of all ways of a node, by repeat and node.
     """
-    table = np.asarray(rates, dtype=float)
-    others = table.shape[-1] - 1
-    inward, outward = table[0::2], table[1::2]
+    inward = np.asarray(rates, dtype=float)[0::2]
+    whole = np.asarray(together, dtype=float)
+    others = inward.shape[-1] - 1
     even = np.nansum(inward, axis=1) ** 2 / (others * np.nansum(inward**2, axis=1))
     return FanRates(
-        receiving=others * np.nanmin(inward, axis=1),
-        sending=others * np.nanmin(outward, axis=2),
+        receiving=whole[0::2],
+        sending=whole[1::2],
         fairness=tuple(np.median(even, axis=0).tolist()),
     )
 

@@ -140,7 +140,7 @@ class Pairs:
             pytest.skip("not applicable: two hosts; several that send to one take three")
         with self._measuring():
             rates, found = self._group.find_guilty_hosts(size=size, repeats=repeats)
-        fans = fan_rates(rates.rates)
+        fans = fan_rates(rates.rates, rates.together)
         own = {host: self.names[host] for host in self._group.own}
         for host, name in own.items():
             unit = self._recorder.of(name)

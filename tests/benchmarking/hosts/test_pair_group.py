@@ -74,6 +74,8 @@ def test_all_send_to_each_host_at_once_and_get_one_back(monkeypatch: pytest.Monk
         assert rates.shape == (4, 3, 3)  # two kinds of rounds, twice
         assert (rates[:, off] > 0).all()
         assert np.isnan(rates[:, ~off]).all()
+        assert (np.asarray(found.together) > 0).all()
+        assert np.shape(found.together) == (4, 3)
         # Of a host that sends to several at once nothing says which way a segment belonged to.
         resent = np.asarray(found.resent)
         assert not np.isnan(resent[0::2, off]).any()

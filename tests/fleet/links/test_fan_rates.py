@@ -7,13 +7,13 @@ import numpy.typing as npt
 import pytest
 
 from pytest_anubis.fleet.links.attribution import Accusation, Part
-from pytest_anubis.fleet.links.fan_rates import fan_rates, slowed_by
+from pytest_anubis.fleet.links.fan_rates import FanRates, fan_rates, slowed_by
 
 RATE, BLOCK = 10e9, 6e6
 NAMES = [f"n{number}" for number in range(8)]
 
 
-def ways(
+def measured(
     seed: int,
     *,
     count: int = 8,
@@ -21,8 +21,8 @@ def ways(
     receive: dict[int, float] | None = None,
     noise: float = 0.01,
     repeats: int = 3,
-) -> list[list[list[float]]]:
-    """Return the rates of all ways of fans whose blocks share a port evenly, a kind after the other.
+) -> FanRates:
+    """Return the rates of fans whose blocks share a port evenly.
 
     Args:
         seed: Of the noise.
@@ -45,21 +45,29 @@ def ways(
                     outward[a, b] = min(out[a] / (count - 1), into[b])
         inward *= np.exp(-rng.exponential(noise, count))
         outward *= np.exp(-rng.exponential(noise, (count, 1)))
-        found += [inward.tolist(), outward.tolist()]
-    return found
+        found += [inward, outward]
+    return rates_of(found)
+
+
+def rates_of(tables: list[npt.NDArray[np.float64]]) -> FanRates:
+    """Return the rates of fans, each of which takes as long as its slowest way."""
+    others = len(tables[0]) - 1
+    slowest = [np.nanmin(table, axis=number % 2) for number, table in enumerate(tables)]
+    return fan_rates(
+        [table.tolist() for table in tables], [(others * one).tolist() for one in slowest]
+    )
 
 
 def parts(accusations: list[Accusation]) -> list[Part]:
     return [one.part for one in accusations]
 
 
-def test_rate_of_a_fan_is_that_of_all_blocks_until_the_last_one_has_arrived() -> None:
-    seconds = np.array([[np.nan, 3.0, 4.0], [1.0, np.nan, 2.0], [2.0, 1.0, np.nan]])
-    found = fan_rates([(BLOCK / seconds).tolist(), (BLOCK / seconds.T).tolist()])
-    assert found.receiving == pytest.approx(
-        np.array([[2 * BLOCK / 2, 2 * BLOCK / 3, 2 * BLOCK / 4]])
-    )
-    assert found.sending == pytest.approx(found.receiving)
+def test_receiving_and_sending_are_measured_alternately() -> None:
+    ways = np.full((4, 3, 3), BLOCK).tolist()
+    together = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0], [10.0, 11.0, 12.0]]
+    found = fan_rates(ways, together)
+    assert found.receiving.tolist() == [[1.0, 2.0, 3.0], [7.0, 8.0, 9.0]]
+    assert found.sending.tolist() == [[4.0, 5.0, 6.0], [10.0, 11.0, 12.0]]
 
 
 def test_fairness_is_one_for_equal_senders_and_a_share_for_one_that_gets_everything() -> None:
@@ -67,7 +75,7 @@ def test_fairness_is_one_for_equal_senders_and_a_share_for_one_that_gets_everyth
     rates[2:, 1] = 1e3  # only n0 gets through to n1
     rates[2:5, 3] = 0.5e9
     np.fill_diagonal(rates, np.nan)
-    fairness = fan_rates([rates.tolist(), rates.tolist()]).fairness
+    fairness = rates_of([rates, rates]).fairness
     assert fairness[0] == pytest.approx(1.0)
     assert fairness[1] == pytest.approx(1 / 7, rel=1e-3)
     # Five senders of n3 at the whole rate, two at half of it: (5 + 2/2)^2 / (7 (5 + 2/4)).
@@ -77,39 +85,35 @@ def test_fairness_is_one_for_equal_senders_and_a_share_for_one_that_gets_everyth
 @pytest.mark.parametrize("count", [3, 4, 8, 32])
 def test_slow_direction_is_named_whatever_its_loss(count: int) -> None:
     for seed, kept in enumerate((0.7, 0.5, 0.2, 0.03)):
-        slow = fan_rates(ways(seed, count=count, receive={1: kept}))
+        slow = measured(seed, count=count, receive={1: kept})
         assert parts(slow.guilty()) == [Part("receive", (1,))]
-        slow = fan_rates(ways(seed, count=count, send={2: kept}))
+        slow = measured(seed, count=count, send={2: kept})
         assert parts(slow.guilty()) == [Part("send", (2,))]
         assert slow.guilty()[0].text(NAMES).startswith("sending of n2: ")
 
 
 def test_slow_host_is_named_as_one_part() -> None:
-    found = fan_rates(ways(1, send={5: 0.5}, receive={5: 0.6})).guilty()
+    found = measured(1, send={5: 0.5}, receive={5: 0.6}).guilty()
     assert parts(found) == [Part("node", (5,))]
     assert found[0].losses == pytest.approx((0.5, 0.4), abs=0.03)
 
 
 def test_none_is_named_for_noise_or_what_all_have() -> None:
-    assert not any(fan_rates(ways(seed, noise=0.02)).guilty() for seed in range(200))
-    assert not fan_rates(ways(1, send=dict.fromkeys(range(8), 0.4))).guilty()
-    assert not fan_rates(ways(1, receive={4: 0.97}, noise=0.001)).guilty()
+    assert not any(measured(seed, noise=0.02).guilty() for seed in range(200))
+    assert not measured(1, send=dict.fromkeys(range(8), 0.4)).guilty()
+    assert not measured(1, receive={4: 0.97}, noise=0.001).guilty()
 
 
 def test_others_wait_only_for_one_that_is_slower_than_its_share() -> None:
-    (half,) = fan_rates(ways(1, send={2: 0.5})).guilty()
+    (half,) = measured(1, send={2: 0.5}).guilty()
     assert not slowed_by(half, 8)
-    (tenth,) = fan_rates(ways(1, send={2: 0.1})).guilty()
+    (tenth,) = measured(1, send={2: 0.1}).guilty()
     assert slowed_by(tenth, 8)
     assert not slowed_by(tenth, 32)
-
-
-def inward_ways(table: npt.NDArray[np.float64]) -> list[list[list[float]]]:
-    return [table.tolist(), table.tolist()]
 
 
 def test_dead_sender_accuses_no_receiver() -> None:
     table = np.full((8, 8), RATE / 7)
     table[3] = RATE / 1e6  # every fan into another host waits for n3
     np.fill_diagonal(table, np.nan)
-    assert parts(fan_rates(inward_ways(table)).guilty()) == [Part("send", (3,))]
+    assert parts(rates_of([table, table]).guilty()) == [Part("send", (3,))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -52,7 +53,7 @@ class FakeGroup:
     own: tuple[int, ...] = (0, 1, 2, 3)
     wrong = 0.0
     error = ""
-    names = ("n0", "n1", "n2", "n3")
+    names: tuple[str, ...] = ("n0", "n1", "n2", "n3")
     resent = 0.0
     kept = 0.5
     own_share = 1.0
@@ -96,8 +97,10 @@ class FakeGroup:
         outward[0] *= self.own_share
         for table in (inward, outward):
             np.fill_diagonal(table, np.nan)
-        results = self._results([inward, outward] * 21, np.full((4, 4), np.nan))
-        return results, fan_rates(results.rates).guilty()
+        found = self._results([inward, outward] * 21, np.full((4, 4), np.nan))
+        whole = 3 * np.array([np.nanmin(inward, axis=0), np.nanmin(outward, axis=1)])
+        results = replace(found, together=tuple(map(tuple, whole.tolist())) * 21)
+        return results, fan_rates(results.rates, results.together).guilty()
 
     def _results(
         self, rates: list[npt.NDArray[np.float64]], resent: npt.NDArray[np.float64]
