@@ -86,7 +86,7 @@ def experts(rounds: int) -> bool:
             print(f"experts, {world} ranks: stretch {layer.stretch:.2f}")
             right_layer(group, chosen)
     with ShapedLink(RATE) as link, ranks(2, link) as group:
-        group.prepare_experts(width=64, inner=8, tokens=4096, dtype="float32")
+        group.prepare_experts(width=128, inner=8, tokens=8192, dtype="float32")
         taken_at = []
         for rate in (RATE, RATE / 2):
             link.shape(rate)
@@ -106,15 +106,13 @@ def layered(rounds: int) -> bool:
             orders = group.prepare_layers(
                 network, size=6 << 20, products=40, order=320, dtype="float32", warm=rounds
             )
-            taken = values_in_turns(
-                {
-                    "first come": partial(group.layered_step, orders.first_come),
-                    "priority": partial(group.layered_step, orders.first_needed),
-                },
-                rounds=rounds,
-            )
-            come, needed = (statistics.median(some) for some in taken.values())
-            parts = (orders.products, orders.exchange)
+            taken = []
+            for _ in range(rounds):
+                steps = [
+                    group.layered_step(one) for one in (orders.first_come, orders.first_needed)
+                ]
+                taken.append((*group.layered_parts(), *steps))
+            *parts, come, needed = (statistics.median(some) for some in zip(*taken, strict=True))
             print(
                 f"layered, {network}: products {1e3 * parts[0]:.0f} ms, exchange {1e3 * parts[1]:.0f} ms; "
                 f"step by priority {1e3 * needed:.0f} ms, first in, first out {1e3 * come:.0f} ms "

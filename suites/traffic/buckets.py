@@ -37,9 +37,8 @@ def layers_of(name: str) -> list[Bucket]:
     def note(layer: nn.Module, _inputs: object, out: torch.Tensor) -> None:
         numbers = sum(one.numel() for one in layer.parameters(recurse=False))
         places = out.shape[2:].numel()  # 1 behind a full layer
-        weights = getattr(layer, "weight", None)
-        products = isinstance(layer, nn.Conv2d | nn.Linear) and isinstance(weights, torch.Tensor)
-        found.append(Bucket(numbers, weights.numel() * places if products else 0))
+        work = layer.weight.numel() * places if isinstance(layer, nn.Conv2d | nn.Linear) else 0
+        found.append(Bucket(numbers, work))
 
     model = network(BY_NAME[name], torch.device("meta")).eval()
     for layer in model.modules():

@@ -192,13 +192,17 @@ class TrafficGroup(NodeRanks):
             size=order,
             dtype=dtype,
         )
-        forms = ["products", "exchange"]
-        taken = [self._slowest("time_layers", forms, 1, orders={}) for _ in range(warm)]
-        work, traffic = (min(one[form] for one in taken) for form in forms)
+        parts = [self.layered_parts() for _ in range(warm)]
+        work, traffic = (min(some) for some in zip(*parts, strict=True))
         chunks = [cut(count, chunk) for count in numbers]
         ready = ready_times(counts, work / (3 * sum(counts)))
         planned = first_needed(chunks, ready, traffic / sum(numbers))
         return Orders(first_come(chunks), planned, work, traffic)
+
+    def layered_parts(self) -> tuple[float, float]:
+        """Return the seconds of a training step's products alone, and of its exchange alone."""
+        taken = self._slowest("time_layers", ["products", "exchange"], 1, orders={})
+        return taken["products"], taken["exchange"]
 
     def layered_step(self, order: Sequence[int], times: int = 1) -> float:
         """Return the seconds of a training step that exchanges its gradients in an order."""

@@ -32,6 +32,9 @@ class LayeredTraffic:
 
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
+        self._chunks: list[Sequence[torch.Tensor]] = []
+        self._products: list[int] = []
+        self._gemm: Gemm | None = None
         self.rest({})
 
     def prepare_layers(self, request: Message) -> Message:
@@ -88,9 +91,7 @@ class LayeredTraffic:
     def rest(self, _request: Message) -> Message:
         """Give up gradients and matrices."""
         self._gradients = self._ramp = torch.empty(0)
-        self._chunks: list[Sequence[torch.Tensor]] = []
-        self._products: list[int] = []
-        self._gemm: Gemm | None = None
+        self._chunks, self._products, self._gemm = [], [], None
         return {}
 
     def _parts(self, factor: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

@@ -58,7 +58,7 @@ def test_experts(
 
     def rate() -> float:
         layer = ranks.layer(way, times)
-        reached = ranks.world * size["tokens"] / layer.together
+        reached: float = ranks.world * size["tokens"] / layer.together
         taken[reached] = layer
         return reached
 

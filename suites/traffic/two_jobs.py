@@ -7,7 +7,7 @@ learns the same as alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -108,18 +108,12 @@ class JobTraffic:
 
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
-        self.rest({})
+        self._jobs: list[Job] = []
 
     def prepare_jobs(self, request: Message) -> Message:
         """Make two jobs with matrices of a ``size`` and so many ``batches`` in a ``dtype``."""
-        self._make = partial(
-            Job,
-            seat=self._seat,
-            size=request["size"],
-            batches=request["batches"],
-            dtype=request["dtype"],
-        )
-        self._jobs = [self._make(0), self._make(1)]
+        self._shape = request["size"], request["batches"], request["dtype"]
+        self._jobs = self._fresh()
         return {}
 
     def time_jobs(self, request: Message) -> Message:
@@ -147,7 +141,7 @@ class JobTraffic:
                     job.begin()
                     job.finish()
 
-        forms = {
+        forms: dict[str, Callable[[], object]] = {
             "apart": apart,
             "in_turns": partial(in_turns, jobs, steps),
             "computing": computing,
@@ -160,8 +154,7 @@ class JobTraffic:
 
     def check_jobs(self, request: Message) -> Message:
         """Make ``steps`` of fresh jobs in turns and alone; answer their weights' bits and their losses."""
-        together = [self._make(0), self._make(1)]
-        apart = [self._make(0), self._make(1)]
+        together, apart = self._fresh(), self._fresh()
         first = [job.loss() for job in apart]
         with single_precision():
             in_turns(together, request["steps"])
@@ -176,6 +169,9 @@ class JobTraffic:
 
     def rest(self, _request: Message) -> Message:
         """Give up both jobs."""
-        self._jobs: list[Job] = []
-        self._make = partial(Job, seat=self._seat)
+        self._jobs = []
         return {}
+
+    def _fresh(self) -> list[Job]:
+        """Make both jobs as they are before their first step."""
+        return [Job(number, self._seat, *self._shape) for number in range(2)]

@@ -29,6 +29,7 @@ class TierTraffic:
 
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
+        self._chunks: list[torch.Tensor] = []
         self.rest({})
 
     def prepare_tiers(self, request: Message) -> Message:
@@ -78,7 +79,7 @@ class TierTraffic:
     def rest(self, _request: Message) -> Message:
         """Give up the chunks."""
         self._buffer = self._ramp = torch.empty(0)
-        self._chunks: list[torch.Tensor] = []
+        self._chunks = []
         return {}
 
     def _parts(self, factor: int) -> list[tuple[torch.Tensor, torch.Tensor]]:

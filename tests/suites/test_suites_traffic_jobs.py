@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from suites.traffic import test_two_jobs, two_jobs
+from suites.traffic import test_two_jobs
 from suites.traffic.group import JobTimes, TrafficGroup
 from suites.traffic.seat import Seat
 from suites.traffic.two_jobs import Job, alone, in_turns
+from tests.suites.test_suites_collective import best
 from tests.suites.test_suites_on_a_card import Node, Taken
 from tests.suites.traffic_groups import behind_link, faulty, of_ranks, run
 
@@ -67,7 +67,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def make(compute: float, exchange: float) -> tuple[Clock, list[Job]]:
         clock = Clock(compute, exchange)
-        monkeypatch.setattr(two_jobs.dist, "all_reduce", clock.all_reduce)
+        monkeypatch.setattr(torch.distributed, "all_reduce", clock.all_reduce)
         real = Job.compute
 
         def timed(job: Job) -> None:
@@ -111,7 +111,7 @@ def batches_for(group: TrafficGroup, size: int, ratio: float) -> int:
     group.prepare_jobs(size=size, batches=1, dtype="float32")
     taken = [group.parts_of_jobs(2) for _ in range(3)]
     compute, exchange = (min(some) for some in zip(*taken, strict=True))
-    return max(1, round(exchange / ratio / compute))
+    return max(1, int(exchange / ratio / compute + 0.5))
 
 
 @pytest.mark.alone
@@ -122,14 +122,17 @@ def test_gain_behind_a_link_is_that_of_the_longest_chain_and_a_slow_link_shows(
     with behind_link(RATE) as (group, link):
         batches = batches_for(group, 512, ratio)
         group.prepare_jobs(size=512, batches=batches, dtype="float32")
-        best = math.inf
-        for _ in range(4):
+        gains = []
+
+        def closeness() -> float:
+            """Return 1 where a round takes just what its longest chain does."""
             compute, exchange = group.parts_of_jobs(3)
-            wanted = max(2 * compute, compute + exchange, 2 * exchange)
             took = group.jobs(6)
-            best = min(best, abs(took.in_turns / wanted - 1))
-        assert best < 0.2
-        assert took.gain > 1.05
+            gains.append(took.gain)
+            return 1 - abs(took.in_turns / max(2 * compute, compute + exchange, 2 * exchange) - 1)
+
+        assert best(closeness, 0.8) > 0.8
+        assert max(gains) > 1.05
         quick = group.jobs_in_turns(4)
         link.shape(RATE / 8)
         assert group.jobs_in_turns(4) > 2 * quick
