@@ -13,7 +13,7 @@ REPEATS = {"smoke": 3, "standard": 3, "soak": 20}
 @pytest.mark.anubis(
     component="network.fan",
     scope="node",
-    cost="30s",
+    cost="12s",
     deadline="1800s",
     profiles=("standard", "soak"),
     metrics=["fan_in_rate", "fan_out_rate"],

@@ -16,7 +16,7 @@ REPEATS = {"smoke": 3, "standard": 3, "soak": 10}
 @pytest.mark.anubis(
     component="network.pairs",
     scope="node",
-    cost="30s",
+    cost="20s",
     deadline="1800s",
     profiles=("standard", "soak"),
     metrics=["pair_rate"],
