@@ -42,6 +42,9 @@ from suites.traffic.test_two_jobs import same_as_alone
 RATE = 30e6
 """Bytes a second of links that are slow compared with what these processes compute and copy."""
 
+SLOW = 10e6
+"""Bytes a second of the jobs' link: waking a thread on shared CPUs is then little of an exchange."""
+
 BUCKET = 80 << 10
 """Bytes of a shaper's bucket on the loopback interface: more than its longest packet."""
 
@@ -103,9 +106,14 @@ def layered(rounds: int) -> bool:
     good = True
     with ShapedLink(RATE) as link, ranks(2, link) as group:
         for network in ("vgg16", "resnet50"):
-            orders = group.prepare_layers(
-                network, size=6 << 20, products=40, order=320, dtype="float32", warm=rounds
-            )
+            products = 40
+            for _ in range(
+                2
+            ):  # the second time with products that take a good half of the exchange
+                orders = group.prepare_layers(
+                    network, size=6 << 20, products=products, order=320, dtype="float32", warm=3
+                )
+                products = max(8, round(0.6 * products * orders.exchange / orders.products))
             taken = []
             for _ in range(rounds):
                 steps = [
@@ -167,15 +175,15 @@ def jobs(rounds: int) -> bool:
     """Print two jobs in turns behind a link, with exchanges of a quarter, a half and all of the products."""
     good = True
     for wanted in (0.25, 0.5, 1.0):
-        with ShapedLink(RATE) as link, ranks(2, link) as group:
+        with ShapedLink(SLOW) as link, ranks(2, link) as group:
             group.prepare_jobs(size=512, batches=1, dtype="float32")
             computing, exchange = middle_parts(group, rounds)
             batches = max(1, round(exchange / wanted / computing))
             group.prepare_jobs(size=512, batches=batches, dtype="float32")
             off, gains = [], []
             for _ in range(rounds):
-                computing, exchange = group.parts_of_jobs(3)
-                times = group.jobs(6)
+                computing, exchange = group.parts_of_jobs(2)
+                times = group.jobs(4)
                 best = max(2 * computing, computing + exchange, 2 * exchange)
                 off.append(times.in_turns / best - 1)
                 gains.append(times.gain)
@@ -190,7 +198,7 @@ def jobs(rounds: int) -> bool:
 
 def middle_parts(group: TrafficGroup, rounds: int) -> list[float]:
     """Return the median seconds of a job's computing and of its exchange."""
-    taken = [group.parts_of_jobs(3) for _ in range(rounds)]
+    taken = [group.parts_of_jobs(2) for _ in range(rounds)]
     return [statistics.median(some) for some in zip(*taken, strict=True)]
 
 

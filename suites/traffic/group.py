@@ -22,6 +22,9 @@ PARTS = (1, 2, 4)
 CHUNKS = 48
 """Chunks of a network's gradients, about: small enough to overtake, large enough for a link's rate."""
 
+LATE = 1.6
+"""Products take longer while chunks travel: planned without that, the link waits for late gradients."""
+
 SMALL = {"width": 32, "inner": 48, "tokens": 96}
 """The layer of experts that is compared with a loop over its tokens."""
 
@@ -195,7 +198,7 @@ class TrafficGroup(NodeRanks):
         parts = [self.layered_parts() for _ in range(warm)]
         work, traffic = (min(some) for some in zip(*parts, strict=True))
         chunks = [cut(count, chunk) for count in numbers]
-        ready = ready_times(counts, work / (3 * sum(counts)))
+        ready = ready_times(counts, LATE * work / (3 * sum(counts)))
         planned = first_needed(chunks, ready, traffic / sum(numbers))
         return Orders(first_come(chunks), planned, work, traffic)
 
