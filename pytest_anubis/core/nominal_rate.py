@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from pytest_anubis.core.field_types import compact
+from pytest_anubis.core.field_types import Range, compact
 
 
 @compact("defaults")
@@ -21,7 +22,7 @@ class NominalRate:
         ValueError: The value is no finite number above 0, or `of` is empty or unprintable.
     """
 
-    value: float
+    value: Annotated[float, Range(above=0.0, finite=True)]
     of: str
 
     def __post_init__(self) -> None:

@@ -22,6 +22,7 @@ from pytest_anubis.core.field_types import Range
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.distributed.dispatch.certificates import Certificate
 from pytest_anubis.hardware.telemetry.host_sensors import Reading
@@ -84,6 +85,8 @@ def objects_of(cls: Any) -> st.SearchStrategy[Any]:
     fields = {name: values_of(hints[name]) for name in (f.name for f in dataclasses.fields(cls))}
     if cls is Metric:  # it checks itself
         fields |= {"name": PRINTABLE, "unit": PRINTABLE, "expect": st.none()}
+    if cls is NominalRate:
+        fields |= {"of": PRINTABLE}
     return st.builds(cls, **fields)
 
 
