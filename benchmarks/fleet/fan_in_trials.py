@@ -4,7 +4,7 @@ Eight simulated hosts on one bridge. Each trial shapes another port: nothing, a 
 short queue before a host. Slow directions are looked for by fans, short queues by TCP's retransmissions in
 rounds of pairs; what the rates of the same pairs say is printed beneath. Needs root and iproute2.
 Run: ``python benchmarks/fleet/fan_in_trials.py [--trials 20] [--hosts 8] [--rate 25e6] [--kept 0.7]
-[--queue 60000]``.
+[--queue 60000] [--only times fans queues]``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from pytest_anubis.fleet.links.fan_rates import fan_rates
 from pytest_anubis.fleet.links.pair_plans import round_robin
 from pytest_anubis.fleet.links.retransmissions import resending_ports
 
+PARTS = ("times", "fans", "queues")
+
 LARGE = 2 << 20
 """Bytes of a block where times are compared: a shaper's bucket of 80 KiB is a few percent of it."""
 
@@ -45,6 +47,7 @@ def main() -> int:
     """Print a row for each case; return 1 if nothing can be measured here."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--trials", type=int, default=20, help="of each case")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--rate", type=float, default=25e6, help="bytes/s of every port")
     parser.add_argument("--kept", type=float, default=0.7, help="share of it that a slow one has")
@@ -57,11 +60,14 @@ def main() -> int:
         return 1
     with hosts, PairGroup(hosts) as group:
         group.join()
-        _times(group, options.hosts)
+        if "times" in options.only:
+            _times(group, options.hosts)
         print("| case | found by | trials | right host | none | another |")
         print("|---|---|---|---|---|---|", flush=True)
-        _slow(hosts, group, options)
-        _short(hosts, group, options)
+        if "fans" in options.only:
+            _slow(hosts, group, options)
+        if "queues" in options.only:
+            _short(hosts, group, options)
     return 0
 
 
