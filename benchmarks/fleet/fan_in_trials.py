@@ -85,7 +85,7 @@ def _times(group: PairGroup, count: int) -> None:
     close = int((np.abs(ratios - 1) <= CLOSE).sum())
     print(
         f"time of {count - 1} to one over {count - 1} single flows: {ratios.min():.2f} to "
-        f"{ratios.max():.2f}, {close} of {count} hosts within {CLOSE:.0%}\n",
+        f"{ratios.max():.2f}, {close} of {count} hosts within {100 * CLOSE:.0f} %\n",
         flush=True,
     )
 
