@@ -51,7 +51,7 @@ def test_two_tiers(
     size = ON_ACCELERATORS if ranks.on_accelerators else ON_A_HOST
     seen, stages = ranks.prepare_tiers(size, CHUNKS, WARM)
     inside = sum(stage.tier == 0 for stage in stages if stage.place == 0)
-    rates = " and ".join(f"{tier.rate / 1e9:.3g}" for tier in seen)
+    rates = " and ".join(f"{tier.bandwidth / 1e9:.3g}" for tier in seen)
     record_property("chunks", f"{inside} of {CHUNKS} begin within, by {rates} GB/s of the tiers")
     one = ranks.tiers(stages)
     times = times_within(ranks.loaded, one.within + one.across + one.together)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.benchmarking.models.tier_schedule import Tier, fixed_order, timeline
+from pytest_anubis.benchmarking.models.collective_times import Tier
+from pytest_anubis.benchmarking.models.tier_schedule import fixed_order, timeline
 from suites.traffic import test_two_tiers
 from suites.traffic.group import TrafficGroup
 from tests.suites.faulty_traffic_rank import FAULT
@@ -54,13 +55,15 @@ def test_twice_the_bytes_are_twice_the_work_of_each_tier(four: TrafficGroup) -> 
 def test_half_the_rate_across_doubles_the_time_of_that_tier() -> None:
     with behind_link(RATE, 4) as (group, link):
         seen, stages = group.prepare_tiers(2 << 20, 8, 2)
-        assert seen[1].rate < 1.05 * RATE
-        whole = min((group.tiers(stages) for _ in range(3)), key=lambda one: one.across)
-        assert whole.together >= 0.95 * max(whole.within, whole.across)
+        assert seen[1].bandwidth < 1.05 * RATE
+        whole = [group.tiers(stages) for _ in range(3)]
+        best = min(whole, key=lambda one: one.across)
+        assert best.together >= 0.95 * max(best.within, best.across)
         link.shape(RATE / 2)
-        half = min((group.tiers(stages) for _ in range(3)), key=lambda one: one.across)
-        assert 1.8 <= half.across / whole.across <= 2.2
-        assert half.within < 1.8 * whole.within
+        half = [group.tiers(stages) for _ in range(3)]
+        assert 1.8 <= min(one.across for one in half) / best.across <= 2.2
+        # The least of each: a tier's few milliseconds vary with the scheduling of the ranks.
+        assert min(one.within for one in half) < 1.8 * min(one.within for one in whole)
         assert group.wrong_in_tiers(stages) == 0
 
 

@@ -16,15 +16,15 @@ Topology = Literal["ring", "connected", "switch"]
 Algorithm = Literal["ring", "direct", "halving"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Tier:
     """Ranks that one kind of link joins.
 
     Attributes:
         ranks: How many.
+        bandwidth: Of one link or port one way, bytes per second.
         topology: ``ring``: a link each way to the next rank; ``connected``: a link to every other one;
             ``switch``: one port each.
-        bandwidth: Of one link or port one way, bytes per second.
         latency: Of one hop in seconds; through a switch a message takes two.
 
     Raises:
@@ -32,8 +32,8 @@ class Tier:
     """
 
     ranks: int
-    topology: Topology
     bandwidth: float
+    topology: Topology = "switch"
     latency: float = 0.0
 
     def __post_init__(self) -> None:
@@ -94,16 +94,6 @@ def collective_seconds(
     raise ValueError(f"{operation}: no collective operation")
 
 
-def bus_bandwidth(operation: str, size: float, world: int, seconds: float) -> float:
-    """Return the rate that the links carry, bytes per second, as the NCCL tests define it.
-
-    It does not depend on the number of ranks, so that it can be held against the rate of a link.
-    """
-    share = (world - 1) / world
-    factor = {"all_reduce": 2 * share, "broadcast": 1.0, "reduce": 1.0}.get(operation, share)
-    return factor * size / seconds
-
-
 def _steps(ranks: int) -> range:
     """Return the numbers of the steps of halving."""
     return range(ranks.bit_length() - 1)
@@ -143,7 +133,7 @@ def _star(tier: Tier, size: float) -> float:
 
 def _tree(tier: Tier, size: float) -> float:
     """Return the seconds of a binomial tree, in which the ranks that have it double."""
-    sends = (Tier.send(tier, 0.0, tier.ranks >> (step + 1)) for step in _steps(tier.ranks))
+    sends = (tier.send(0.0, tier.ranks >> (step + 1)) for step in _steps(tier.ranks))
     return sum(latency + size / tier.bandwidth for latency in sends)
 
 

@@ -13,18 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """Links of one kind, such as those within a half of a node.
-
-    Attributes:
-        ranks: Number of ranks in each group that these links connect.
-        rate: Bytes per second that each rank sends.
-    """
-
-    ranks: int
-    rate: float
+from pytest_anubis.benchmarking.models.collective_times import Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +106,7 @@ def timeline(tiers: Sequence[Tier], size: float, orders: Sequence[Order]) -> lis
         for tier, queue in enumerate(waiting):
             if queue and free[tier] <= now:
                 sent, _, chunk, place = heapq.heappop(queue)
-                free[tier] = now + sent / tiers[tier].rate
+                free[tier] = now + sent / tiers[tier].bandwidth
                 gathers = paths[chunk][place][1]
                 found.append(Stage(now, free[tier], chunk, place, tier, gathers, sent))
                 heapq.heappush(arrivals, (free[tier], chunk, place + 1))
@@ -138,10 +127,10 @@ def schedule(tiers: Sequence[Tier], size: float, chunks: int) -> list[Stage]:
         chunks: Number of chunks.
 
     Raises:
-        ValueError: There are no tiers or chunks, or a tier has no ranks or no rate.
+        ValueError: There are no tiers or no chunks.
     """
-    if not tiers or chunks < 1 or any(t.ranks < 1 or not t.rate > 0 for t in tiers):
-        raise ValueError("a schedule wants chunks, and tiers that have ranks and a rate")
+    if not tiers or chunks < 1:
+        raise ValueError("a schedule wants tiers and chunks")
     fixed = timeline(tiers, size, fixed_order(tiers, chunks))
     shared = timeline(tiers, size, by_load(tiers, size, chunks))
     return shared if duration(shared) < duration(fixed) else fixed
@@ -153,7 +142,7 @@ def bound(tiers: Sequence[Tier], size: float) -> float:
     A rank sends ``2 size (1 - 1 / n)`` bytes, whatever the order, for n ranks in all.
     """
     ranks = math.prod(tier.ranks for tier in tiers)
-    return 2 * size * (1 - 1 / ranks) / sum(tier.rate for tier in tiers)
+    return 2 * size * (1 - 1 / ranks) / sum(tier.bandwidth for tier in tiers)
 
 
 def _added(
@@ -162,5 +151,5 @@ def _added(
     """Return the seconds of work of every tier with the stages of one more chunk."""
     found = list(loads)
     for tier, _, sent in stages:
-        found[tier] += sent / tiers[tier].rate
+        found[tier] += sent / tiers[tier].bandwidth
     return found

@@ -15,6 +15,7 @@ import pytest
 from pytest_anubis.cli.shared.arguments import add_json, add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file
+from pytest_anubis.cli.shared.project_files import project_files
 from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.core.measurement import ASKING, portable_id
 from pytest_anubis.report.text.goal_tree import (
@@ -56,7 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Collect the tests, without running them, and print the tree."""
-    goals = _collect(options.tests)
+    goals = _collect(options.tests, options.store)
     if not goals:
         raise CommandError(
             f"{' '.join(options.tests)}: no benchmarks (tests that use anubis_metric)"
@@ -120,7 +121,7 @@ def _metric_names(declared: object) -> tuple[str, ...]:
     return tuple(map(str, declared)) if isinstance(declared, list | tuple) else ()
 
 
-def _collect(tests: list[str]) -> list[BenchmarkGoal]:
+def _collect(tests: list[str], store: Path) -> list[BenchmarkGoal]:
     goals = _GoalCollector()
     output = io.StringIO()
     errors = io.StringIO()
@@ -128,8 +129,8 @@ def _collect(tests: list[str]) -> list[BenchmarkGoal]:
         arguments = ["--collect-only", "-q", "-p", "no:cacheprovider"]
         status = pytest.main([*arguments, *tests], plugins=[goals])
         # Without --anubis, pytest collects a recorded job only by its name, and not next to its folder's.
-        traces = (file for name in tests for file in Path(name).rglob("*.trace.json*"))
-        named = [str(file) for file in sorted(traces) if is_trace(file.name)]
+        files = (file for name in tests for file in project_files(Path(name), store))
+        named = sorted(str(file) for file in files if is_trace(file.name))
         if named and status in _COLLECTED:
             status = pytest.main([*arguments, *named], plugins=[goals])
     if status not in _COLLECTED:

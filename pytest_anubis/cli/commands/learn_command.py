@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +43,7 @@ from pytest_anubis.cli.shared.class_split import class_lines, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.printing import say, write_json
+from pytest_anubis.cli.shared.project_files import project_files
 from pytest_anubis.cli.shared.run_sources import add_sources, read_history, wanted_of
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.text.numbers import count_text, duration_text
@@ -295,10 +295,6 @@ def _wanted_populations(options: argparse.Namespace, runs: RunSet) -> dict[str, 
     return by_class
 
 
-DEFAULT_STORE = ".anubis"
-"""Default name of a store: copied from another machine it has this name, so its hidden folder is searched."""
-
-
 def takes_runs(path: Path, store: Path) -> bool:
     """Decide whether to learn from a path's runs, not to measure its tests; print the choice if it has both.
 
@@ -310,7 +306,7 @@ def takes_runs(path: Path, store: Path) -> bool:
     from pytest_anubis.store.run_files import PARQUET
     from pytest_anubis.store.samples.columnar_files import SUFFIX, is_columns
 
-    files = list(_files(path, store))
+    files = list(project_files(path, store))
     runs = [one for one in files if one.name == JOURNAL_NAME or one.suffix == SUFFIX]
     inside = path.resolve().is_relative_to(store.resolve())
     if inside or not any(one.match("test_*.py") or is_trace(one.name) for one in files):
@@ -336,17 +332,3 @@ def takes_runs(path: Path, store: Path) -> bool:
         f"to learn from the runs: anubis learn {shlex.join(map(str, sorted(places)))}"
     )
     return False
-
-
-def _files(folder: Path, store: Path) -> Iterator[Path]:
-    """Yield the files below a folder, without virtual environments and hidden folders other than stores.
-
-    pytest collects nothing there either, and libraries bring their own tests and data.
-    """
-    kept = {store.name, DEFAULT_STORE}
-    for name, folders, files in os.walk(folder):
-        if "pyvenv.cfg" in files:
-            folders.clear()
-            continue
-        folders[:] = [one for one in folders if not one.startswith(".") or one in kept]
-        yield from (Path(name, file) for file in files)
