@@ -181,7 +181,7 @@ def test_no_text_of_an_import_leaves_its_line(tmp_path: Path) -> None:
 
 def test_text_stays_in_its_markdown_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     goal = BenchmarkGoal(benchmark="t.py::t", goal="fast\x1b[31m", question="how\x07?")
-    monkeypatch.setattr(goals_command, "_collect", lambda tests: [goal])
+    monkeypatch.setattr(goals_command, "_collect", lambda *_: [goal])
     done = anubis("goals", "t.py", "--format", "md", "--store", str(tmp_path))
     assert done.stdout.endswith("|\n")
     assert all(line.isprintable() for line in done.stdout.split("\n"))
