@@ -249,7 +249,7 @@ class NodeFixture(Protocol):
         ...
 
     def nominal(self, link: str = "port", name: str = "") -> NominalRate | None:
-        """Return what a network ``port`` or the cards' slowest ``nvlink`` carries; None if unknown."""
+        """Return what a network ``port``, the slowest ``nvlink`` or a card's ``adapters`` carry, or None."""
         ...
 
     def pick(self, *, smoke: Value, standard: Value, soak: Value) -> Value:

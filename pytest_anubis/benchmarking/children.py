@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -342,6 +344,7 @@ def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:
     """
     # The parent decides when its children end; an interrupt from the terminal reaches them as well.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rwb") as stream:
         for line in stream:
             request = json.loads(line)
@@ -351,3 +354,15 @@ def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:
                 reply = {"error": f"{type(error).__name__}: {error}"}
             stream.write(json.dumps(reply).encode() + b"\n")
             stream.flush()
+
+
+def _end_with(descriptor: int) -> None:
+    """End this process if its handler still works after the parent's end has been closed for a while.
+
+    A handler may wait minutes for other children, such as gloo's, and a killed parent cannot end it.
+    """
+    watched = select.poll()
+    watched.register(descriptor, select.POLLRDHUP)
+    watched.poll()
+    time.sleep(GRACE)
+    os._exit(1)

@@ -100,11 +100,16 @@ def wrong_elements(tensor: torch.Tensor, expected: torch.Tensor | Pattern) -> in
     )
 
 
-def fingerprint(tensor: torch.Tensor) -> int:
+def fingerprint(tensor: torch.Tensor, first: int = 0) -> int:
     """Return the 64-bit fingerprint of a contiguous tensor, the same on every device and in any pieces.
 
     Any change of one element of up to 8 bytes changes it. Other changes, such as a swap of elements, are
     missed with a chance of about 2^-64.
+
+    Args:
+        tensor: Elements of up to 8 bytes.
+        first: The number of its first element where it is a part of something larger, whose fingerprint is
+            the sum of those of its parts, modulo 2^64.
     """
     import torch
 
@@ -113,7 +118,8 @@ def fingerprint(tensor: torch.Tensor) -> int:
     piece = CPU_PIECE if bits.device.type == "cpu" else PIECE
     for begin in range(0, len(bits), piece):
         part = bits[begin : begin + piece].to(torch.int64)
-        numbers = torch.arange(begin + 1, begin + 1 + len(part), device=part.device)
+        number = first + begin + 1
+        numbers = torch.arange(number, number + len(part), device=part.device)
         total += int(_mixed(hashed(numbers) ^ part).sum())
     return total % (1 << 64)
 

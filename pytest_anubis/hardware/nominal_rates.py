@@ -76,3 +76,28 @@ def port_rate(
     return NominalRate(
         value=fastest.speed * 1e9 / 8, of=f"port {fastest.name} of {fastest.speed:g} Gbit/s"
     )
+
+
+def adapters_rate(ports: Iterable[Nic], cards: int) -> NominalRate | None:
+    """Return what a card's share of the RDMA adapters carries one way; None without adapters or cards.
+
+    Each adapter counts with its fastest port, since its slot may carry no more, and only the fastest kind of
+    adapter counts, since storage often has others of its own.
+
+    Args:
+        ports: Those of the inventory.
+        cards: How many accelerators share the adapters.
+    """
+    speeds: dict[str, float] = {}
+    for port in ports:
+        if port.kind in ("infiniband", "roce") and port.state == "active" and port.speed:
+            adapter = port.pci.rpartition(".")[0] if port.pci else port.name.partition("/")[0]
+            speeds[adapter] = max(port.speed, speeds.get(adapter, 0.0))
+    if not speeds or cards < 1:
+        return None
+    speed = max(speeds.values())
+    count = sum(one == speed for one in speeds.values())
+    return NominalRate(
+        value=count * speed * 1e9 / 8 / cards,
+        of=f"a share of 1/{cards} of {count} adapters of {speed:g} Gbit/s",
+    )

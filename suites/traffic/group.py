@@ -74,6 +74,21 @@ class LayerTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class TableTimes:
+    """Seconds of a step of spread tables, each that of the slowest rank.
+
+    Attributes:
+        alone: Lookups and updates without exchanges.
+        exchange: Sums and gradients travel, nothing is looked up.
+        together: As it is used.
+    """
+
+    alone: float
+    exchange: float
+    together: float
+
+
+@dataclass(frozen=True, slots=True)
 class Orders:
     """In which order chunks of gradients are exchanged, each order as the bucket of every chunk.
 
@@ -269,6 +284,25 @@ class TrafficGroup(NodeRanks):
     def check_jobs(self, steps: int) -> list[Message]:
         """Return every rank's bits and losses of fresh jobs in turns and alone (`JobTraffic.check_jobs`)."""
         return self.ask_all("check_jobs", timeout=START, steps=steps)
+
+    def prepare_tables(self, places: Sequence[int], **shape: object) -> None:
+        """Make tables, each on its rank or by rows.
+
+        Args:
+            places: Ranks, or `recommendation.placement.BY_ROWS`.
+            **shape: As for `recommendation.tables.Shape`.
+        """
+        self.ask_all("prepare_tables", timeout=START, places=list(places), **shape)
+
+    def tables(self, times: int = 1) -> TableTimes:
+        """Return the seconds of a step of spread tables, the mean of so many, in its three forms."""
+        return TableTimes(**self._slowest("time_tables", ["alone", "exchange", "together"], times))
+
+    def check_tables(self, places: Sequence[int]) -> tuple[int, int]:
+        """Return how many sums of small spread tables are wrong, and the bits of all after their updates."""
+        answers = self.ask_all("check_tables", timeout=START, places=list(places))
+        bits = sum(int(answer["bits"]) for answer in answers)
+        return max(answer["wrong"] for answer in answers), bits % (1 << 64)
 
     def _slowest(
         self, do: str, forms: list[str], times: int, way: Way | None = None, **more: object

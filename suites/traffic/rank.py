@@ -12,11 +12,12 @@ from pytest_anubis.benchmarking.ranks import serve
 from pytest_anubis.benchmarking.sizes import give_back
 from suites.traffic.layered_exchange import LayeredTraffic
 from suites.traffic.seat import Seat
+from suites.traffic.sharded_tables import TableTraffic
 from suites.traffic.spread_experts import ExpertTraffic
 from suites.traffic.two_jobs import JobTraffic
 from suites.traffic.two_tiers import TierTraffic
 
-PATTERNS = (ExpertTraffic, LayeredTraffic, TierTraffic, JobTraffic)
+PATTERNS = (ExpertTraffic, LayeredTraffic, TierTraffic, JobTraffic, TableTraffic)
 
 
 def main(*arguments: str, spoil: Callable[[torch.Tensor], object] = lambda _: None) -> None:

@@ -133,12 +133,13 @@ def test_all_that_are_late_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [answer["text"] for answer in found] == ["1", "0"]
 
 
-def test_child_ends_when_its_parent_is_killed() -> None:
+@pytest.mark.parametrize("then", ["", "child.send({'do': 'hang'})\n"])
+def test_child_ends_when_its_parent_is_killed(then: str) -> None:
     program = (
         "import os, signal\n"
         "from pytest_anubis.benchmarking.children import Child\n"
         f"child = Child({ECHO!r})\n"
-        "child.ask({'do': 'echo', 'text': ''}, timeout=60)\n"
+        f"child.ask({{'do': 'echo', 'text': ''}}, timeout=60)\n{then}"
         "print(child.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -9,6 +9,7 @@ import pytest
 from pytest_anubis.core.inventory import Accelerator, Nic
 from pytest_anubis.hardware.nominal_rates import (
     TCP,
+    adapters_rate,
     nvlink_rate,
     pcie_rate,
     port_rate,
@@ -83,3 +84,17 @@ def test_a_port_has_the_rate_of_its_link() -> None:
     assert (fastest.value, named.value) == (50e9, 1.25e9)
     assert port_rate(ports, "eth1") is port_rate(ports, "eth7") is None
     assert port_rate(ports, most=TCP) is None
+
+
+def test_a_card_has_its_share_of_the_fastest_adapters_one_port_each() -> None:
+    fast = [
+        Nic(name=f"mlx5_{i}/1", kind="infiniband", state="active", speed=400.0, pci=f"{i}:00.0")
+        for i in range(4)
+    ]
+    second = replace(fast[0], name="mlx5_9/1", pci="0:00.1")  # the other port of the first adapter
+    storage = replace(fast[0], name="mlx5_8/1", speed=100.0, pci="8:00.0")
+    down = replace(fast[0], name="mlx5_7/1", state="down", speed=None, pci="7:00.0")
+    rate = adapters_rate([*fast, second, storage, down, Nic(name="eth0", speed=800.0)], 8)
+    assert rate is not None
+    assert rate.value == 4 * 50e9 / 8
+    assert adapters_rate([Nic(name="eth0", speed=800.0)], 8) is adapters_rate(fast, 0) is None

@@ -95,17 +95,23 @@ class Node:
         """Return what a link of the node carries one way at best, bytes per second; None if unknown.
 
         Args:
-            link: ``port`` for a network port, or ``nvlink`` for the card with the slowest NVLinks.
+            link: ``port`` for a network port, ``nvlink`` for the card with the slowest NVLinks, or
+                ``adapters`` for a card's share of the RDMA adapters.
             name: Name of the port, such as ``eth0`` or ``mlx5_0/1``; empty: the fastest one.
         """
-        from pytest_anubis.hardware.nominal_rates import port_rate, slowest_nvlink_rate
+        from pytest_anubis.hardware.nominal_rates import (
+            adapters_rate,
+            port_rate,
+            slowest_nvlink_rate,
+        )
 
-        if link not in ("port", "nvlink"):
-            raise MetricUsageError(f"link={link!r}: say 'port' or 'nvlink'")
+        if link not in ("port", "nvlink", "adapters"):
+            raise MetricUsageError(f"link={link!r}: say 'port', 'nvlink' or 'adapters'")
+        cards = self.inventory.get("accelerators", ())
         if link == "nvlink":
-            cards = self.inventory.get("accelerators", ())
             return slowest_nvlink_rate(from_plain(Accelerator, card) for card in cards)
-        return port_rate((from_plain(Nic, one) for one in self.inventory.get("nics", ())), name)
+        ports = [from_plain(Nic, one) for one in self.inventory.get("nics", ())]
+        return adapters_rate(ports, len(cards)) if link == "adapters" else port_rate(ports, name)
 
     def pick(self, *, smoke: T, standard: T, soak: T) -> T:
         """Return the size or duration for this run's profile."""

@@ -1,0 +1,44 @@
+"""The fixtures by which the benchmarks of one folder share connected ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pytest_anubis import NodeFixture
+
+
+def rank_fixtures(kind: Callable[[], Any]) -> tuple[Any, Any]:
+    """Return the fixtures ``shared_ranks`` and ``ranks`` for a folder's ``conftest.py``.
+
+    Args:
+        kind: Returns the class of the ranks, a `NodeRanks`, importing it only then: it loads torch.
+    """
+
+    @pytest.fixture(scope="package")
+    def shared_ranks() -> Iterator[Any]:
+        """Ranks that live until the last test of this folder; if they do not connect, each test says why."""
+        from pytest_anubis.benchmarking.ranks import lasting
+
+        with lasting(kind()) as group:
+            yield group
+
+    @pytest.fixture
+    def ranks(request: pytest.FixtureRequest, anubis_node: NodeFixture) -> Iterator[Any]:
+        """Ranks that are connected, with nothing in their memory; after a failure fresh ones."""
+        import torch
+
+        if not torch.distributed.is_available():
+            pytest.skip("not applicable: this build of torch has no distributed package")
+        cards = torch.cuda.device_count()
+        if cards == 1:
+            pytest.skip("not applicable: fewer than two accelerators")
+        from pytest_anubis.benchmarking.ranks import sharing
+
+        shared = request.getfixturevalue("shared_ranks")
+        with sharing(shared, lambda: kind()(cards, anubis_node.cores)) as group:
+            yield group
+
+    return shared_ranks, ranks

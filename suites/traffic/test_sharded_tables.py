@@ -1,0 +1,85 @@
+"""Tables of a recommendation network that are spread over ranks: lookups, updates and both exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_anubis import MetricFixture
+
+if TYPE_CHECKING:
+    from suites.traffic.group import TrafficGroup
+
+ON_ACCELERATORS: dict[str, Any] = {"rows": 1 << 22, "width": 128}
+ON_A_HOST: dict[str, Any] = {"rows": 1 << 16, "width": 64}
+"""Of each table: gigabytes on an accelerator."""
+
+SAMPLES = {True: 4096, False: 256}
+"""Of each rank in a step, on accelerators or not."""
+
+POOLING = (192, 32, 24, 16, 12, 8, 6, 4)
+"""Rows that a sample sums of each table: the first one has more work than all others, and is kept by rows."""
+
+WARM = 3
+
+
+@pytest.mark.anubis(
+    component="traffic.tables",
+    scope="node",
+    cost={"cpu": "25s", "accelerator": {1: "0.1s", 2: "20s"}},
+    deadline="420s",
+    metrics=["sharded_rate"],
+    profiles=("standard", "soak"),
+    resources=["cpu", "network"],
+    goal="Recommendation networks whose tables are spread over the node train at the rate of its class",
+    question="How many samples a second look up and update tables that other ranks have?",
+    action="Compare the test's properties with a healthy node: where lookups alone are slow look at the "
+    "memory, where the exchange is run the collective operations and the copies between cards",
+)
+def test_sharded_tables(
+    anubis_metric: MetricFixture,
+    ranks: TrafficGroup,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Steps of tables that are whole on ranks or spread by rows take their time, and all bits are right."""
+    from suites.recommendation.placement import BY_ROWS, placed
+    from suites.recommendation.tables import SMALL
+    from suites.traffic.group import times_within
+
+    shape = ON_ACCELERATORS if ranks.on_accelerators else ON_A_HOST
+    samples = SAMPLES[ranks.on_accelerators] * ranks.world
+    places = placed(POOLING, ranks.world)
+    ranks.prepare_tables(places, samples=samples, pooling=POOLING, **shape)
+    taken = [ranks.tables() for _ in range(WARM)]
+    alone, exchange = min(one.alone for one in taken), min(one.exchange for one in taken)
+    record_property(
+        "sharded_step", f"without exchange {1e3 * alone:.3g} ms, exchange {1e3 * exchange:.3g} ms"
+    )
+    times = times_within(ranks.loaded, min(one.together for one in taken))
+    anubis_metric.collect(
+        "sharded_rate",
+        lambda: samples / ranks.tables(times).together,
+        unit="samples/s",
+        better="higher",
+    )
+    if SMALL.samples % ranks.world:
+        record_property(
+            "sharded_bits",
+            f"not compared: {ranks.world} ranks cannot share {SMALL.samples} samples",
+        )
+        return
+    for small in (placed(SMALL.pooling, ranks.world), [BY_ROWS] * SMALL.tables):
+        right_tables(ranks, small)
+
+
+def right_tables(ranks: TrafficGroup, places: list[int]) -> None:
+    """Assert that small tables at their places have right sums, and after updates their constant bits."""
+    from suites.recommendation.tables import BITS
+
+    wrong, bits = ranks.check_tables(places)
+    assert wrong == 0, f"{wrong} sums of tables at ranks {places} are wrong"
+    assert bits == BITS, (
+        f"updates of tables at ranks {places} left other bits than those of every device"
+    )
