@@ -5,24 +5,32 @@
 - layered: steps of VGG-16 and ResNet-50 behind a link, by priority and first in, first out, beside their
   bounds (wanted: at most 1.05 times products and exchange together);
 - tiers: an all-reduce of four ranks by the schedule and in fixed order, beside the model's ratio;
-- jobs: two trainings in turns behind a link, beside max(2C, C + M, 2M) (wanted: within 20 %).
+- jobs: two trainings in turns behind a link, beside max(2C, C + M, 2M) (wanted: within 20 %);
+- tables: lookups and updates of twice the pooling (wanted: 1.6 to 2.4 times as long), and how far placements
+  of eight tables are from the best of all (wanted: at most 5 %).
 
-Usage: python benchmarks/suites/traffic.py [--rounds 8] [--only experts layered tiers jobs]
-All but the choice of a way need root and iproute2. Other load on the machine disturbs it.
+Usage: python benchmarks/suites/traffic.py [--rounds 8] [--only experts layered tiers jobs tables]
+All but the choice of a way and the tables need root and iproute2. Other load on the machine disturbs it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import random
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
+
+import torch
 
 from pytest_anubis.benchmarking.models.tier_schedule import Stage, duration, fixed_order, timeline
 from pytest_anubis.benchmarking.shaped_link import (
@@ -34,6 +42,9 @@ from pytest_anubis.benchmarking.shaped_link import (
     trusted,
 )
 from pytest_anubis.benchmarking.turns import values_in_turns
+from suites.recommendation.placement import BY_ROWS, busiest, placed
+from suites.recommendation.tables import Batch, Plan, Tables, gradients_of
+from suites.recommendation.test_tables import shape_for
 from suites.traffic.group import TrafficGroup, Way, times_within
 from suites.traffic.test_experts import ON_A_HOST, choose, right_layer
 from suites.traffic.test_layered import right_sums
@@ -55,6 +66,7 @@ REGRET = 0.10
 WITHIN = 0.20
 DOUBLED = (1.8, 2.2)
 TOGETHER = 1.05
+POOLED = (1.6, 2.4)
 
 
 @contextmanager
@@ -210,7 +222,45 @@ def middle_parts(group: TrafficGroup, rounds: int) -> list[float]:
     return [statistics.median(some) for some in zip(*taken, strict=True)]
 
 
-PATTERNS = {"experts": experts, "layered": layered, "tiers": tiers, "jobs": jobs}
+def tables(rounds: int) -> bool:
+    """Print the time of lookups and updates at twice the pooling, and placements beside the best of all."""
+    device = torch.device("cpu")
+    shapes = [replace(shape_for("cpu", 1 << 30, 1 << 30), pooling=(many,) * 8) for many in (16, 32)]
+    held = Tables(shapes[0], device)
+    work: dict[str, Callable[[], float]] = {}
+    for shape, name in zip(shapes, ("", " twice"), strict=True):
+        batch = Batch.drawn(shape, 1, "uniform", device)
+        plan, gradients = Plan(batch), gradients_of(shape, 1, device)
+        work[f"lookup{name}"] = partial(seconds_of, partial(held.lookup, batch.rows, batch.starts))
+        work[f"update{name}"] = partial(seconds_of, partial(held.update, plan, gradients))
+    taken = values_in_turns(work, rounds=4 * rounds)
+    good = True
+    for name in ("lookup", "update"):
+        ratio = statistics.median(taken[f"{name} twice"]) / statistics.median(taken[name])
+        print(f"tables: {name}s of twice the pooling take {ratio:.2f} times as long")
+        good &= POOLED[0] <= ratio <= POOLED[1]
+    chance, worst = random.Random(4), 1.0
+    for trial in range(100):
+        world, costs = 2 + trial % 3, [chance.paretovariate(1.2) for _ in range(8)]
+        found = placed(costs, world)
+        whole = [cost for cost, rank in zip(costs, found, strict=True) if rank != BY_ROWS]
+        every = itertools.product(range(world), repeat=len(whole))
+        best = min(busiest(whole, one, world) for one in every)
+        worst = max(worst, busiest(costs, found, world) / best)
+    print(
+        f"tables: the worst of 100 placements has {worst:.3f} times the least work of a busiest rank"
+    )
+    return good and worst <= 1.05
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return the seconds of a call."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+PATTERNS = {"tables": tables, "experts": experts, "layered": layered, "tiers": tiers, "jobs": jobs}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

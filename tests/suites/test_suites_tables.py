@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from suites.recommendation.tables import (
 from suites.traffic import test_sharded_tables
 from suites.traffic.group import TrafficGroup
 from tests.suites.test_suites_on_a_card import Node, Taken
-from tests.suites.traffic_groups import faulty, of_ranks, run
+from tests.suites.traffic_groups import behind_link, faulty, of_ranks, run
 
 CPU = torch.device("cpu")
 SHAPE = Shape(rows=1 << 8, width=16, samples=24, pooling=(3, 1, 5))
@@ -208,6 +209,21 @@ def test_sharded_benchmark_records_its_rate_and_a_flipped_bit_fails_it(
         fault.write_text("flip")
         with pytest.raises(AssertionError, match="are wrong"):
             test_sharded_tables.right_tables(group, [0, 1, 0, 1])
+
+
+@pytest.mark.alone
+def test_half_the_links_rate_shows_in_the_exchange() -> None:
+    with behind_link(20e6) as (group, link):
+        shape: dict[str, Any] = {"rows": 1 << 8, "width": 64, "samples": 1024, "pooling": (1,) * 8}
+        group.prepare_tables([0, 1] * 4, **shape)
+
+        def exchange() -> float:
+            group.tables()
+            return median(group.tables().exchange for _ in range(5))
+
+        whole = exchange()
+        link.shape(10e6)
+        assert 1.4 < exchange() / whole < 2.6
 
 
 @pytest.mark.usefixtures("quick_processes")
