@@ -22,7 +22,7 @@ SECONDS = 0.05
     action="Low in floating point only: the widest vectors are not used, or lower the clock; compare with a "
     "healthy node's. A wrong result: take the CPU out of service",
 )
-@pytest.mark.parametrize("unit", ["float64", "float32", "int32", "int64"])
+@pytest.mark.parametrize("unit", ["float64", "float32", "int32", "int64", "int16"])
 def test_units(anubis_metric: MetricFixture, anubis_node: NodeFixture, unit: str) -> None:
     """Blocks of steps on every core at once: at their rate, and each with its known checksum."""
     from suites.compute.units import SOURCE, Cores, cpus_for

@@ -13,7 +13,7 @@ from typing import NamedTuple
 SOURCE = Path(__file__).with_name("units.c")
 
 STEPS = 20_000
-"""Steps of a block: a tenth of a millisecond, so that a load of 5 ms ends in time."""
+"""Steps of a block: some tenths of a millisecond, so that a load of 5 ms ends in time."""
 
 
 class Unit(NamedTuple):
@@ -21,7 +21,7 @@ class Unit(NamedTuple):
 
     Attributes:
         number: Which it is in ``units.c``.
-        operations: Of a step in all lanes: eight vectors of 64 bytes (one number at a time for `int64`).
+        operations: Of a step in all lanes: eight vectors of 64 bytes (of `int64` one number at a time).
         checksum: Of a block of `STEPS`, the same on every CPU.
     """
 
@@ -35,9 +35,10 @@ UNITS = {
     "float32": Unit(1, 7 * 128, 3116992110593602880),
     "int32": Unit(2, 4 * 128, 5618857248023840862),
     "int64": Unit(3, 4 * 8, 2356998737506012839),
+    "int16": Unit(4, 2 * 256, 4238085068),
 }
 """A step in floating point is three products that each have a sum, and a sum; in whole numbers a shift, an
-exclusive or, a product and a sum. What is fused counts as two, as usual."""
+exclusive or, a product and a sum, of 16 bits a product and a sum. What is fused counts as two, as usual."""
 
 NO_LIMIT = 1 << 62
 """More turns than any load has."""

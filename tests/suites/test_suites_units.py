@@ -60,8 +60,24 @@ REFERENCE = {
 }
 
 
+def int16(steps: int) -> int:
+    """Return the checksum of a block of sums of products."""
+    random, a, b = 1, [], []
+    for _ in range(2048 + 64):
+        random = (random * 1664525 + 1013904223) & 0xFFFFFFFF
+        for numbers, shift in ((a, 16), (b, 8)):
+            numbers.append(((random >> shift) + (1 << 15)) % (1 << 16) - (1 << 15))
+    total = 0
+    for turn in range(steps // 8):
+        products = sum(one * other for one, other in zip(a[turn % 64 :], b[:2048]))  # noqa: B905
+        total = (total * 1664525 + products) & 0xFFFFFFFF
+    return total
+
+
 def checksum(name: str, steps: int) -> int:
     """Return a block's checksum, computed one number after the other in Python."""
+    if name == "int16":
+        return int16(steps)
     step, width = REFERENCE[name]
     total = 0
     for number in range(CHAINS * max(1, BYTES // width)):
