@@ -1,9 +1,9 @@
-"""A TCP connection between two processes of this machine."""
+"""A connection between two processes of this machine, by TCP or without it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pytest_anubis.benchmarking.children import Child, Group
@@ -28,16 +28,32 @@ class Loopback(Group):
     varied by a third.
 
     Args:
+        way: ``tcp``, ``socket`` for a socket of the kernel without TCP (Unix), or ``ring`` for memory that
+            both have.
         through: Takes the receiver's port and returns the port to connect to: a place for a relay
             that is slow or faulty.
+        within: Command that runs both processes elsewhere, such as in a network namespace.
     """
 
-    def __init__(self, *, through: Callable[[int], int] = lambda port: port) -> None:
+    def __init__(
+        self,
+        way: str = "tcp",
+        *,
+        through: Callable[[int], int] = lambda port: port,
+        within: Sequence[str] = (),
+    ) -> None:
         super().__init__(timeout=ROUND)
         cpu = str(max(os.sched_getaffinity(0)))
         with self._starting():
             receiver, self._sender = (
-                self._start(Child(MODULE, [role, cpu, ADDRESS], name=f"TCP {role} process"))
+                self._start(
+                    Child(
+                        MODULE,
+                        [role, cpu, way, ADDRESS],
+                        name=f"{way} {role} process",
+                        within=within,
+                    )
+                )
                 for role in ("receive", "send")
             )
             port = through(receiver.receive(timeout=START)["port"])

@@ -1,4 +1,6 @@
-"""One end of a TCP connection, in a process of its own: started by `suites.network.loopback`.
+"""One end of a connection, in a process of its own: started by `suites.network.loopback`.
+
+It goes through TCP, a socket of the kernel (Unix), or memory that both ends have.
 
 Every transfer begins with a header: what it is, and how many bytes or repetitions. The timed transfers
 only count bytes; a transfer to check them carries random bytes and comes back as a checksum.
@@ -6,6 +8,7 @@ only count bytes; a transfer to check them carries random bytes and comes back a
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -15,6 +18,11 @@ import time
 import zlib
 
 from pytest_anubis.benchmarking.children import Message, answer, handlers_of
+from suites.network.ring import Ring
+
+Connection = socket.socket | Ring
+TCP, SOCKET, RING = "tcp", "socket", "ring"
+"""The ways that a connection goes."""
 
 HEADER = struct.Struct("!cQ")
 REPLY = struct.Struct("!QQ")
@@ -31,24 +39,38 @@ TIMEOUT = 60.0
 
 
 class Receiver:
-    """Takes what comes, and says how much it was."""
+    """Takes what comes, and says how much it was.
 
-    def __init__(self, address: str) -> None:
-        self._listener = socket.create_server((address, 0))
+    Args:
+        way: ``tcp``, ``socket`` or ``ring``.
+        address: Where to listen with TCP.
+    """
+
+    def __init__(self, way: str, address: str) -> None:
+        self._way = way
+        if way == TCP:
+            self._listener = socket.create_server((address, 0))
+        else:
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind("")  # the kernel chooses a name without a file
+            self._listener.listen()
         # An accepted connection inherits the size, which has to be known when the window is agreed on.
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
         self._block = memoryview(bytearray(BLOCK))
 
-    def port(self, _request: Message) -> Message:
-        """Say on which port it listens."""
-        return {"port": self._listener.getsockname()[1]}
+    @property
+    def port(self) -> int | str:
+        """Where it listens: a port of TCP, or a name without the byte 0 at its beginning."""
+        name = self._listener.getsockname()
+        return int(name[1]) if self._way == TCP else name[1:].decode()
 
     def serve(self) -> None:
         """Accept one connection and serve it until it is closed."""
         self._listener.settimeout(TIMEOUT)
-        connection, _ = self._listener.accept()
+        first = self._accepted()
+        ring = self._way == RING
+        connection = Ring.taken((self._accepted(), first)) if ring else first
         with connection:
-            _prepare(connection)
             while header := _exactly(connection, self._block[: HEADER.size]):
                 kind, amount = HEADER.unpack(header)
                 if kind == PING:
@@ -56,13 +78,18 @@ class Receiver:
                 else:
                     self._take(connection, amount, check=kind == CHECK)
 
-    def _echo(self, connection: socket.socket, count: int) -> None:
+    def _accepted(self) -> socket.socket:
+        connection, _ = self._listener.accept()
+        _prepare(connection)
+        return connection
+
+    def _echo(self, connection: Connection, count: int) -> None:
         ball = self._block[:PING_BYTES]
         for _ in range(count):
             _exactly(connection, ball)
             connection.sendall(ball)
 
-    def _take(self, connection: socket.socket, amount: int, *, check: bool) -> None:
+    def _take(self, connection: Connection, amount: int, *, check: bool) -> None:
         received = checksum = 0
         while received < amount:
             most = min(BLOCK, amount - received)
@@ -78,17 +105,27 @@ class Receiver:
 class Sender:
     """Sends, and takes the time until the other end has everything."""
 
-    def __init__(self) -> None:
-        self._connection = socket.socket()
+    def __init__(self, way: str) -> None:
+        self._way = way
+        self._connection: Connection
         self._block = memoryview(random.Random(20240224).randbytes(BLOCK))  # noqa: S311 - a pattern
 
     def connect(self, request: Message) -> Message:
         """Connect to the ``address`` and ``port`` of the request."""
-        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
-        self._connection.settimeout(TIMEOUT)
-        self._connection.connect((request["address"], request["port"]))
-        _prepare(self._connection)
+        tcp = self._way == TCP
+        place = (request["address"], request["port"]) if tcp else "\0" + request["port"]
+        self._connection = first = self._connected(place)
+        if self._way == RING:
+            self._connection = Ring.offered((first, self._connected(place)))
         return {}
+
+    def _connected(self, place: tuple[str, int] | str) -> socket.socket:
+        connection = socket.socket(socket.AF_INET if self._way == TCP else socket.AF_UNIX)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        connection.settimeout(TIMEOUT)
+        connection.connect(place)
+        _prepare(connection)
+        return connection
 
     def bulk(self, request: Message) -> Message:
         """Send so many ``bytes``; answer the ``seconds`` until the receiver had counted them."""
@@ -135,10 +172,11 @@ def _prepare(connection: socket.socket) -> None:
     connection.settimeout(None)
     for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         connection.setsockopt(socket.SOL_SOCKET, way, struct.pack("@ll", int(TIMEOUT), 0))
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if connection.family == socket.AF_INET:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def _exactly(connection: socket.socket, into: memoryview) -> memoryview:
+def _exactly(connection: Connection, into: memoryview) -> memoryview:
     """Fill `into` from the connection; return it, or an empty view at the end of the stream."""
     filled = 0
     while filled < len(into):
@@ -151,15 +189,15 @@ def _exactly(connection: socket.socket, into: memoryview) -> memoryview:
     return into
 
 
-def main(descriptor: str, role: str, cpu: str, address: str) -> None:
+def main(descriptor: str, role: str, cpu: str, way: str, address: str) -> None:
     """Run one end: ``send`` or ``receive``, on one CPU."""
     os.sched_setaffinity(0, {int(cpu)})
     if role == "send":
-        answer(int(descriptor), handlers_of(Sender()))
+        answer(int(descriptor), handlers_of(Sender(way)))
     else:
-        receiver = Receiver(address)
+        receiver = Receiver(way, address)
         with socket.socket(fileno=int(descriptor)) as channel:
-            channel.sendall(f'{{"port": {receiver.port({})["port"]}}}\n'.encode())
+            channel.sendall(json.dumps({"port": receiver.port}).encode() + b"\n")
             receiver.serve()
 
 

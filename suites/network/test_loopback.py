@@ -64,3 +64,30 @@ def test_tcp_round_trip(
         "tcp_round_trip", lambda: link.round_trip(count) * 1e6, unit="us", better="lower"
     )
     assert link.intact(MIB), "the bytes that arrived are not the bytes that were sent"
+
+
+@pytest.mark.anubis(
+    cost="4s",
+    profiles=("standard", "soak"),
+    metrics=["socket_rate", "socket_round_trip", "ring_rate", "ring_round_trip"],
+    question="How quickly do two processes exchange the same bytes without TCP, and through memory?",
+    action="Low with TCP only: filters, shaping or settings of TCP (`tc qdisc show dev lo`, `nft list "
+    "ruleset`). Low with the socket, too: the kernel (version, mitigations, security modules). Low through "
+    "memory, too: the core or its memory",
+)
+@pytest.mark.parametrize("way", ["socket", "ring"])
+def test_without_tcp(anubis_metric: MetricFixture, anubis_node: NodeFixture, way: str) -> None:
+    """A socket without TCP, or memory, carries its rate and messages, and what arrives is what was sent."""
+    from suites.network.loopback import Loopback
+
+    size = anubis_node.pick(smoke=96 * MIB, standard=512 * MIB, soak=2048 * MIB)
+    count = anubis_node.pick(smoke=3000, standard=10_000, soak=10_000)
+    with Loopback(way) as link:
+        link.rate(size)
+        anubis_metric.collect(
+            f"{way}_rate", lambda: link.rate(size) / 1e9, unit="GB/s", better="higher"
+        )
+        anubis_metric.collect(
+            f"{way}_round_trip", lambda: link.round_trip(count) * 1e6, unit="us", better="lower"
+        )
+        assert link.intact(64 * MIB), "the bytes that arrived are not the bytes that were sent"

@@ -58,11 +58,20 @@ from suites.memory import (
 )
 from suites.memory.caches import Caches
 from suites.network import test_fan_in, test_loopback, test_pairs
+from suites.recommendation import test_tables
+from suites.recommendation.tables import BITS
+from suites.recommendation.tables import Shape as TableShape
 from suites.storage import test_disk
 from suites.storage.fio import Windows
 from suites.tools.nics import Port
-from suites.traffic import test_experts, test_layered, test_two_jobs, test_two_tiers
-from suites.traffic.group import JobTimes, LayerTimes, Orders, TierTimes, Way
+from suites.traffic import (
+    test_experts,
+    test_layered,
+    test_sharded_tables,
+    test_two_jobs,
+    test_two_tiers,
+)
+from suites.traffic.group import JobTimes, LayerTimes, Orders, TableTimes, TierTimes, Way
 from suites.training import test_step
 from suites.workload import (
     test_data_parallel,
@@ -213,6 +222,8 @@ class TrafficRanks:
             "wrong_in_tiers": 0,
             "jobs": JobTimes(apart=2.0, in_turns=1.0),
             "parts_of_jobs": (1.0, 1.0),
+            "tables": TableTimes(alone=1.0, exchange=1.0, together=1.0),
+            "check_tables": (0, BITS),
             "check_jobs": [{"alone": [1], "in_turns": [1], "first": [2.0], "last": [1.0]}],
         }
         return lambda *_, **__: told.get(name, 1.0)
@@ -481,6 +492,19 @@ def data_parallel(b: Bench) -> None:
     test_data_parallel.measure(b.metric, ranks, tiny("llama-small"), "float32")
 
 
+SMALL_TABLES = TableShape(rows=1 << 8, width=16, samples=24, pooling=(3, 1, 5))
+
+
+def tables(b: Bench) -> None:
+    b.patch.setattr(test_tables, "shape_for", lambda *_: SMALL_TABLES)
+    test_tables.test_tables(b.metric, CPU, say, "uniform")
+
+
+def without_tcp(b: Bench) -> None:
+    b.patch.setattr("suites.network.loopback.Loopback", lambda _: nullcontext(LINK))
+    test_loopback.test_without_tcp(b.metric, b.node, "socket")
+
+
 RANKS: Any = Ranks()
 TRAFFIC: Any = TrafficRanks()
 CARDS: Any = Cards()
@@ -538,7 +562,9 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     "network/test_loopback.py::test_tcp_round_trip": lambda b: test_loopback.test_tcp_round_trip(
         b.metric, b.node, LINK
     ),
+    "network/test_loopback.py::test_without_tcp": without_tcp,
     "network/test_pairs.py::test_pairs": pairs,
+    "recommendation/test_tables.py::test_tables": tables,
     "storage/test_disk.py::test_sequential_io": lambda b: test_disk.test_sequential_io(
         b.metric, b.node, DISK, "read"
     ),
@@ -550,6 +576,9 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     ),
     "storage/test_disk.py::test_small_files": small_files,
     "storage/test_disk.py::test_fsync": lambda b: test_disk.test_fsync(b.metric, b.node),
+    "traffic/test_sharded_tables.py::test_sharded_tables": lambda b: (
+        test_sharded_tables.test_sharded_tables(b.metric, TRAFFIC, say)
+    ),
     "traffic/test_experts.py::test_experts": lambda b: test_experts.test_experts(
         b.metric, TRAFFIC, say
     ),

@@ -1,24 +1,36 @@
-"""The TCP benchmark sends what it says, shows a slow link, and notices a changed byte."""
+"""Connections send what they say, show a slow link, and notice a changed byte, with TCP and without."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from pytest_anubis.benchmarking.children import ChildError
+from pytest_anubis.benchmarking.shaped_link import NotPossible, ShapedLink, run, shaper, trusted
+from suites.network import test_loopback
 from suites.network.loopback import Loopback
+from suites.network.ring import SLOT, SLOTS, Ring
 from tests.suites.relay import Relay
+from tests.suites.test_suites_on_a_card import Node, Taken
 
 Costs = Callable[..., list[float]]
 MIB = 1 << 20
+BUCKET = 80 << 10
+"""Bytes of a shaper's bucket on the loopback interface: more than its longest packet."""
+
+
+WAYS = ("tcp", "socket", "ring")
 
 
 @pytest.mark.alone
-def test_more_bytes_and_messages_cost_more(costs: Costs) -> None:
-    with Loopback() as link:
+@pytest.mark.parametrize("way", WAYS)
+def test_more_bytes_and_messages_cost_more(costs: Costs, way: str) -> None:
+    with Loopback(way) as link:
         link.rate(MIB)
         least = costs(lambda: link.rate(8 * MIB), lambda: link.rate(32 * MIB))
         assert least[1] > 2 * least[0]
@@ -58,6 +70,70 @@ def test_changed_bytes_are_noticed() -> None:
             link.round_trip(10)
 
 
+@pytest.mark.alone
+def test_slow_interface_shows_in_tcp_alone() -> None:
+    rate = 25e6
+    try:
+        namespace = ShapedLink(rate)
+    except NotPossible as why:
+        pytest.skip(str(why))
+    with namespace:
+        inside = namespace.command(0)
+        limited = [
+            trusted("tc"),
+            "qdisc",
+            "replace",
+            "dev",
+            "lo",
+            "root",
+            *shaper(rate, BUCKET).split(),
+        ]
+        run(namespace.command(0, limited))
+        reached = {}
+        for way in WAYS:
+            with Loopback(way, within=inside) as link:
+                link.rate(MIB)
+                reached[way] = max(link.rate(8 * MIB) for _ in range(2))
+    assert 0.8 * rate < reached["tcp"] < 1.1 * rate  # .85 to 1.0 on a quiet machine
+    assert reached["socket"] > 4 * rate
+    assert reached["ring"] > 4 * rate
+
+
+@pytest.mark.parametrize("way", ["socket", "ring"])
+def test_benchmark_records_rates_and_fails_for_changed_bytes(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = Taken()
+    node = Node("standard")
+    monkeypatch.setattr(test_loopback, "MIB", 1 << 10)
+    test_loopback.test_without_tcp(taken, node, way)
+    assert list(taken.asked) == [f"{way}_rate", f"{way}_round_trip"]
+    monkeypatch.setattr(Loopback, "intact", lambda *_: False)
+    with pytest.raises(AssertionError, match="not the bytes that were sent"):
+        test_loopback.test_without_tcp(taken, node, way)
+
+
+def test_ring_passes_on_more_than_it_holds_and_a_flipped_bit() -> None:
+    pairs = [socket.socketpair() for _ in range(2)]
+    sent = bytes(range(256)) * (SLOT * (SLOTS + 2) // 256)
+    with (
+        Ring.offered((pairs[0][0], pairs[1][0])) as one,
+        Ring.taken((pairs[1][1], pairs[0][1])) as other,
+    ):
+        writer = threading.Thread(target=one.sendall, args=(sent,))
+        writer.start()
+        arrived = memoryview(bytearray(len(sent)))
+        assert other.recv_into(arrived, 0, socket.MSG_WAITALL) == len(sent)
+        writer.join()
+        assert arrived == sent
+        other.sendall(b"back")
+        assert one.recv_into(memoryview(bytearray(9))) == 4
+        one.sendall(b"abc")
+        other._back._memory[(other._back._slot % SLOTS) * SLOT] ^= 1
+        assert other.recv_into(memoryview(arrived)) == 3
+        assert bytes(arrived[:3]) == b"`bc"
+
+
 def test_processes_end_with_the_link_whatever_happens() -> None:
     pids: list[int] = []
 
@@ -78,5 +154,5 @@ def test_a_dead_end_is_an_error_and_not_a_wait() -> None:
     with Loopback() as link:
         receiver, _sender = link.processes
         os.kill(receiver.pid, signal.SIGKILL)
-        with pytest.raises(ChildError, match="TCP send process"):
+        with pytest.raises(ChildError, match="tcp send process"):
             link.rate(MIB)
