@@ -6,9 +6,11 @@ read or written counts once, a write does not count as the read that a cache may
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -170,16 +172,73 @@ class CoreStreams:
         return {cpu: count for cpu, count in wrong.items() if count}
 
 
+class NodeStreams:
+    """The same operation by several cores at once, over arrays that lie where this process takes memory now.
+
+    Args:
+        operation: A key of `OPERATIONS`.
+        elements: Length of each array.
+        count: Cores at most; each has arrays of its own.
+    """
+
+    def __init__(self, operation: str, elements: int, count: int) -> None:
+        with _one_thread():
+            self._streams = [Stream(operation, elements, torch.device("cpu")) for _ in range(count)]
+            for stream in self._streams:
+                stream.run()
+
+    def rate(self, cpus: Sequence[int]) -> float:
+        """Return the bytes a second of one pass by each of these CPUs at once, until the last one is done."""
+        ready = threading.Barrier(len(cpus) + 1)
+        failures: list[BaseException] = []
+
+        def run(cpu: int, stream: Stream) -> None:
+            try:
+                os.sched_setaffinity(0, {cpu})  # of this thread alone
+                ready.wait()
+                stream.run()
+            except BaseException as error:
+                ready.abort()
+                failures.append(error)
+
+        threads = [
+            threading.Thread(target=run, args=pair)
+            for pair in zip(cpus, self._streams, strict=False)
+        ]
+        with _one_thread():
+            for thread in threads:
+                thread.start()
+            with suppress(threading.BrokenBarrierError):
+                ready.wait()
+            begin = time.perf_counter()
+            for thread in threads:
+                thread.join()
+            took = time.perf_counter() - begin
+        if failures:
+            raise failures[0]
+        return sum(stream.bytes for stream in self._streams[: len(cpus)]) / took
+
+    def wrong_elements(self) -> int:
+        """Return how many elements of the last passes are not exactly right."""
+        return sum(stream.wrong_elements() for stream in self._streams)
+
+
 @contextmanager
-def _alone_on(cpu: int) -> Iterator[None]:
-    """Compute on one CPU, with one thread."""
+def _one_thread() -> Iterator[None]:
+    """Let torch compute with one thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with on_cpus({cpu}):
-            yield
+        yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _alone_on(cpu: int) -> Iterator[None]:
+    """Compute on one CPU, with one thread."""
+    with _one_thread(), on_cpus({cpu}):
+        yield
 
 
 def _sum_of_ramp(length: int, period: int) -> int:

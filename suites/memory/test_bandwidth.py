@@ -33,6 +33,11 @@ take more than seconds a value, and more of the memory."""
 CORE_ROUNDS = {"smoke": 12, "standard": 12, "soak": None}
 """Values of these cores; None: by the profile. They are slow to take, and repeat well."""
 
+PAIR_CORES = 16
+"""Cores of a node that stream at once: as many as fill the link to another node."""
+
+PAIR_ROUNDS = 11
+
 MOVED = 200e6
 """Bytes that one core moves for one value, at least one pass: some ten milliseconds."""
 
@@ -133,3 +138,53 @@ def test_core_stream(
         record_property(f"CPU {cpu}", f"{statistics.median(rates) / 1e9:.1f} GB/s")
     wrong = streams.wrong_elements()
     assert not wrong, f"wrong elements of {elements} by CPU: {wrong}"
+
+
+@pytest.mark.anubis(
+    component="memory.numa",
+    scope="node",
+    resources=["cpu"],
+    cost="40s",
+    deadline="600s",
+    profiles=("standard", "soak"),
+    goal="Every processor gets at its own memory and at its neighbours' at the rate of its class",
+    question="How many bytes a second do a processor's cores read and write in the memory of each node?",
+    action="Compare the pairs: all to one node, that memory (a far memory that trained down, CXL too); all "
+    "from one, that processor; one pair, the link between the two",
+)
+def test_numa_bandwidth(anubis_metric: MetricFixture) -> None:
+    """Cores of each node stream in the memory of each node at their rate, and every element is right."""
+    from suites.memory import numa
+    from suites.memory.caches import memory_size, read_caches
+    from suites.memory.joint_rounds import collect_jointly
+    from suites.memory.stream import OPERATIONS, NodeStreams, elements_for
+
+    nodes = numa.read_nodes()
+    starts = {node: sorted(cpus & os.sched_getaffinity(0)) for node, cpus in nodes.items()}
+    starts = {node: cpus[:PAIR_CORES] for node, cpus in starts.items() if cpus}
+    if len(nodes) < 2:
+        pytest.skip("not applicable: one NUMA node")
+    arrays, most = OPERATIONS["triad"][0], max(len(cpus) for cpus in starts.values())
+    elements = elements_for(
+        read_caches().last // most, memory_size() // (most * len(nodes)), arrays=arrays
+    )
+    anywhere = {cpu for cpus in starts.values() for cpu in cpus}
+    streams = {}
+    try:
+        for end in nodes:  # in each memory as many as one processor needs, which all of them use
+            with numa.place(set(starts.get(end, anywhere)), end):
+                streams[end] = NodeStreams("triad", elements, most)
+    except numa.NotPossible as error:
+        pytest.skip(str(error))
+
+    def once() -> dict[str, float]:
+        return {
+            f"bandwidth_{start}_to_{end}": streams[end].rate(cpus) / 1e9
+            for start, cpus in starts.items()
+            for end in nodes
+        }
+
+    last = f"bandwidth_{[*starts][-1]}_to_{[*nodes][-1]}"
+    collect_jointly(anubis_metric, once, last, unit="GB/s", better="higher", rounds=PAIR_ROUNDS)
+    wrong = {end: found for end, one in streams.items() if (found := one.wrong_elements())}
+    assert not wrong, f"wrong elements by the node of their memory: {wrong}"

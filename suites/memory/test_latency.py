@@ -13,6 +13,7 @@ import pytest
 from pytest_anubis import MetricFixture, NodeFixture
 from suites.memory import chase, native, numa
 from suites.memory.caches import memory_size, read_caches
+from suites.memory.joint_rounds import collect_jointly
 
 STEPS = {"l2": 5_000_000, "llc": 1_500_000, "dram": 250_000}
 """Loads a round: a few tens of milliseconds each."""
@@ -97,8 +98,6 @@ def test_latency_by_footprint(anubis_metric: MetricFixture) -> None:
         chains = {
             name: stack.enter_context(chase.Chase(library, size)) for name, size in sizes.items()
         }
-        *others, largest = sizes
-        rounds: dict[float, dict[str, float]] = {}
 
         def through(name: str) -> float:
             """Return the latency of one footprint, whose lines the others have pushed out before."""
@@ -108,18 +107,13 @@ def test_latency_by_footprint(anubis_metric: MetricFixture) -> None:
             chains[name].run(min(chains[name].lines, WARM * steps))
             return chains[name].latency(steps)
 
-        def once() -> float:
-            found = {name: through(name) for name in sizes}
-            rounds[found[largest]] = found
-            return found[largest]
+        def once() -> dict[str, float]:
+            return {f"latency_{name}": through(name) for name in sizes}
 
-        whole = f"latency_{largest}"
-        kept = anubis_metric.collect(whole, once, unit="ns", better="lower", rounds=ROUNDS)
-        for name in others:
-            values = [rounds[value][name] for value in kept]
-            anubis_metric.record(
-                f"latency_{name}", values, unit="ns", better="lower", rounds_of=whole
-            )
+        *_, largest = sizes
+        collect_jointly(
+            anubis_metric, once, f"latency_{largest}", unit="ns", better="lower", rounds=ROUNDS
+        )
         for name, chain in chains.items():
             right(chain, f"through {name}")
 
@@ -155,25 +149,19 @@ def test_numa_latency(
         except numa.NotPossible as error:
             pytest.skip(str(error))
         pairs = [(start, end) for start in starts for end in nodes]
-        rounds: dict[float, dict[tuple[int, int], float]] = {}
 
-        def once() -> float:
-            """Return the latency of the last pair, of which the others' turns are a part."""
+        def once() -> dict[str, float]:
             found = {}
             for start, end in pairs:
                 with numa.on_cpus(starts[start]):
                     chains[end].run(STEPS["dram"] // 10)  # the thread has moved
-                    found[start, end] = chains[end].latency(STEPS["dram"])
-            rounds[found[pairs[-1]]] = found
-            return found[pairs[-1]]
+                    found[pair_metric((start, end))] = chains[end].latency(STEPS["dram"])
+            return found
 
-        last = pair_metric(pairs[-1])
-        kept = anubis_metric.collect(last, once, unit="ns", better="lower", rounds=ROUNDS)
-        taken = {pair: [rounds[value][pair] for value in kept] for pair in pairs}
-        for pair in pairs[:-1]:
-            anubis_metric.record(
-                pair_metric(pair), taken[pair], unit="ns", better="lower", rounds_of=last
-            )
+        values = collect_jointly(
+            anubis_metric, once, pair_metric(pairs[-1]), unit="ns", better="lower", rounds=ROUNDS
+        )
+        taken = {pair: values[pair_metric(pair)] for pair in pairs}
         for line in pair_lines(taken):
             sys.stdout.write(f"{line}\n")
         record_property("slowest_pairs", pair_lines(taken))

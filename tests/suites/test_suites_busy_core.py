@@ -407,6 +407,14 @@ def numa_latency(b: Bench) -> None:
     test_latency.test_numa_latency(b.metric, say)
 
 
+def numa_bandwidth(b: Bench) -> None:
+    b.patch.setattr(stream, "elements_for", lambda *_, **__: 1 << 10)
+    cpus = os.sched_getaffinity(0)
+    b.patch.setattr(numa, "read_nodes", lambda: {0: cpus, 1: {9000}})
+    b.patch.setattr(numa, "place", lambda *_: nullcontext())
+    test_bandwidth.test_numa_bandwidth(b.metric)
+
+
 def host_patterns(b: Bench) -> None:
     b.patch.setattr("pytest_anubis.benchmarking.sizes.host_memory", lambda: (1 << 22, 1 << 23))
     b.patch.setattr(test_patterns, "HOST_PAUSE", {"smoke": 0.0})
@@ -550,6 +558,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     "link/test_transfer.py::test_copies_of_all_cards": copies_of_all,
     "memory/test_bandwidth.py::test_stream": streams,
     "memory/test_bandwidth.py::test_core_stream": core_streams,
+    "memory/test_bandwidth.py::test_numa_bandwidth": numa_bandwidth,
     "memory/test_latency.py::test_load_latency": load_latency,
     "memory/test_latency.py::test_latency_by_footprint": by_footprint,
     "memory/test_latency.py::test_numa_latency": numa_latency,

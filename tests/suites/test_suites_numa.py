@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from suites.memory import chase, native, numa, test_latency
+from pytest_anubis.benchmarking.verification import flip_bit
+from suites.memory import chase, native, numa, stream, test_bandwidth, test_latency
 from suites.memory.caches import Caches
 from tests.suites.test_suites_on_a_card import Taken
 
@@ -182,3 +183,45 @@ def test_one_node_has_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numa, "read_nodes", lambda: {0: {0}})
     with pytest.raises(pytest.skip.Exception, match="not applicable: one NUMA node"):
         test_latency.test_numa_latency(Taken(), lambda *_: None)
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_every_pair_is_streamed_and_a_wrong_element_names_its_memory(
+    two_nodes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "elements_for", lambda *_, **__: 1 << 12)
+    taken = Values()
+    test_bandwidth.test_numa_bandwidth(taken)
+    assert two_nodes == [0, 1], "arrays in each memory"
+    assert sorted(taken.asked) == [name.replace("latency", "bandwidth") for name in PAIRS]
+    assert all(value > 0 for values in taken.values.values() for value in values)
+    monkeypatch.setattr(stream.NodeStreams, "wrong_elements", lambda _: 2)
+    with pytest.raises(AssertionError, match="by the node of their memory: .0: 2, 1: 2"):
+        test_bandwidth.test_numa_bandwidth(Values())
+
+
+def test_memory_without_processors_is_an_end_and_one_node_does_not_apply(
+    two_nodes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "elements_for", lambda *_, **__: 1 << 12)
+    home = os.sched_getaffinity(0)
+    monkeypatch.setattr(numa, "read_nodes", lambda: {0: home, 2: set()})
+    taken = Values()
+    test_bandwidth.test_numa_bandwidth(taken)
+    assert sorted(taken.asked) == ["bandwidth_0_to_0", "bandwidth_0_to_2"]
+    assert two_nodes == [0, 2]
+    monkeypatch.setattr(numa, "read_nodes", lambda: {0: home})
+    with pytest.raises(pytest.skip.Exception, match="one NUMA node"):
+        test_bandwidth.test_numa_bandwidth(Values())
+
+
+def test_cores_stream_at_once_and_a_flipped_bit_or_a_lost_core_is_seen() -> None:
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    streams = stream.NodeStreams("triad", 1 << 14, 2)
+    assert streams.rate(cpus) > 0
+    assert os.sched_getaffinity(0) >= set(cpus)
+    assert streams.wrong_elements() == 0
+    flip_bit(streams._streams[1]._x, 77, 52)
+    assert streams.wrong_elements() >= 1
+    with pytest.raises(OSError, match="Invalid argument"):
+        streams.rate([9000])
