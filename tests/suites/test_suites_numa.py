@@ -196,7 +196,7 @@ def test_every_pair_is_streamed_and_a_wrong_element_names_its_memory(
     assert sorted(taken.asked) == [name.replace("latency", "bandwidth") for name in PAIRS]
     assert all(value > 0 for values in taken.values.values() for value in values)
     monkeypatch.setattr(stream.NodeStreams, "wrong_elements", lambda _: 2)
-    with pytest.raises(AssertionError, match="by the node of their memory: .0: 2, 1: 2"):
+    with pytest.raises(AssertionError, match=r"by the node of their memory: \{0: 2, 1: 2\}"):
         test_bandwidth.test_numa_bandwidth(Values())
 
 

@@ -62,7 +62,7 @@ REFERENCE = {
 
 def int16(steps: int) -> int:
     """Return the checksum of a block of sums of products."""
-    random, a, b = 1, [], []
+    random, a, b = 1, list[int](), list[int]()
     for _ in range(2048 + 64):
         random = (random * 1664525 + 1013904223) & 0xFFFFFFFF
         for numbers, shift in ((a, 16), (b, 8)):
