@@ -9,7 +9,6 @@ PYTEST_DONT_REWRITE
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -39,7 +38,6 @@ __all__ = [
     "MetricVerdict",
     "NodeFixture",
     "NodeVerdict",
-    "NominalRate",
     "Outcome",
     "PairFixture",
     "PairsFixture",

@@ -111,9 +111,7 @@ def _benchmark(
         component=own.get("component", ""),
         scope=own.get("scope", "node"),
         profiles=tuple(p for p in PROFILES if p in profiles),
-        cost=" to ".join(dict.fromkeys((costs[0], costs[-1])))
-        if costs
-        else _cost(own.get("cost", "")),
+        cost=_span(costs[0], costs[-1]) if costs else _cost(own.get("cost", "")),
         metrics=_metrics(own.get("metrics", ()), bodies, module, units),
         parameters="; ".join(_parameters(bodies, module)),
         by_rounds=_by_rounds(bodies),
@@ -139,6 +137,12 @@ def _cost(cost: Any) -> str:
         f"accelerator {many}" if few in (many, NOTHING) else f"accelerator {few} (one) to {many}"
     )
     return on_cards if cost["cpu"] == NOTHING else f"{cost['cpu']}, {on_cards}"
+
+
+def _span(least: str, most: str) -> str:
+    """Return two costs as one range, without what both begin with."""
+    same = "accelerator " if least.startswith("accelerator ") else ""
+    return least if least == most else f"{least} to {most.removeprefix(same)}"
 
 
 def _in_smoke(cost: Any) -> str:

@@ -93,12 +93,6 @@ def require(device: torch.device, dtype: str, *, files: Files | None = None) -> 
         pytest.skip(f"not applicable: {what} has no instructions for {dtype}")
 
 
-def require_ranks(count: int, least: int) -> None:
-    """Skip the test as not applicable if a pattern needs at least so many ranks."""
-    if count < least:
-        pytest.skip(f"not applicable: {count} ranks, and the pattern needs {least}")
-
-
 def compute_mode(pci: str) -> str | None:
     """Return the compute mode of a slot's card, such as ``default`` or ``prohibited``; None if unknown."""
     modes = {card.pci: card.compute_mode for card in read_inventory().accelerators}

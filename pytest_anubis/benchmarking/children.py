@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,6 +35,9 @@ _TAIL = 2000
 
 _PAUSE = 0.01
 """Seconds between two checks for processes that a child left behind; usually there are none."""
+
+_WATCH = "anubis-parent"
+"""Name of the thread that watches the parent's end."""
 
 _BLOCK = 1 << 16
 """Bytes of an answer that are read at a time."""
@@ -344,8 +347,12 @@ def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:
     """
     # The parent decides when its children end; an interrupt from the terminal reaches them as well.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
-    with socket.socket(fileno=descriptor) as channel, channel.makefile("rwb") as stream:
+    end_with_parent(descriptor)
+    with (
+        socket.socket(fileno=descriptor) as channel,
+        channel.makefile("rwb") as stream,
+        _closing(channel),
+    ):
         for line in stream:
             request = json.loads(line)
             try:
@@ -356,13 +363,35 @@ def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:
             stream.flush()
 
 
-def _end_with(descriptor: int) -> None:
-    """End this process if its handler still works after the parent's end has been closed for a while.
+@contextmanager
+def _closing(channel: socket.socket) -> Iterator[None]:
+    """Close a socket for the parent at the end, which the watching thread would keep open."""
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            channel.shutdown(socket.SHUT_RDWR)
 
-    A handler may wait minutes for other children, such as gloo's, and a killed parent cannot end it.
+
+def end_with_parent(descriptor: int) -> None:
+    """End this process and its own ones soon after the parent's end has been closed, whatever it does then.
+
+    A handler may wait minutes for other children, such as gloo's, and a killed parent cannot end it. Of
+    several calls the first one counts.
+
+    Args:
+        descriptor: Number of the inherited socket.
     """
-    watched = select.poll()
-    watched.register(descriptor, select.POLLRDHUP)
-    watched.poll()
-    time.sleep(GRACE)
-    os._exit(1)
+    if any(thread.name == _WATCH for thread in threading.enumerate()):
+        return
+
+    def watch() -> None:
+        watched = select.poll()
+        watched.register(descriptor, select.POLLRDHUP)
+        watched.poll()
+        time.sleep(GRACE)
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
+
+    threading.Thread(target=watch, name=_WATCH, daemon=True).start()

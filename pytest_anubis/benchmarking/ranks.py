@@ -15,7 +15,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from pytest_anubis.benchmarking.children import Child, ChildError, Group, Handler, Message, answer
+from pytest_anubis.benchmarking.children import (
+    Child,
+    ChildError,
+    Group,
+    Handler,
+    Message,
+    answer,
+    end_with_parent,
+)
 from pytest_anubis.benchmarking.placement import stay_near, synchronize
 from pytest_anubis.hardware.cgroup import usable_threads
 
@@ -245,6 +253,7 @@ def serve(
     import torch.distributed as dist
 
     descriptor, number, world, backend, store, threads, *own = arguments
+    end_with_parent(int(descriptor))
     device = torch.device("cpu")
     if backend == "nccl":
         device = torch.device("cuda", int(number))

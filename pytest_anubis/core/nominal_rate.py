@@ -8,6 +8,10 @@ from typing import Annotated
 
 from pytest_anubis.core.field_types import Range, compact
 
+ATTAINED = 0.6
+"""Share of a nominal rate below which a value is far below it. Healthy links carry .8 to .95 of theirs after
+headers; one at half its width or rate carries .4 to .48."""
+
 
 @compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ rate, and shows by the share of it that it reaches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pytest_anubis.core.inventory import Accelerator, Nic
 from pytest_anubis.core.nominal_rate import NominalRate
@@ -78,26 +78,32 @@ def port_rate(
     )
 
 
-def adapters_rate(ports: Iterable[Nic], cards: int) -> NominalRate | None:
+def adapters_rate(ports: Iterable[Nic], cards: Sequence[Accelerator]) -> NominalRate | None:
     """Return what a card's share of the RDMA adapters carries one way; None without adapters or cards.
 
-    Each adapter counts with its fastest port, since its slot may carry no more, and only the fastest kind of
-    adapter counts, since storage often has others of its own.
+    Only the most frequent model of adapter counts, since storage often has others of its own. Each has the
+    speed of the fastest port of that model, also while it is down or slower, and counts with one port, since
+    its slot may carry no more. A card gets no more than its PCIe link carries.
 
     Args:
         ports: Those of the inventory.
-        cards: How many accelerators share the adapters.
+        cards: All accelerators of the node, which share the adapters.
     """
-    speeds: dict[str, float] = {}
+    models: dict[str | None, dict[str, float]] = {}
     for port in ports:
-        if port.kind in ("infiniband", "roce") and port.state == "active" and port.speed:
+        if port.kind in ("infiniband", "roce") and port.driver != "efa":
             adapter = port.pci.rpartition(".")[0] if port.pci else port.name.partition("/")[0]
-            speeds[adapter] = max(port.speed, speeds.get(adapter, 0.0))
-    if not speeds or cards < 1:
-        return None
-    speed = max(speeds.values())
-    count = sum(one == speed for one in speeds.values())
-    return NominalRate(
-        value=count * speed * 1e9 / 8 / cards,
-        of=f"a share of 1/{cards} of {count} adapters of {speed:g} Gbit/s",
+            speeds = models.setdefault(port.model, {})
+            speeds[adapter] = max(port.speed or 0.0, speeds.get(adapter, 0.0))
+    adapters = max(
+        models.values(), key=lambda speeds: (len(speeds), max(speeds.values())), default={}
     )
+    speed = max(adapters.values(), default=0.0)
+    if not speed or not cards:
+        return None
+    share = NominalRate(
+        value=len(adapters) * speed * 1e9 / 8 / len(cards),
+        of=f"a share of 1/{len(cards)} of {len(adapters)} adapters of {speed:g} Gbit/s",
+    )
+    slots = [rate for card in cards if (rate := pcie_rate(card)) is not None]
+    return min([share, *slots], key=lambda rate: rate.value)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis import MetricFixture, NodeFixture, NominalRate, PairFixture
+from pytest_anubis import MetricFixture, NodeFixture, PairFixture
 from pytest_anubis.benchmarking.sizes import fitting
 
 if TYPE_CHECKING:
+    from pytest_anubis.core.nominal_rate import NominalRate
     from suites.link.peer_copy import By, Loaded, PeerCopies, Way
 
 SIZES = {"smoke": 256 << 20, "standard": 1 << 30, "soak": 1 << 30}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from pytest_anubis import MetricFixture
-from pytest_anubis.core.metric import Direction
 
 
 def collect_jointly(
@@ -14,7 +14,7 @@ def collect_jointly(
     last: str,
     *,
     unit: str,
-    better: Direction,
+    better: Literal["higher", "lower"],
     rounds: int,
 ) -> dict[str, list[float]]:
     """Record metrics of the same rounds; return their values, of which those of a round stand at one place.

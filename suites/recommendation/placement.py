@@ -12,7 +12,7 @@ STEPS = 100_000
 
 
 def placed(work: Sequence[float], ranks: int, steps: int = STEPS) -> list[int]:
-    """Return the rank of each table, or `BY_ROWS`, so that the busiest rank has as little work as possible.
+    """Return the rank of each table, or `BY_ROWS`, so that whole tables are shared out as evenly as possible.
 
     A table with more work than a rank's share is kept by rows. The others are placed by branch and bound:
     those with the most work first, each on the rank with the least so far, which is what a greedy placement

@@ -202,15 +202,42 @@ def gradients_of(shape: Shape, number: int, device: torch.device) -> torch.Tenso
 
 
 def wrong_sums(shape: Shape, batch: Batch, sums: torch.Tensor) -> list[tuple[int, int]]:
-    """Return sample and table of each wrong sum of a lookup in tables that nothing has changed."""
-    right = torch.zeros(sums.shape, dtype=torch.int32, device=sums.device)
-    step = max(1, PIECE.get(sums.device.type, CARD_PIECE) // shape.width)
-    for begin in range(0, len(batch.rows), step):
-        part = slice(begin, begin + step)
-        rows = _rows(batch.rows[part], shape.width).to(torch.int32)
-        right.index_add_(0, batch.sums[part], rows)
+    """Return sample and table of each wrong sum of a lookup in tables that nothing has changed.
+
+    Args:
+        shape: Sizes.
+        batch: The same batch as was looked up, drawn anew, so that a changed index shows.
+        sums: What the lookup returned.
+    """
+    right = _added(_rows(batch.rows, shape.width), batch.sums, len(sums))
     wrong = (sums != right).any(1).nonzero().flatten().tolist()
     return [divmod(one, shape.tables) for one in wrong]
+
+
+def wrong_updates(
+    tables: Tables, plan: Plan, batch: Batch, gradients: torch.Tensor
+) -> list[tuple[int, int]]:
+    """Update rows of tables that nothing has changed; return table and row of each wrong one; take it back.
+
+    Args:
+        tables: All tables.
+        plan: The update.
+        batch: Its batch, drawn anew.
+        gradients: Likewise.
+    """
+    tables.update(plan, gradients)
+    rows, places = torch.unique(batch.rows, return_inverse=True)
+    steps = _added(gradients.to(torch.int32)[batch.sums], places, len(rows))
+    right = _rows(rows, tables.shape.width).to(torch.int32) - steps
+    wrong = (tables.weights[rows] != right).any(1)
+    tables.update(plan, gradients, 1)
+    return [divmod(int(row), tables.shape.rows) for row in rows[wrong]]
+
+
+def _added(numbers: torch.Tensor, places: torch.Tensor, count: int) -> torch.Tensor:
+    """Return sums of rows of whole numbers, each row added at its place, (count, width), int32."""
+    found = torch.zeros(count, numbers.shape[1], dtype=torch.int32, device=numbers.device)
+    return found.index_add_(0, places, numbers.to(torch.int32))
 
 
 def _content(first: int, count: int, width: int, device: torch.device) -> torch.Tensor:

@@ -29,8 +29,8 @@ BEYOND = 4
 HOST_SHARE = 8
 """Part of a host's memory that they take at most: of all of it, so that the size does not hang on others."""
 
-BATCHES = 8
-"""Steps in turn, so that none finds its rows in a cache."""
+BATCHES = (8, 64)
+"""Steps in turn, at least and at most: their rows are twice what the caches hold."""
 
 REPEATS = {"smoke": 1, "standard": 3, "soak": 100}
 """How often the same updates have to give the same bits."""
@@ -70,6 +70,12 @@ def shape_for(kind: str, free: int, caches: int) -> Shape:
     return Shape(rows=rows, width=width, samples=SAMPLES[which], pooling=POOLING)
 
 
+def batches_for(shape: Shape, caches: int) -> int:
+    """Return how many steps take turns."""
+    fewest, most = BATCHES
+    return min(most, max(fewest, -(-2 * caches // shape.looked_up)))
+
+
 @pytest.mark.anubis(
     host=True,
     cost={"cpu": "8s", "accelerator": "6s"},
@@ -88,16 +94,32 @@ def test_tables(
     """Rows of tables of gigabytes are summed and updated at their rates, and every one is right."""
     from pytest_anubis.benchmarking.sizes import fitting, host_memory
     from suites.memory.caches import read_caches
-    from suites.recommendation.tables import ELEMENT, Batch, Plan, Tables, gradients_of, wrong_sums
+    from suites.recommendation.tables import (
+        ELEMENT,
+        Batch,
+        Plan,
+        Tables,
+        gradients_of,
+        wrong_sums,
+        wrong_updates,
+    )
 
     device = anubis_device.torch
     on_cpu = anubis_device.kind == "cpu"
     free = host_memory()[1] // HOST_SHARE if on_cpu else fitting(BYTES, device)
-    shape = shape_for(anubis_device.kind, free, read_caches().last_total)
-    record_property("tables", f"{shape.tables} of {shape.rows} rows of {shape.width} numbers")
+    caches = read_caches().last_total if on_cpu else 0
+    shape = shape_for(anubis_device.kind, free, caches)
+    times = f", {shape.bytes / caches:.2g} times the caches" if caches else ""
+    record_property(
+        "tables", f"{shape.tables} of {shape.rows} rows of {shape.width} numbers{times}"
+    )
     group = f"{shape.bytes >> 20} MiB"
     tables = Tables(shape, device)
-    batches = [Batch.drawn(shape, number, spread, device) for number in range(BATCHES)]
+
+    def drawn(number: int) -> Batch:
+        return Batch.drawn(shape, number, spread, device)
+
+    batches = [drawn(number) for number in range(batches_for(shape, caches))]
     turns = cycle(batches)
 
     def lookup() -> None:
@@ -108,7 +130,7 @@ def test_tables(
         "lookup_rate", lookup, work=shape.looked_up, unit="GB/s", better="higher", group=group
     )
     sums = tables.lookup(batches[0].rows, batches[0].starts)
-    wrong = wrong_sums(shape, batches[0], sums)
+    wrong = wrong_sums(shape, drawn(0), sums)
     assert not wrong, "wrong sums: " + _named("sample", "table", wrong)
     plans = [Plan(batch) for batch in batches]
     gradients = gradients_of(shape, 0, device)
@@ -133,9 +155,9 @@ def test_tables(
     while done % len(order):  # until all have been taken back
         update()
     rows = tables.wrong_rows()
-    assert not rows, "after updates that were taken back, wrong rows: " + _named(
-        "table", "row", rows
-    )
+    for number, plan in enumerate(plans):
+        rows += wrong_updates(tables, plan, drawn(number), gradients_of(shape, 0, device))
+    assert not rows, "wrong rows after updates: " + _named("table", "row", rows)
 
 
 def _named(one: str, other: str, places: list[tuple[int, int]]) -> str:

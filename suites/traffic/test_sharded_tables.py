@@ -12,15 +12,17 @@ from pytest_anubis import MetricFixture
 if TYPE_CHECKING:
     from suites.traffic.group import TrafficGroup
 
-ON_ACCELERATORS: dict[str, Any] = {"rows": 1 << 22, "width": 128}
+ON_ACCELERATORS: dict[str, Any] = {"rows": 1 << 20, "width": 128}
 ON_A_HOST: dict[str, Any] = {"rows": 1 << 16, "width": 64}
-"""Of each table: gigabytes on an accelerator."""
+"""Sizes of a table: 512 MiB on an accelerator, of which a rank has about eight."""
 
 SAMPLES = {True: 4096, False: 256}
 """Of each rank in a step, on accelerators or not."""
 
-POOLING = (192, 32, 24, 16, 12, 8, 6, 4)
-"""Rows that a sample sums of each table: the first one has more work than all others, and is kept by rows."""
+ROW_WISE = 120
+POOLING = (32, 24, 16, 12, 8, 6, 4)
+"""Rows that a sample sums of one table, times the ranks, which is therefore kept by rows, and of seven tables
+for each rank: all ranks have as much to do."""
 
 WARM = 3
 
@@ -50,8 +52,8 @@ def test_sharded_tables(
 
     shape = ON_ACCELERATORS if ranks.on_accelerators else ON_A_HOST
     samples = SAMPLES[ranks.on_accelerators] * ranks.world
-    places = placed(POOLING, ranks.world)
-    ranks.prepare_tables(places, samples=samples, pooling=POOLING, **shape)
+    pooling = (ROW_WISE * ranks.world, *(POOLING * ranks.world))
+    ranks.prepare_tables(placed(pooling, ranks.world), samples=samples, pooling=pooling, **shape)
     taken = [ranks.tables() for _ in range(WARM)]
     alone, exchange = min(one.alone for one in taken), min(one.exchange for one in taken)
     record_property(

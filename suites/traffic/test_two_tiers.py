@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis import MetricFixture
-from pytest_anubis.benchmarking.applicability import require_ranks
 
 if TYPE_CHECKING:
     from suites.traffic.group import TrafficGroup
@@ -18,9 +17,6 @@ ON_ACCELERATORS, ON_A_HOST = 1024 * MIB, 16 * MIB
 """Bytes of the buffer."""
 
 CHUNKS = 16
-LEAST = 4
-"""Ranks from which on there are two groups of two."""
-
 WARM = 3
 
 
@@ -43,11 +39,10 @@ def test_two_tiers(
     record_property: Callable[[str, object], None],
 ) -> None:
     """Chunks that begin within or across groups, shared out by load, keep both tiers busy; sums are right."""
-    from suites.traffic.group import times_within
+    from suites.traffic.group import groups_of, times_within
 
-    require_ranks(ranks.world, LEAST)
-    if ranks.world % 2:
-        pytest.skip(f"not applicable: {ranks.world} ranks have no equal halves")
+    if groups_of(ranks.world) == 1:
+        pytest.skip(f"not applicable: {ranks.world} ranks are no two groups of two or more")
     size = ON_ACCELERATORS if ranks.on_accelerators else ON_A_HOST
     seen, stages = ranks.prepare_tiers(size, CHUNKS, WARM)
     inside = sum(stage.tier == 0 for stage in stages if stage.place == 0)

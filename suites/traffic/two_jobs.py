@@ -153,7 +153,7 @@ class JobTraffic:
             }
 
     def check_jobs(self, request: Message) -> Message:
-        """Make ``steps`` of fresh jobs in turns and alone; answer their weights' bits and their losses."""
+        """Make ``steps`` of fresh jobs in turns and alone; answer their weights' bits and losses."""
         together, apart = self._fresh(), self._fresh()
         first = [job.loss() for job in apart]
         with single_precision():
@@ -165,6 +165,7 @@ class JobTraffic:
             "alone": [fingerprint(job.weights) for job in apart],
             "first": first,
             "last": [job.loss() for job in together],
+            "last_alone": [job.loss() for job in apart],
         }
 
     def rest(self, _request: Message) -> Message:

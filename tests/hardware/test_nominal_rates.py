@@ -86,15 +86,35 @@ def test_a_port_has_the_rate_of_its_link() -> None:
     assert port_rate(ports, most=TCP) is None
 
 
-def test_a_card_has_its_share_of_the_fastest_adapters_one_port_each() -> None:
-    fast = [
-        Nic(name=f"mlx5_{i}/1", kind="infiniband", state="active", speed=400.0, pci=f"{i}:00.0")
-        for i in range(4)
-    ]
-    second = replace(fast[0], name="mlx5_9/1", pci="0:00.1")  # the other port of the first adapter
-    storage = replace(fast[0], name="mlx5_8/1", speed=100.0, pci="8:00.0")
-    down = replace(fast[0], name="mlx5_7/1", state="down", speed=None, pci="7:00.0")
-    rate = adapters_rate([*fast, second, storage, down, Nic(name="eth0", speed=800.0)], 8)
+FAST = [
+    Nic(
+        name=f"mlx5_{i}/1",
+        kind="infiniband",
+        state="active",
+        speed=400.0,
+        pci=f"{i}:00.0",
+        model="a",
+    )
+    for i in range(4)
+]
+
+
+def test_a_card_has_its_share_of_the_adapters_one_port_each() -> None:
+    cards = [CARD] * 8
+    second = replace(FAST[0], name="mlx5_9/1", pci="0:00.1")  # the other port of the first adapter
+    storage = replace(FAST[0], name="mlx5_8/1", speed=800.0, pci="8:00.0", model="b")
+    others = [second, storage, Nic(name="eth0", speed=800.0), replace(storage, driver="efa")]
+    rate = adapters_rate([*FAST, *others], cards)
     assert rate is not None
     assert rate.value == 4 * 50e9 / 8
-    assert adapters_rate([Nic(name="eth0", speed=800.0)], 8) is adapters_rate(fast, 0) is None
+    for worse in (replace(FAST[3], speed=100.0), replace(FAST[3], speed=None, state="down")):
+        assert adapters_rate([*FAST[:3], worse, *others], cards) == rate
+    assert adapters_rate([Nic(name="eth0", speed=800.0)], cards) is adapters_rate(FAST, []) is None
+
+
+def test_a_card_gets_no_more_of_the_adapters_than_its_slot_carries() -> None:
+    assert adapters_rate(FAST, [CARD] * 2) == pcie_rate(CARD)
+    unknown = replace(CARD, link_width_max=None)
+    rate = adapters_rate(FAST, [unknown] * 2)
+    assert rate is not None
+    assert rate.value == 2 * 50e9

@@ -224,7 +224,9 @@ class TrafficRanks:
             "parts_of_jobs": (1.0, 1.0),
             "tables": TableTimes(alone=1.0, exchange=1.0, together=1.0),
             "check_tables": (0, BITS),
-            "check_jobs": [{"alone": [1], "in_turns": [1], "first": [2.0], "last": [1.0]}],
+            "check_jobs": [
+                {"alone": [1], "in_turns": [1], "first": [2.0], "last": [1.0], "last_alone": [1.0]}
+            ],
         }
         return lambda *_, **__: told.get(name, 1.0)
 

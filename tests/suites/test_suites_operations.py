@@ -42,7 +42,7 @@ def test_all_reduce_is_measured_by_each_of_its_algorithms(monkeypatch: pytest.Mo
     monkeypatch.setattr(test_operations, "active_ports", lambda: [Port("mlx5_0", 1)])
     with pytest.raises(RuntimeError, match="joined"):
         test_operations.test_all_reduce_through_adapters(Taken(), Node())
-    alone = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
+    alone = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0"}
     assert told[-1] == (8, alone)
     assert set(alone) <= set(
         NCCL_CHOICES

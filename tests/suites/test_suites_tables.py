@@ -34,7 +34,7 @@ from suites.recommendation.tables import (
 from suites.traffic import test_sharded_tables
 from suites.traffic.group import TrafficGroup
 from tests.suites.test_suites_on_a_card import Node, Taken
-from tests.suites.traffic_groups import behind_link, faulty, of_ranks, run
+from tests.suites.traffic_groups import behind_link, faulty, of_ranks
 
 CPU = torch.device("cpu")
 SHAPE = Shape(rows=1 << 8, width=16, samples=24, pooling=(3, 1, 5))
@@ -108,7 +108,7 @@ def test_twice_the_pooling_is_twice_the_rows_and_bytes() -> None:
     assert len(drawn(shape=twice)[1].rows) == 2 * len(drawn()[1].rows)
 
 
-@pytest.mark.parametrize("fault", ["row", "sum", "bits", ""])
+@pytest.mark.parametrize("fault", ["row", "sum", "index", "idle", "bits", ""])
 @pytest.mark.usefixtures("one_thread")
 def test_benchmark_records_rates_and_fails_for_a_flipped_bit(
     fault: str, monkeypatch: pytest.MonkeyPatch
@@ -118,7 +118,8 @@ def test_benchmark_records_rates_and_fails_for_a_flipped_bit(
     flipped: list[bool] = []
 
     def flipping(self: Tables, plan: Plan, gradients: torch.Tensor, sign: int = -1) -> None:
-        update(self, plan, gradients, sign)
+        if fault != "idle":
+            update(self, plan, gradients, sign)
         if fault in ("row", "bits") and not flipped:
             flip_bit(self.weights, 40, 20)
             flipped.append(True)
@@ -137,7 +138,21 @@ def test_benchmark_records_rates_and_fails_for_a_flipped_bit(
     def bits() -> None:
         test_tables.test_update_bits(taken, device, Node("standard"))
 
-    named = {"row": "table 0 row 2", "sum": "sample 0 table 0", "bits": "times other bits"}
+    make = Plan.__init__
+
+    def wrong_index(self: Plan, batch: Batch) -> None:
+        make(self, batch)
+        self.rows[4] += 1  # as a flipped bit of an index would
+
+    if fault == "index":
+        monkeypatch.setattr(Plan, "__init__", wrong_index)
+    named = {
+        "row": "table 0 row 2",
+        "index": "table 0 row",
+        "idle": "table 0 row",
+        "sum": "sample 0 table 0",
+        "bits": "times other bits",
+    }
     if fault:
         with pytest.raises(AssertionError, match=named[fault]):
             (bits if fault == "bits" else measure)()
@@ -224,13 +239,3 @@ def test_half_the_links_rate_shows_in_the_exchange() -> None:
         whole = exchange()
         link.shape(10e6)
         assert 1.4 < exchange() / whole < 2.6
-
-
-@pytest.mark.usefixtures("quick_processes")
-def test_it_runs_through_in_a_session(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(test_sharded_tables, "ON_A_HOST", SIZE)
-    result = run(pytester, monkeypatch, "test_sharded_tables.py")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*sharded_rate*"])

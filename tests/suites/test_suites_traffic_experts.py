@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -11,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.benchmarking.children import ChildError
 from suites.traffic import test_experts
 from suites.traffic.group import PARTS, LayerTimes, TrafficGroup, Way, groups_of, quickest
 from tests.suites.test_suites_on_a_card import Taken
-from tests.suites.traffic_groups import behind_link, faulty, of_ranks, run
+from tests.suites.traffic_groups import behind_link, faulty, of_ranks
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 
@@ -51,22 +48,19 @@ def test_twice_the_tokens_are_twice_the_bytes(four: TrafficGroup) -> None:
 
 
 @pytest.mark.alone
-def test_half_the_links_rate_or_twice_the_tokens_shows_in_the_exchange() -> None:
+def test_half_the_links_rate_shows_in_the_exchange() -> None:
     # `benchmarks/suites/traffic.py` prints how close to twice it is: 1.8 to 2.2 on a quiet machine.
     with behind_link(RATE) as (group, link):
 
         def exchange() -> float:
             group.layer(Way(1, 1))
-            return median(group.layer(Way(1, 1)).exchange for _ in range(5))
+            return median(group.layer(Way(1, 1)).exchange for _ in range(3))
 
         size: dict[str, Any] = {"width": 128, "inner": 8, "tokens": 8192, "dtype": "float32"}
         carried = group.prepare_experts(**size)
         whole = exchange()
         assert carried / whole < 1.05 * RATE
         link.shape(RATE / 2)
-        assert 1.4 < exchange() / whole < 2.6
-        link.shape(RATE)
-        group.prepare_experts(**{**size, "tokens": 16384})
         assert 1.4 < exchange() / whole < 2.6
 
 
@@ -89,14 +83,6 @@ def test_late_exchange_stretches_the_layer_and_a_flipped_bit_fails_the_benchmark
             test_experts.right_layer(group, Way(1, 2))
 
 
-def test_rank_that_dies_is_named() -> None:
-    with TrafficGroup(0, 2) as group:
-        group.prepare_experts(**SIZE)
-        os.kill(group.processes[1].pid, signal.SIGKILL)
-        with pytest.raises(ChildError, match=r"^rank 1 is gone"):
-            group.layer_seconds(Way(1, 1))
-
-
 @pytest.mark.parametrize(("world", "groups"), [(2, 1), (3, 1), (4, 2), (5, 1), (6, 2), (8, 2)])
 def test_two_groups_are_equal_halves(world: int, groups: int) -> None:
     assert groups_of(world) == groups
@@ -106,12 +92,3 @@ def test_quickest_way_has_the_least_of_all_its_turns() -> None:
     seconds = {Way(1, 1): [1.0, 1.1], Way(1, 2): [3.0, 0.9], Way(2, 4): [1.0, 1.0]}
     assert quickest(seconds) == Way(1, 2)
     assert LayerTimes(alone=2.0, exchange=1.0, together=2.5).stretch == 1.25
-
-
-def test_it_runs_through_in_a_session(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(test_experts, "ON_A_HOST", SIZE)
-    result = run(pytester, monkeypatch, "test_experts.py")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*layer_rate*"])

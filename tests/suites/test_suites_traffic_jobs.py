@@ -13,9 +13,8 @@ from suites.traffic import test_two_jobs
 from suites.traffic.group import JobTimes, TrafficGroup
 from suites.traffic.seat import Seat
 from suites.traffic.two_jobs import Job, alone, in_turns
-from tests.suites.test_suites_collective import best
 from tests.suites.test_suites_on_a_card import Node, Taken
-from tests.suites.traffic_groups import behind_link, faulty, of_ranks, run
+from tests.suites.traffic_groups import behind_link, faulty, of_ranks
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 RATE = 40e6
@@ -106,40 +105,17 @@ def test_twice_the_steps_are_twice_the_work(made: Any) -> None:
     assert JobTimes(apart=3.0, in_turns=2.0).gain == 1.5
 
 
-def batches_for(group: TrafficGroup, size: int, ratio: float) -> int:
-    """Return how many batches compute so long that an exchange takes a share of that time."""
-    group.prepare_jobs(size=size, batches=1, dtype="float32")
-    taken = [group.parts_of_jobs(2) for _ in range(3)]
-    compute, exchange = (min(some) for some in zip(*taken, strict=True))
-    return max(1, int(exchange / ratio / compute + 0.5))
-
-
 @pytest.mark.alone
-@pytest.mark.parametrize("ratio", [0.5, 1.0])
-def test_gain_behind_a_link_is_that_of_the_longest_chain_and_a_slow_link_shows(
-    ratio: float,
-) -> None:
+def test_a_slow_link_shows() -> None:
+    # `benchmarks/suites/traffic.py` prints how close turns are to their longest chain.
     with behind_link(RATE) as (group, link):
-        batches = batches_for(group, 512, ratio)
-        group.prepare_jobs(size=512, batches=batches, dtype="float32")
-        gains = []
-
-        def closeness() -> float:
-            """Return 1 where a round takes just what its longest chain does."""
-            compute, exchange = group.parts_of_jobs(3)
-            took = group.jobs(6)
-            gains.append(took.gain)
-            return 1 - abs(took.in_turns / max(2 * compute, compute + exchange, 2 * exchange) - 1)
-
-        assert best(closeness, 0.8) > 0.8
-        assert max(gains) > 1.05
-        quick = group.jobs_in_turns(4)
+        group.prepare_jobs(size=512, batches=1, dtype="float32")
+        quick = min(group.jobs_in_turns(2) for _ in range(3))
         link.shape(RATE / 8)
-        assert group.jobs_in_turns(4) > 2 * quick
+        assert group.jobs_in_turns(2) > 2 * quick
         test_two_jobs.same_as_alone(group)
 
 
-@pytest.mark.alone
 def test_benchmark_runs_and_a_flipped_bit_fails_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,18 +123,8 @@ def test_benchmark_runs_and_a_flipped_bit_fails_it(
     with faulty(tmp_path, monkeypatch) as (group, fault):
         taken, said = Taken(), dict[str, object]()
         test_two_jobs.test_two_jobs(taken, Node(), group, said.__setitem__)
-        assert list(taken.asked) == ["turns_gain", "turns_rate"]
+        assert list(taken.asked) == ["turns_rate"]
         assert "exchange" in str(said["step"])
         fault.write_text("flip")
         with pytest.raises(AssertionError, match="rank 1: other weights than rank 0"):
             test_two_jobs.test_two_jobs(Taken(), Node(), group, said.__setitem__)
-
-
-def test_it_runs_through_in_a_session(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(test_two_jobs, "ON_A_HOST", SMALL)
-    monkeypatch.setitem(test_two_jobs.SECONDS, "standard", 0.01)
-    result = run(pytester, monkeypatch, "test_two_jobs.py")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*turns_gain*"])

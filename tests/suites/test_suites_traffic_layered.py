@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ from suites.traffic.group import TrafficGroup
 from suites.traffic.layered_exchange import LayeredTraffic
 from suites.traffic.seat import Seat
 from suites.workload.catalogue import BY_NAME
-from tests.suites.test_suites_collective import best
 from tests.suites.test_suites_on_a_card import Taken
-from tests.suites.traffic_groups import behind_link, faulty, of_ranks, run
+from tests.suites.traffic_groups import behind_link, faulty, of_ranks
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 SMALL: dict[str, Any] = {"size": 1 << 16, "products": 8, "order": 32, "dtype": "float32"}
@@ -136,33 +134,17 @@ def test_twice_the_work_is_twice_the_products_and_numbers(monkeypatch: pytest.Mo
 
 
 @pytest.mark.alone
-def test_step_lies_between_its_bounds_on_a_link_and_priority_is_quicker_for_vgg() -> None:
+def test_a_slow_link_shows() -> None:
+    # `benchmarks/suites/traffic.py` prints the step beside its bounds, by priority and first in, first out.
     with behind_link(RATE) as (group, link):
-        products = 40
-        for _ in range(2):  # the second time with products that take a good half of the exchange
-            orders = group.prepare_layers(
-                "vgg16", size=4 << 20, products=products, order=320, dtype="float32", warm=3
-            )
-            products = max(8, round(0.6 * products * orders.exchange / orders.products))
-        needed, parts = math.inf, (math.inf, math.inf)
-
-        def gain() -> float:
-            """Return how many times as long first in, first out takes, of the least of some turns."""
-            nonlocal needed, parts
-            both = (orders.first_needed, orders.first_come)
-            steps = [[group.layered_step(order) for order in both] for _ in range(4)]
-            priority, come = (min(some) for some in zip(*steps, strict=True))
-            work, traffic = group.layered_parts()
-            needed, parts = min(needed, priority), (min(parts[0], work), min(parts[1], traffic))
-            return float(come / priority)
-
-        assert best(gain, 1.05) > 1.05
-        assert max(parts) <= 1.05 * needed <= 1.05 * 1.05 * sum(parts)
+        orders = group.prepare_layers(
+            "vgg16", size=4 << 20, products=16, order=64, dtype="float32", warm=3
+        )
+        quick = min(group.layered_step(orders.first_needed) for _ in range(3))
         link.shape(RATE / 4)
-        assert group.layered_step(orders.first_needed) > 2 * needed
+        assert group.layered_step(orders.first_needed) > 2 * quick
 
 
-@pytest.mark.alone
 def test_benchmark_runs_and_a_flipped_bit_fails_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,12 +157,3 @@ def test_benchmark_runs_and_a_flipped_bit_fails_it(
         fault.write_text("flip")
         with pytest.raises(AssertionError, match="sums or rows of a product"):
             test_layered.test_layered(Taken(), group, said.__setitem__, "vgg16")
-
-
-def test_it_runs_through_in_a_session(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(test_layered, "ON_A_HOST", SMALL)
-    result = run(pytester, monkeypatch, "test_layered.py")
-    result.assert_outcomes(skipped=2)
-    result.stdout.fnmatch_lines(["*layered_step*"])

@@ -9,7 +9,13 @@ import pytest
 
 from pytest_anubis.benchmarking.models.collective_times import Tier
 from pytest_anubis.benchmarking.models.tier_schedule import fixed_order, timeline
-from suites.traffic import test_two_tiers
+from suites.traffic import (
+    test_experts,
+    test_layered,
+    test_sharded_tables,
+    test_two_jobs,
+    test_two_tiers,
+)
 from suites.traffic.group import TrafficGroup
 from tests.suites.faulty_traffic_rank import FAULT
 from tests.suites.test_suites_on_a_card import Taken
@@ -67,7 +73,6 @@ def test_half_the_rate_across_doubles_the_time_of_that_tier() -> None:
         assert group.wrong_in_tiers(stages) == 0
 
 
-@pytest.mark.alone
 def test_benchmark_runs_and_a_flipped_bit_fails_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,10 +96,10 @@ def test_two_ranks_have_no_tiers(
 ) -> None:
     result = run(pytester, monkeypatch, "test_two_tiers.py")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*not applicable: 2 ranks, and the pattern needs 4*"])
+    result.stdout.fnmatch_lines(["*not applicable: 2 ranks are no two groups*"])
 
 
-def test_it_runs_through_in_a_session(
+def test_all_patterns_run_through_in_a_session(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = TrafficGroup.__init__
@@ -103,7 +108,17 @@ def test_it_runs_through_in_a_session(
         begin(group, cards, cores, on_cpu=4)
 
     monkeypatch.setattr(TrafficGroup, "__init__", four_ranks)
-    monkeypatch.setattr(test_two_tiers, "ON_A_HOST", SIZE)
-    result = run(pytester, monkeypatch, "test_two_tiers.py")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*within_share*"])
+    small = {
+        test_two_tiers: SIZE,
+        test_experts: {"width": 16, "inner": 24, "tokens": 128, "dtype": "float32"},
+        test_layered: {"size": 1 << 16, "products": 4, "order": 16, "dtype": "float32"},
+        test_two_jobs: {"size": 16, "batches": 1, "dtype": "float32"},
+        test_sharded_tables: {"rows": 1 << 8, "width": 16},
+    }
+    for module, sizes in small.items():
+        monkeypatch.setattr(module, "ON_A_HOST", sizes)
+    monkeypatch.setitem(test_two_jobs.SECONDS, "standard", 0.01)
+    result = run(pytester, monkeypatch, "")
+    result.assert_outcomes(skipped=6)
+    metrics = ("layer_rate", "layered_step", "sharded_rate", "turns_rate", "within_share")
+    result.stdout.fnmatch_lines([f"*{name}*" for name in metrics])

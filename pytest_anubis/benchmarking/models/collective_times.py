@@ -7,7 +7,6 @@ rank's two buffers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -58,7 +57,12 @@ class Tier:
             return 2 * self.latency + others * size / self.bandwidth
         # The shorter way round; to the rank opposite one half goes either way.
         both = sum(min(step, self.ranks - step) for step in range(1, self.ranks))
-        return self.ranks // 2 * self.latency + both / 2 * size / self.bandwidth
+        return self.ranks // 2 * self.latency + both / self.ways * size / self.bandwidth
+
+    @property
+    def ways(self) -> int:
+        """Links of a rank on a ring: two ranks have one between them."""
+        return 1 if self.ranks == 2 else 2
 
 
 def collective_seconds(
@@ -127,8 +131,8 @@ def _star(tier: Tier, size: float) -> float:
         return others and 2 * tier.latency + others * size / tier.bandwidth
     if tier.topology == "connected":
         return others and tier.send(size, 1)
-    # Each of its two links carries what half of the ranks get.
-    return tier.ranks // 2 * tier.latency + math.ceil(others / 2) * size / tier.bandwidth
+    # Each of its two links carries what half of the ranks get, of the opposite one a half.
+    return tier.ranks // 2 * tier.latency + others / tier.ways * size / tier.bandwidth
 
 
 def _tree(tier: Tier, size: float) -> float:

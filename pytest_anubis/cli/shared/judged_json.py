@@ -234,8 +234,8 @@ class _Tails(dict[tuple[int, int, float | None, bool], str]):
 
     def __missing__(self, kind: tuple[int, int, float | None, bool]) -> str:
         outcome, reason, limit, compared = kind
-        by = self._reference if compared else Reference.NONE
-        by = Reference.MODEL if REASONS[reason] is Reason.BELOW_NOMINAL else by
+        below_nominal = REASONS[reason] is Reason.BELOW_NOMINAL
+        by = Reference.MODEL if below_nominal else self._reference if compared else Reference.NONE
         self[kind] = text = (
             f'{_NULL if limit is None else repr(limit)}, "verdict": "{OUTCOMES[outcome]}", '
             f'"reason": "{REASONS[reason]}", '

@@ -19,13 +19,15 @@ there is no fault, odds of a Bayes factor reach 1 / alpha with probability alpha
 and its loss is large enough to matter besides. s_h only approximates such odds; `docs/fleet.md` has what was
 counted under noise of several forms.
 
-Several faults are named one after the other: each one's losses are given back to its ways first.
+Several faults are named one after the other: each one's losses are given back to its ways first. Where one
+part alone explains too little because another one is slow too, the odds of several parts together count: the
+product of their odds, each given those before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -150,6 +152,7 @@ def attribute(
     expected: Matrix | None = None,
     good: Collection[int] = (),
     kinds: Collection[Kind] = KINDS,
+    jointly: int = 1,
 ) -> list[Accusation]:
     """Return the parts that are to blame for slow ways, the surest first; empty if nothing stands out.
 
@@ -164,40 +167,70 @@ def attribute(
             (`expected_by_distance`); default: all the same.
         good: Good nodes: neither they nor their ports are accused.
         kinds: Kinds of parts that may be accused.
+        jointly: How many parts may be accused that only together are likely enough.
 
     Raises:
         ValueError: The matrix is not square, or a rate is negative.
     """
     y = _logarithms(np.asarray(rates, dtype=float), expected)
     found: list[Accusation] = []
+    waiting: list[Accusation] = []
+    odds = 0.0
     for _ in range(len(y)):
         suspects = list(_suspects(y, frozenset(good), kinds))
         if not suspects:
             break
-        scores = np.array([suspect.score for suspect in suspects])
-        best = suspects[int(scores.argmax())]
-        if best.score < np.log(1 / ALPHA):
+        best = max(suspects, key=lambda one: one.score)
+        odds += best.score
+        waiting.append(_accusation(best, suspects))
+        if odds >= np.log(1 / ALPHA):
+            found += _joint(waiting, odds)
+            waiting, odds = [], 0.0
+        elif len(waiting) == jointly:
             break
-        shares = posterior(scores.tolist())
-        rivals = sorted(
-            (
-                (one.part, float(share))
-                for one, share in zip(suspects, shares, strict=True)
-                if one is not best and share >= RIVAL_SHARE
-            ),
-            key=lambda rival: -rival[1],
-        )
-        found.append(
-            Accusation(
-                part=best.part,
-                losses=tuple(float(-np.expm1(shift)) for _, shift in best.shifts),
-                confidence=float(shares.max()),
-                rivals=tuple(rivals),
-            )
-        )
         for cells, shift in best.shifts:
             y[cells] -= shift
-    return found
+    return _no_rivals(found)
+
+
+def _accusation(best: _Suspect, suspects: Sequence[_Suspect]) -> Accusation:
+    """Return a part with its losses, its share of the odds, and the others that explain as much."""
+    shares = posterior([suspect.score for suspect in suspects])
+    rivals = sorted(
+        (
+            (one.part, float(share))
+            for one, share in zip(suspects, shares, strict=True)
+            if one is not best and share >= RIVAL_SHARE
+        ),
+        key=lambda rival: -rival[1],
+    )
+    return Accusation(
+        part=best.part,
+        losses=tuple(float(-np.expm1(shift)) for _, shift in best.shifts),
+        confidence=float(shares.max()),
+        rivals=tuple(rivals),
+    )
+
+
+def _joint(accused: list[Accusation], odds: float) -> list[Accusation]:
+    """Return parts that are accused together, each as sure as all of them."""
+    if len(accused) == 1:
+        return accused
+    return [replace(one, confidence=float(1 / (1 + np.exp(-odds)))) for one in accused]
+
+
+def _no_rivals(accused: list[Accusation]) -> list[Accusation]:
+    """Return accused parts without rivals that are accused themselves."""
+    nodes = {one.part.nodes for one in accused}
+    return [
+        replace(
+            one,
+            rivals=tuple(
+                rival for rival in one.rivals if rival[0].nodes not in nodes - {one.part.nodes}
+            ),
+        )
+        for one in accused
+    ]
 
 
 def attribute_ports(
@@ -224,7 +257,8 @@ def attribute_ports(
     rates[:count, count] = np.minimum(sending, usual * (1 + MIN_LOSS))
     rates[count, :count] = np.minimum(receiving, back * (1 + MIN_LOSS))
     expected[:count, count], expected[count, :count] = usual, back
-    return attribute(rates, expected=expected, good=[count], kinds=PORTS)
+    fewer = max(1, (count - 1) // 2)
+    return attribute(rates, expected=expected, good=[count], kinds=PORTS, jointly=fewer)
 
 
 def typical_rates(repeats: npt.ArrayLike) -> Matrix:

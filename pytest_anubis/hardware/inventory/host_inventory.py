@@ -151,11 +151,17 @@ def pci_link(files: Files, address: str | None) -> dict[str, int | None]:
     if not address:
         return {}
     folder = f"{_PCI}/{address.lower()}"
+    # A bridge above it may be older: its slot's.
+    above = _addresses(files, folder)[1:]
+    most = [
+        generation(files.text(f"{one}/max_link_speed"))
+        for one in (folder, *(f"{_PCI}/{one}" for one in above))
+    ]
     return {
         "link_width": _positive(files.integer(f"{folder}/current_link_width", "link_width")),
         "link_width_max": _positive(files.integer(f"{folder}/max_link_width", "link_width_max")),
         "link_generation": generation(files.text(f"{folder}/current_link_speed")),
-        "link_generation_max": generation(files.text(f"{folder}/max_link_speed")),
+        "link_generation_max": min(filter(None, most), default=None) if most[0] else None,
     }
 
 

@@ -1,7 +1,7 @@
 """Read the network's counters: errors, discards, lost links, congestion, and data that were sent again.
 
 Files and names: the kernel's `Documentation/ABI/testing/sysfs-class-net-statistics`, `sysfs-class-net` and
-`sysfs-class-infiniband`; the counters of RDMA hardware are those of mlx5, whose names bnxt_re and others use.
+`sysfs-class-infiniband`; the counters of RDMA hardware are those of mlx5 and of bnxt_re (`hw_counters.c`).
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ _PORT = {
     "hw_counters/rnr_nak_retry_err": "retries for a receiver that was not ready",
     "hw_counters/roce_adp_retrans": "adaptive retransmissions",
     "hw_counters/rx_icrc_encapsulated": "checksum errors",
+    "hw_counters/to_retransmits": "retransmissions after a time-out",
+    "hw_counters/seq_err_naks_rcvd": "sequence errors that the other end reported",
+    "hw_counters/rnr_naks_rcvd": "refusals of a receiver that was not ready",
+    "hw_counters/rx_roce_discards": "receive discards",
     "hw_counters/np_ecn_marked_roce_packets": "packets marked for congestion",
     "hw_counters/np_cnp_sent": "congestion notifications sent",
     "hw_counters/rp_cnp_handled": "congestion notifications received",

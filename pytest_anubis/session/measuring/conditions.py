@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_anubis.hardware.load.clear_moments import HostMonitor, MonitoredRounds
     from pytest_anubis.hardware.load.host_load import LoadReader
     from pytest_anubis.hardware.telemetry.host_sensors import Source
-    from pytest_anubis.hardware.telemetry.measurement_envelope import Slowdown
+    from pytest_anubis.hardware.telemetry.measurement_envelope import Envelope, Slowdown
     from pytest_anubis.hardware.telemetry.telemetry_sampler import Mark, Telemetry
 
 Series = tuple[tuple[str, tuple[float, ...]], ...]
@@ -110,7 +110,7 @@ class ConditionsWatch:
         self._latest: tuple[float, Conditions] | None = None
         self._test = self._component = ""
         self._sink: Sink = discard
-        self._one_core = False
+        self._one_core = self._network = False
         self._cards: tuple[str, ...] = ()
         self._reported: set[tuple[str, str, str]] = set()
         self._host: HostMonitor | None = None
@@ -151,7 +151,8 @@ class ConditionsWatch:
             return latest[1]
         envelope = telemetry.since(mark)
         self._report(envelope.slowdowns)
-        seen = Conditions(envelope.disturbance, (), envelope.series, envelope.evidence)
+        evidence = self._own_evidence(envelope)
+        seen = Conditions(envelope.disturbance, (), envelope.series, evidence)
         self._latest = (time.monotonic(), seen)
         return seen
 
@@ -191,7 +192,7 @@ class ConditionsWatch:
         seen.telemetry = envelope.series
         unseen = () if host else watch.disturbance
         seen.evidence = (
-            *envelope.evidence,
+            *self._own_evidence(envelope),
             *(f"on the host, which the device's clock does not see: {one}" for one in unseen),
         )
 
@@ -211,6 +212,17 @@ class ConditionsWatch:
         self._cards = tuple(c.part for c in cards_of(self._context) if c.device in devices)
         self._test, self._component, self._sink = test, component, sink
         self._one_core = "disk" in resources
+        self._network = "network" in resources
+
+    def _own_evidence(self, envelope: Envelope) -> tuple[str, ...]:
+        """Return the evidence of an envelope; retransmissions of TCP only if the test uses the network.
+
+        They are those of all connections of the host, such as a login, and say nothing of other tests.
+        """
+        from pytest_anubis.hardware.telemetry.network_counters import RESENT
+
+        others = {change.text for change in envelope.changes if change.name == RESENT}
+        return tuple(one for one in envelope.evidence if self._network or one not in others)
 
     def _report(self, slowdowns: Iterable[Slowdown]) -> None:
         """Report, once per test, that the clock of a card under test was pulled down."""

@@ -107,11 +107,11 @@ class Node:
 
         if link not in ("port", "nvlink", "adapters"):
             raise MetricUsageError(f"link={link!r}: say 'port', 'nvlink' or 'adapters'")
-        cards = self.inventory.get("accelerators", ())
+        cards = [from_plain(Accelerator, one) for one in self.inventory.get("accelerators", ())]
         if link == "nvlink":
-            return slowest_nvlink_rate(from_plain(Accelerator, card) for card in cards)
+            return slowest_nvlink_rate(cards)
         ports = [from_plain(Nic, one) for one in self.inventory.get("nics", ())]
-        return adapters_rate(ports, len(cards)) if link == "adapters" else port_rate(ports, name)
+        return adapters_rate(ports, cards) if link == "adapters" else port_rate(ports, name)
 
     def pick(self, *, smoke: T, standard: T, soak: T) -> T:
         """Return the size or duration for this run's profile."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.nominal_rate import ATTAINED
 from pytest_anubis.core.sample import FloatArray, Population, SampleProblem
 from pytest_anubis.core.verdict import (
     NOISY,
@@ -23,7 +24,7 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.validator.changes.segments import Segments, with_segments
-from pytest_anubis.validator.judging.sample_judging import ATTAINED, Compared, judge_row
+from pytest_anubis.validator.judging.sample_judging import Compared, judge_row
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,

@@ -28,6 +28,7 @@ from pytest_anubis.core.metric import (
     slip_text,
     value_text,
 )
+from pytest_anubis.core.nominal_rate import ATTAINED
 from pytest_anubis.core.sample import NOTHING_DONE, FloatArray, Population, unusable_reason
 from pytest_anubis.core.shown_loss import median_similarity
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -44,10 +45,6 @@ from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_text
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
 
 _GROUP_SHOWN = 60  # characters of a group's label in a text
-
-ATTAINED = 0.6
-"""Share of a nominal rate below which a value without a criterion is MARGINAL. Healthy links carry .8 to .95
-of theirs after headers; one at half its width or rate carries .4 to .48."""
 
 EQUAL = 0.995
 """Medians at least this much alike are called equal where the distributions differ. A sample that passes and

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_anubis.core.baseline import Criterion, Finding
-from pytest_anubis.core.metric import found_from, loss_size, similarity_text
+from pytest_anubis.core.baseline import DOUBTFUL, Criterion, Finding
+from pytest_anubis.core.metric import found_from, loss_size, percent_text, similarity_text
+from pytest_anubis.core.nominal_rate import ATTAINED
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import cluster_finding
 from pytest_anubis.validator.learning.undecided_groups import UNDECIDED
@@ -53,6 +54,7 @@ def learning_findings(
         )
         if item.criterion is None or item.undecided is not None:
             continue
+        found += _below_nominal(item.criterion)
         for cluster in item.clusters:
             if (*_place(item), cluster.side) in known:
                 continue
@@ -86,6 +88,19 @@ def learning_findings(
     if note:
         found.insert(0, Finding(kind="few-nodes", text=note))
     return tuple(dict.fromkeys(found))
+
+
+def _below_nominal(criterion: Criterion) -> list[Finding]:
+    """Return a finding if what a criterion makes normal is far below what the hardware could deliver."""
+    metric = criterion.metric
+    attained = metric.nominal and metric.nominal.attained(criterion.typical, metric.better)
+    if not metric.nominal or not attained or attained >= ATTAINED:
+        return []
+    text = (
+        f"{metric.name}: {percent_text(attained)} of what {metric.nominal.of} carries would be normal from "
+        "now on: look at the links before this baseline accepts nodes"
+    )
+    return [Finding(kind=DOUBTFUL, benchmark=criterion.benchmark, metric=metric.name, text=text)]
 
 
 def _place(item: LearnedCriterion) -> tuple[str, str, str]:

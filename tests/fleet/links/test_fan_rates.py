@@ -98,6 +98,17 @@ def test_slow_host_is_named_as_one_part() -> None:
     assert found[0].losses == pytest.approx((0.5, 0.4), abs=0.03)
 
 
+@pytest.mark.parametrize(("count", "slow"), [(5, 2), (6, 2), (8, 3), (16, 4)])
+def test_several_slow_hosts_do_not_hide_each_other(count: int, slow: int) -> None:
+    for seed in range(5):
+        kept = dict.fromkeys(range(slow), 0.5)
+        found = measured(seed, count=count, send=kept, receive=kept).guilty()
+        assert {one.part.nodes[0] for one in found} == set(kept)
+        assert not any(rival.nodes[0] in kept for one in found for rival, _ in one.rivals)
+        found = measured(seed, count=count, receive=kept).guilty()
+        assert set(parts(found)) == {Part("receive", (host,)) for host in kept}
+
+
 def test_none_is_named_for_noise_or_what_all_have() -> None:
     assert not any(measured(seed, noise=0.02).guilty() for seed in range(200))
     assert not measured(1, send=dict.fromkeys(range(8), 0.4)).guilty()

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.session.context import MetricUsageError
-from pytest_anubis.session.measuring.given_values import expecting, numbers_of
+from pytest_anubis.session.measuring.given_values import expecting, numbers_of, rated
 
 
 def metric(better: Direction) -> Metric:
@@ -69,3 +70,21 @@ def test_a_run_refuses_them_as_wrong_usage(
         f"'digest', {value}, unit='1', better='equal', expect={expect})"
     )
     assert pytester.runpytest("--anubis").ret == 4
+
+
+@pytest.mark.parametrize(
+    ("unit", "better", "nominal", "of"),
+    [
+        ("s", "lower", NominalRate(value=1e9, of="PCIe"), ""),
+        ("GB/s", "equal", 3.0, "x"),
+        ("GB/s", "higher", 3.0, ""),
+        ("GB/s", "higher", float("nan"), "x"),
+        ("GB/s", "higher", "100", "x"),
+        ("GB/s", "higher", True, "x"),
+        ("GB/s", "higher", None, "x"),
+        ("GB/s", "higher", 3.0, 5),
+    ],
+)
+def test_a_wrong_rating_is_refused(unit: str, better: Direction, nominal: Any, of: str) -> None:
+    with pytest.raises(MetricUsageError):
+        rated(Metric(name="rate", unit=unit, better=better), nominal, of)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,32 +67,19 @@ def test_an_operator_may_reject_for_it(pytester: pytest.Pytester) -> None:
     assert result.ret == 1
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "unit='s', better='lower', nominal=anubis_device.nominal('pcie')",
-        "unit='GB/s', better='equal', nominal=3.0, nominal_of='x'",
-        "unit='GB/s', better='higher', nominal=3.0",
-        "unit='GB/s', better='higher', nominal=float('nan'), nominal_of='x'",
-        "unit='GB/s', better='higher', nominal='fast', nominal_of='x'",
-        "unit='GB/s', better='higher', nominal=anubis_device.nominal('agp')",
-    ],
-)
-def test_a_wrong_rating_is_the_benchmark_s_mistake(
-    pytester: pytest.Pytester, wrong: str, tmp_path: Path
-) -> None:
+def test_a_wrong_rating_is_the_benchmark_s_mistake(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(
-        test_it=f"""
+        test_it="""
         import pytest
 
         @pytest.mark.anubis(component="c", scope="device")
         def test_copy(anubis_metric, anubis_device):
-            anubis_metric.record("rate", 1.0, {wrong})
+            best = anubis_device.nominal("agp")
+            anubis_metric.record("rate", 1.0, unit="GB/s", better="higher", nominal=best)
         """
     )
     options = (f"--anubis-inventory={RECORDED}", "--anubis-gate=off", "-p", "no:xdist")
     result = pytester.runpytest("--anubis", *options, "--anubis-run-id=now")
-    record = read_journal(pytester.path / ".anubis/runs/now")
     assert result.ret == 4
-    assert not record.measurements
+    assert not read_journal(pytester.path / ".anubis/runs/now").measurements

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.baseline import DOUBTFUL, Baseline
 from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import judge_sample, learn_baseline
@@ -151,3 +153,13 @@ def test_sick_nodes_without_a_healthy_majority_are_named(
     assert not baseline.criteria
     assert all(f"n{node:02}" in named(baseline) for node in range(healthy, healthy + sick))
     assert "n00" not in named(baseline)
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.45, True), (0.85, False)])
+def test_what_is_far_below_its_nominal_rate_is_not_learned_in_silence(
+    share: float, said: bool
+) -> None:
+    population = rates("higher", [1.0] * 12)
+    nominal = NominalRate(value=100 / share, of="PCIe 5.0 x16")
+    rated = replace(population, metric=replace(population.metric, nominal=nominal))
+    assert ("45 % of what PCIe 5.0 x16 carries" in named(learn(rated))) is said
