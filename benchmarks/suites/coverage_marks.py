@@ -187,7 +187,8 @@ def _metrics(
             found[name] = next(iter(loose))
     for name, text in units.items():
         unit, _, better = text.rpartition(" ")
-        found[name] = (unit, better)
+        missing = [other for other in declared if other not in found and fnmatchcase(other, name)]
+        found |= dict.fromkeys(missing or [name], (unit, better))
     for name in declared:
         found.setdefault(name, ("?", "?"))
     order = [*declared, *(name for name in found if name not in declared)]
