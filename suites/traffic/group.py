@@ -54,12 +54,12 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerTimes:
-    """Seconds of a layer's three forms, each that of the slowest rank.
+class PartTimes:
+    """Seconds of a layer of experts or a step of spread tables, each that of the slowest rank.
 
     Attributes:
         alone: Without the exchange.
-        exchange: Without the experts.
+        exchange: Without the experts, or without lookups and updates.
         together: As it is used.
     """
 
@@ -71,21 +71,6 @@ class LayerTimes:
     def stretch(self) -> float:
         """How many times as long the layer takes with its exchange: 1 hides it completely."""
         return self.together / self.alone
-
-
-@dataclass(frozen=True, slots=True)
-class TableTimes:
-    """Seconds of a step of spread tables, each that of the slowest rank.
-
-    Attributes:
-        alone: Lookups and updates without exchanges.
-        exchange: Sums and gradients travel, nothing is looked up.
-        together: As it is used.
-    """
-
-    alone: float
-    exchange: float
-    together: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +153,10 @@ class TrafficGroup(NodeRanks):
         """Return the seconds of the layer in one way, the mean of so many times."""
         return self._slowest("time_experts", ["together"], times, way)["together"]
 
-    def layer(self, way: Way, times: int = 1) -> LayerTimes:
+    def layer(self, way: Way, times: int = 1) -> PartTimes:
         """Return the seconds of the layer's three forms in one way."""
         forms = ["alone", "exchange", "together"]
-        return LayerTimes(**self._slowest("time_experts", forms, times, way))
+        return PartTimes(**self._slowest("time_experts", forms, times, way))
 
     def check_experts(self, way: Way) -> tuple[dict[str, float], int]:
         """Return the largest error of a small layer by element type, and how many numbers went astray."""
@@ -220,13 +205,12 @@ class TrafficGroup(NodeRanks):
 
     def layered_parts(self) -> tuple[float, float]:
         """Return the seconds of a training step's products alone, and of its exchange alone."""
-        taken = self._slowest("time_layers", ["products", "exchange"], 1, orders={})
+        taken = self._slowest("time_layers", ["products", "exchange"], 1, order=[])
         return taken["products"], taken["exchange"]
 
     def layered_step(self, order: Sequence[int], times: int = 1) -> float:
         """Return the seconds of a training step that exchanges its gradients in an order."""
-        orders = {"step": list(order)}
-        return self._slowest("time_layers", ["step"], times, orders=orders)["step"]
+        return self._slowest("time_layers", ["step"], times, order=list(order))["step"]
 
     def wrong_in_layers(self, order: Sequence[int]) -> int:
         """Return how many sums and rows of a product are wrong on any rank after a step."""
@@ -294,9 +278,9 @@ class TrafficGroup(NodeRanks):
         """
         self.ask_all("prepare_tables", timeout=START, places=list(places), **shape)
 
-    def tables(self, times: int = 1) -> TableTimes:
+    def tables(self, times: int = 1) -> PartTimes:
         """Return the seconds of a step of spread tables, the mean of so many, in its three forms."""
-        return TableTimes(**self._slowest("time_tables", ["alone", "exchange", "together"], times))
+        return PartTimes(**self._slowest("time_tables", ["alone", "exchange", "together"], times))
 
     def check_tables(self, places: Sequence[int]) -> tuple[int, int]:
         """Return how many sums of small spread tables are wrong, and the bits of all after their updates."""

@@ -52,18 +52,17 @@ class LayeredTraffic:
         return {}
 
     def time_layers(self, request: Message) -> Message:
-        """Answer the seconds of some ``forms`` of a step, one of so many ``times``; a form may name an order.
+        """Answer the seconds of some ``forms`` of a step, the mean of so many ``times``.
 
-        They are ``products`` without exchange, ``exchange`` without products, and keys of ``orders``, each
+        They are ``products`` without exchange, ``exchange`` without products, and ``step`` in an ``order``,
         the bucket of every chunk.
         """
         self._gradients.zero_()
         forms: dict[str, Callable[[], object]] = {
             "products": self._compute,
             "exchange": self._exchange,
+            "step": partial(self._step, request["order"]),
         }
-        for name, order in request["orders"].items():
-            forms[name] = partial(self._step, order)
         with single_precision():
             return {
                 form: timed(forms[form], self._seat.device, request["times"])

@@ -99,7 +99,7 @@ class TableTraffic:
                 all_sums = torch.empty(world * len(sums), sums.shape[1], device=device)
                 dist.all_gather_into_tensor(all_sums, sums)
                 wrong = len(wrong_sums(SMALL, batch, all_sums))
-            self._update(self._mine(gradients_of(SMALL, number, device)))
+            self._update(self._gradients)
         bits = sum(tables.bits() for _, tables in parts) % (1 << 64)
         return {"wrong": wrong, "bits": bits}
 

@@ -20,6 +20,7 @@ from pytest_anubis.benchmarking.verification import count_errors, flip_bit, wron
 from suites.traffic.group import PARTS, SMALL
 from suites.traffic.seat import Seat
 from suites.workload.models.experts import Experts
+from suites.workload.running import SEED
 
 EACH = 2
 """Experts of a rank."""
@@ -27,7 +28,6 @@ EACH = 2
 CHOSEN = 2
 """Experts that a token takes."""
 
-SEED = 20240224
 PERIOD = 251
 """After so many numbers the known ones repeat: a prime, and bfloat16 has all whole numbers up to it."""
 

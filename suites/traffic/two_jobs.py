@@ -18,8 +18,8 @@ from pytest_anubis.benchmarking.precision import single_precision
 from pytest_anubis.benchmarking.ranks import timed
 from pytest_anubis.benchmarking.verification import fingerprint
 from suites.traffic.seat import Seat
+from suites.workload.running import SEED
 
-SEED = 20240224
 RATE = 0.1
 """Step towards the least error, where 0.5 of this scale would be the longest."""
 

@@ -71,7 +71,7 @@ from suites.traffic import (
     test_two_jobs,
     test_two_tiers,
 )
-from suites.traffic.group import JobTimes, LayerTimes, Orders, TableTimes, TierTimes, Way
+from suites.traffic.group import JobTimes, Orders, PartTimes, TierTimes, Way
 from suites.training import test_step
 from suites.workload import (
     test_data_parallel,
@@ -213,7 +213,7 @@ class TrafficRanks:
         told = {
             "prepare_experts": 1,
             "ways": [Way(1, 1)],
-            "layer": LayerTimes(alone=1.0, exchange=1.0, together=1.5),
+            "layer": PartTimes(alone=1.0, exchange=1.0, together=1.5),
             "check_experts": ({"float64": 0.0}, 0),
             "prepare_layers": Orders([0], [0], 1.0, 1.0),
             "wrong_in_layers": 0,
@@ -222,7 +222,7 @@ class TrafficRanks:
             "wrong_in_tiers": 0,
             "jobs": JobTimes(apart=2.0, in_turns=1.0),
             "parts_of_jobs": (1.0, 1.0),
-            "tables": TableTimes(alone=1.0, exchange=1.0, together=1.0),
+            "tables": PartTimes(alone=1.0, exchange=1.0, together=1.0),
             "check_tables": (0, BITS),
             "check_jobs": [
                 {"alone": [1], "in_turns": [1], "first": [2.0], "last": [1.0], "last_alone": [1.0]}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from suites.traffic import test_experts
-from suites.traffic.group import PARTS, LayerTimes, TrafficGroup, Way, groups_of, quickest
+from suites.traffic.group import PARTS, PartTimes, TrafficGroup, Way, groups_of, quickest
 from tests.suites.test_suites_on_a_card import Taken
 from tests.suites.traffic_groups import behind_link, faulty, of_ranks
 
@@ -91,4 +91,4 @@ def test_two_groups_are_equal_halves(world: int, groups: int) -> None:
 def test_quickest_way_has_the_least_of_all_its_turns() -> None:
     seconds = {Way(1, 1): [1.0, 1.1], Way(1, 2): [3.0, 0.9], Way(2, 4): [1.0, 1.0]}
     assert quickest(seconds) == Way(1, 2)
-    assert LayerTimes(alone=2.0, exchange=1.0, together=2.5).stretch == 1.25
+    assert PartTimes(alone=2.0, exchange=1.0, together=2.5).stretch == 1.25

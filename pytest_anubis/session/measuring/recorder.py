@@ -244,16 +244,15 @@ class Recorder:
         if self._ambient is not None and self._begin is not None:
             disturbance = self._ambient.since(self._begin)
         measurement = self._measurement(metric, group, values, disturbance=disturbance)
-        measurement = replace(measurement, evidence=self._evidence)
         if self._watch is not None:
             seen = self._watch.since_body_began()
             measurement = replace(
                 measurement,
                 disturbance=tuple(dict.fromkeys((*measurement.disturbance, *seen.disturbance))),
                 telemetry=recorded(seen.telemetry),
-                evidence=(*seen.evidence, *self._evidence),
+                evidence=seen.evidence,
             )
-        self._keep(measurement)
+        self._keep(replace(measurement, evidence=(*measurement.evidence, *self._evidence)))
         return tuple(values)
 
     def _record_in_rounds_of(
