@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -54,14 +53,14 @@ def test_half_the_links_rate_shows_in_the_exchange() -> None:
 
         def exchange() -> float:
             group.layer(Way(1, 1))
-            return median(group.layer(Way(1, 1)).exchange for _ in range(3))
+            return min(group.layer(Way(1, 1)).exchange for _ in range(3))
 
         size: dict[str, Any] = {"width": 128, "inner": 8, "tokens": 8192, "dtype": "float32"}
         carried = group.prepare_experts(**size)
         whole = exchange()
         assert carried / whole < 1.05 * RATE
         link.shape(RATE / 2)
-        assert 1.4 < exchange() / whole < 2.6
+        assert exchange() > 1.4 * whole
 
 
 @pytest.mark.alone
