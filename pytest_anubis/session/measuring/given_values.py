@@ -71,23 +71,23 @@ def rated(metric: Metric, nominal: float | NominalRate | None, of: str) -> Metri
         MetricUsageError: The metric is exact or has no such unit, or the value is invalid.
     """
     __tracebackhide__ = True
-    if nominal is None and not of:
+    if nominal is None:  # unknown on this machine
         return metric
     from pytest_anubis.hardware.timing import in_unit
 
     if metric.better == "equal":
         raise MetricUsageError(f"metric {metric.name!r}: an exact metric has no nominal rate")
+    if not isinstance(of, str):
+        raise MetricUsageError(f"metric {metric.name!r}: nominal_of={of!r}: give a text")
     try:
         if isinstance(nominal, NominalRate):
             per_byte = 8 if metric.unit.endswith("bit/s") else 1
             value, of = in_unit(1.0, metric.unit, nominal.value * per_byte), of or nominal.of
-        elif isinstance(nominal, bool) or not isinstance(nominal, int | float):
+        elif isinstance(nominal, bool | str):
             raise MetricUsageError(
                 f"metric {metric.name!r}: nominal={nominal!r}: give a number in {metric.unit}, or what "
                 "`nominal()` of a device, a pair or the node returns"
             )
-        elif not isinstance(of, str):
-            raise MetricUsageError(f"metric {metric.name!r}: nominal_of={of!r}: give a text")
         else:
             value = float(nominal)
         return replace(metric, nominal=NominalRate(value=value, of=of))

@@ -81,10 +81,17 @@ def test_a_run_refuses_them_as_wrong_usage(
         ("GB/s", "higher", float("nan"), "x"),
         ("GB/s", "higher", "100", "x"),
         ("GB/s", "higher", True, "x"),
-        ("GB/s", "higher", None, "x"),
         ("GB/s", "higher", 3.0, 5),
+        ("GB/s", "higher", NominalRate(value=1e9, of="PCIe"), 5),
     ],
 )
 def test_a_wrong_rating_is_refused(unit: str, better: Direction, nominal: Any, of: str) -> None:
     with pytest.raises(MetricUsageError):
         rated(Metric(name="rate", unit=unit, better=better), nominal, of)
+
+
+def test_an_unknown_rating_is_none_whatever_its_name() -> None:
+    rate = Metric(name="rate", unit="GB/s", better="higher")
+    assert rated(rate, None, "PCIe 5.0 x16") == rate
+    number: Any = np.float32(64)
+    assert rated(rate, number, "PCIe 5.0 x16").nominal == NominalRate(value=64.0, of="PCIe 5.0 x16")
