@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from types import MethodType
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,7 +30,7 @@ Fixed, as looking whether something overflowed would have the host wait in every
 class TrainingStep:
     """Forward, backward and update on one fixed batch.
 
-    On an accelerator pictures lie with their channels last, as its matrix units want them.
+    On an accelerator pictures and volumes lie with their channels last, as its matrix units want them.
 
     Args:
         model: The network; it is moved to `device`, best made there: a host draws a hundred million
@@ -60,9 +61,8 @@ class TrainingStep:
         self._device, self._kind = device, kind
         self.model = model.to(device)
         self._inputs, self._targets = inputs.to(device), targets.to(device)
-        if device.type != "cpu" and inputs.ndim == 4:
-            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            self._inputs = self._inputs.contiguous(memory_format=torch.channels_last)
+        if device.type != "cpu":
+            self.model, self._inputs = channels_last(self.model, self._inputs)
         self.through = self.model
         self._loss, self._make_optimizer = loss, optimizer
         self._optimizer = optimizer(self.model.parameters())
@@ -183,14 +183,23 @@ class TrainingStep:
         return LOSS_SCALE if half and self._kind is torch.float16 else 1.0
 
 
+def channels_last(model: nn.Module, inputs: torch.Tensor) -> tuple[nn.Module, torch.Tensor]:
+    """Return a network and its inputs with the channels of pictures or volumes last in memory."""
+    form = {4: torch.channels_last, 5: torch.channels_last_3d}.get(inputs.ndim)
+    if form is None:
+        return model, inputs
+    return model.to(memory_format=form), inputs.contiguous(memory_format=form)  # type: ignore[call-overload]
+
+
 def smooth(model: nn.Module) -> nn.Module:
     """Take out what rounding decides: ReLU's kink, which number is the largest, which expert is taken."""
     for module in list(model.modules()):
         for name, child in module.named_children():
-            if isinstance(child, nn.ReLU):
+            if isinstance(child, nn.ReLU | nn.LeakyReLU):
                 setattr(module, name, nn.SiLU())
-            elif isinstance(child, nn.MaxPool2d):
-                setattr(module, name, nn.AvgPool2d(child.kernel_size, child.stride, child.padding))
+            elif isinstance(child, nn.MaxPool2d | nn.MaxPool3d):
+                pool: Any = nn.AvgPool2d if isinstance(child, nn.MaxPool2d) else nn.AvgPool3d
+                setattr(module, name, pool(child.kernel_size, child.stride, child.padding))
             elif isinstance(taken := getattr(child, "smooth", None), MethodType):
                 taken()
     return model

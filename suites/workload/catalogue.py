@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-Task = Literal["pictures", "sequences", "texts", "language"]
+Task = Literal["pictures", "sequences", "texts", "language", "clicks", "volumes", "maps", "events"]
 Step = Literal["training", "bits", "inference", "prefill", "decode", "token", "parallel"]
 
 FLOATS = ("float32", "bfloat16", "float16")
@@ -23,8 +23,8 @@ class Sizes:
     """One batch.
 
     Attributes:
-        batch: Pictures, sequences or texts.
-        length: Height and width of a picture, tokens of a text, elements of a sequence.
+        batch: Examples.
+        length: Length of each axis of a picture, map or volume, tokens of a text, elements of a sequence.
     """
 
     batch: int
@@ -38,9 +38,10 @@ class Workload:
     Attributes:
         name: As it is known; part of the tests' ids.
         family: Module in `suites.workload.models`.
-        task: What it learns: ``pictures`` and ``sequences`` of numbers are classified, ``texts`` too, a
-            ``language``
-            is continued.
+        task: What it learns: ``pictures``, ``sequences`` of numbers and ``texts`` are classified, a
+            ``language`` is continued; ``clicks`` are foreseen from counts and rows of tables, parameters read
+            from ``volumes``, ``maps`` made anew with the kind of every place, ``events`` of a detector
+            classified.
         shape: What its ``build`` takes.
         parameters: How many the reference has, its classifier of texts not counted.
         cards: Batch on an accelerator, halved until it fits; None if it does not run there.
@@ -133,6 +134,11 @@ LANGUAGE: dict[str, Any] = {
 
 SMALL = {"width": 256, "heads": 8, "kept": 2, "inner": 704, "vocabulary": 4096}
 """Of a Llama for CPUs: four heads of the queries share one of the keys, as in the large ones."""
+
+SCIENCE: dict[str, Any] = {
+    "usual_steps": (),  # the other kernels that they reach are reached in long runs
+    "steps": ("training", "bits", "inference", "parallel"),
+}
 
 CATALOGUE = (
     Workload(
@@ -302,8 +308,51 @@ CATALOGUE = (
             "steps": (*LANGUAGE["steps"], "parallel"),
         },
     ),
+    Workload(
+        name="dlrm",
+        family="recommendation",
+        task="clicks",
+        shape={"width": 16, "most_rows": 40_000_000},
+        parameters=540_677_217,
+        cards=Sizes(batch=8192, length=1),
+        served={"card": Sizes(batch=8192, length=1)},
+        usual_steps=("training",),  # whole tables are exchanged by few who train it
+        steps=("training", "bits", "inference", "parallel"),
+    ),
+    Workload(
+        name="cosmoflow",
+        family="cosmoflow",
+        task="volumes",
+        shape={"channels": 4, "width": 32, "outputs": 4},
+        parameters=8_907_556,
+        cards=Sizes(batch=8, length=128),
+        served={"card": Sizes(batch=8, length=128)},
+        # not "bits": pooling in three dimensions adds its gradients in any order on accelerators
+        **{**SCIENCE, "steps": ("training", "inference", "parallel")},
+    ),
+    Workload(
+        name="climate",
+        family="climate",
+        task="maps",
+        shape={"channels": 16, "width": 64, "stages": 5},
+        parameters=34_993_363,
+        cards=Sizes(batch=8, length=768),
+        served={"card": Sizes(batch=8, length=768)},
+        **SCIENCE,
+    ),
+    Workload(
+        name="hep",
+        family="hep",
+        task="events",
+        shape={"width": 128, "layers": 5, "classes": 2},
+        parameters=594_178,
+        cards=Sizes(batch=128, length=224),
+        served={"card": Sizes(batch=128, length=224)},
+        **SCIENCE,
+    ),
 )
-"""Names and shapes are those of the references; ``-small`` is ours, of the same architecture, for CPUs."""
+"""Names and shapes are those of the references; ``-small`` is ours, of the same architecture, for CPUs, as are
+the widths of ``climate``."""
 
 BY_NAME = {workload.name: workload for workload in CATALOGUE}
 

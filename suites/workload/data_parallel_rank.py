@@ -18,7 +18,14 @@ from pytest_anubis.benchmarking.ranks import serve, timed
 from pytest_anubis.benchmarking.sizes import give_back
 from suites.training.step import TrainingStep, smooth
 from suites.workload.catalogue import BY_NAME, Sizes, Workload
-from suites.workload.running import NoRoomError, draw, fitting_batch, loss, network, training_step
+from suites.workload.running import (
+    NoRoomError,
+    draw,
+    fitting_batch,
+    loss_of,
+    network,
+    training_step,
+)
 from suites.workload.trajectory import fingerprint_of
 
 CHECKED = Sizes(batch=2, length=64)
@@ -71,6 +78,7 @@ class TrainingRank:
             twin = copy.deepcopy(model).to(device=where, dtype=torch.float64)
             inputs, targets = draw(workload, small, self._device, part=self._number)
             shared = DistributedDataParallel(model)  # exchanges for as long as somebody holds it
+            loss = loss_of(workload)
             loss(shared(inputs), targets).backward()  # type: ignore[no-untyped-call]
             self._spoil(model)
             for part in range(self._world):  # gradients add up

@@ -13,18 +13,36 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 
 from pytest_anubis.benchmarking.sizes import FREE_SHARE, fitting, memory_of, require_free
-from suites.training.step import TrainingStep
+from suites.training.step import Loss, TrainingStep
 from suites.workload.catalogue import Sizes, Workload
 
 SEED = 20240224
 CLASSES = 1000
 """Kinds of pictures; ``sequences`` and ``texts`` have those of their shape."""
 
-RATES = {"pictures": 1e-3, "sequences": 1e-3, "texts": 2e-5, "language": 1e-4}
+RATES = {
+    "pictures": 1e-3,
+    "sequences": 1e-3,
+    "texts": 2e-5,
+    "language": 1e-4,
+    "clicks": 0.1,
+    "volumes": 1e-3,
+    "maps": 1e-4,
+    "events": 1e-4,
+}
 """Learning rates: small enough that no network leaves the way down on one batch, for as long as it is
 measured."""
 
+MOMENTUM = {"pictures": 0.9, "volumes": 0.9, "clicks": 0.0}
+"""Of what is trained without Adam, as in the references."""
+
 LIGHT_RATE = 1e-2
+MOST_COUNTED = 1000
+"""What the numbers of `clicks` stay below."""
+
+ALIKE = 32
+"""Length of the squares of a map in which all places are alike."""
+
 CHECKED_TOKENS = 512
 """Tokens of the one text whose loss is computed in double precision too."""
 
@@ -69,6 +87,8 @@ def draw(
         if workload.task == "language":
             text = torch.randint(0, _vocabulary(workload), (count, length + 1))
             return text[:, :-1].contiguous(), text[:, 1:].contiguous()
+        if workload.task in _FIELDS:
+            return _FIELDS[workload.task](workload, sizes)
         classes = workload.shape.get("classes", CLASSES)
         kinds = torch.randint(0, classes, (count,))
         if workload.task == "texts":
@@ -99,7 +119,7 @@ def training_step(
         model,
         inputs,
         targets,
-        loss=loss,
+        loss=loss_of(workload),
         optimizer=lambda parameters: optimizer(workload, parameters),
         device=device,
         half=kind is not torch.float32 and not workload.light,
@@ -108,12 +128,12 @@ def training_step(
 
 
 def optimizer(workload: Workload, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return what a network is trained with: momentum for pictures, Adam for all else, as everybody does."""
+    """Return what a network is trained with, as everybody does: momentum for pictures, mostly Adam else."""
     rate = RATES[workload.task]
     if workload.light:
         return torch.optim.SGD(parameters, lr=LIGHT_RATE)
-    if workload.task == "pictures":
-        return torch.optim.SGD(parameters, lr=rate, momentum=0.9)
+    if workload.task in MOMENTUM:
+        return torch.optim.SGD(parameters, lr=rate, momentum=MOMENTUM[workload.task])
     return torch.optim.AdamW(parameters, lr=rate)
 
 
@@ -121,6 +141,24 @@ def loss(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the cross-entropy, in single precision or better, of classes or of every next token."""
     exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
     return functional.cross_entropy(exact.flatten(0, -2), targets.flatten())
+
+
+def loss_of(workload: Workload) -> Loss:
+    """Return the loss that a network is trained with: takes its outputs and the targets."""
+    return {"volumes": _regression, "maps": _map_loss}.get(workload.task, loss)
+
+
+def _regression(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    exact = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    return functional.mse_loss(exact, targets.to(exact.dtype))
+
+
+def _map_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the error of the maps made anew plus that of the kind of every place, the last of `targets`."""
+    maps = targets.shape[1] - 1
+    scores = outputs[:, maps:].to(torch.promote_types(outputs.dtype, torch.float32))
+    kinds = functional.cross_entropy(scores, targets[:, maps].long())
+    return _regression(outputs[:, :maps], targets[:, :maps]) + kinds
 
 
 def fitting_batch(workload: Workload, sizes: Sizes, device: torch.device) -> Sizes:
@@ -204,7 +242,7 @@ def bytes_of_example(workload: Workload, sizes: Sizes) -> int:
     weights = {p.untyped_storage()._cdata for p in model.parameters()}
     inputs, targets = draw(workload, Sizes(batch=1, length=length), meta)
     with saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss(model(inputs), targets)
+        loss_of(workload)(model(inputs), targets)
     kept = sum(size for storage, size in seen.items() if storage not in weights)
     return kept * sizes.length // length
 
@@ -253,6 +291,51 @@ def _drawing(device: torch.device, dtype: torch.dtype, seed: int = SEED) -> Iter
             yield
         finally:
             torch.set_default_dtype(before)
+
+
+def _clicks(workload: Workload, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return examples (batch, 39) of whole numbers; who counts much of the first number clicks."""
+    from suites.workload.models.recommendation import COUNTS, rows_of
+
+    counts = torch.randint(0, MOST_COUNTED, (sizes.batch, COUNTS))
+    rows = [torch.randint(0, n, (sizes.batch,)) for n in rows_of(workload.shape["most_rows"])]
+    return torch.cat([counts, torch.stack(rows, 1)], 1), (counts[:, 0] > MOST_COUNTED // 2).long()
+
+
+def _volumes(workload: Workload, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return volumes (batch, channels, n, n, n) and the parameters that each channel's spread follows."""
+    channels, outputs = workload.shape["channels"], workload.shape["outputs"]
+    parameters = 2 * torch.rand(sizes.batch, outputs) - 1
+    spreads = parameters[:, [number % outputs for number in range(channels)]].exp()
+    noise = torch.randn(sizes.batch, channels, *(3 * (sizes.length,)))
+    return noise * spreads[..., None, None, None], parameters
+
+
+def _maps(workload: Workload, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return maps (batch, channels, n, n), and these again with the kind of every place behind them.
+
+    The kind follows the first channel, of which large parts are alike, as in weather.
+    """
+    coarse = max(1, sizes.length // ALIKE)
+    maps = torch.randn(sizes.batch, workload.shape["channels"], coarse, coarse)
+    maps = functional.interpolate(maps, size=(sizes.length, sizes.length), mode="nearest")
+    kinds = (maps[:, :1] > 0).to(maps.dtype) + (maps[:, :1] > 1).to(maps.dtype)
+    return maps, torch.cat([maps, kinds], 1)
+
+
+def _events(workload: Workload, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return pictures (batch, 3, n, n) of a detector, mostly dark, and their kind: signals are brighter."""
+    kinds = torch.randint(0, workload.shape["classes"], (sizes.batch,))
+    noise = torch.randn(sizes.batch, 3, sizes.length, sizes.length)
+    return (noise - 1).relu() * (1 + kinds)[:, None, None, None], kinds
+
+
+_FIELDS: dict[str, Callable[[Workload, Sizes], tuple[torch.Tensor, torch.Tensor]]] = {
+    "clicks": _clicks,
+    "volumes": _volumes,
+    "maps": _maps,
+    "events": _events,
+}
 
 
 def _vocabulary(workload: Workload) -> int:

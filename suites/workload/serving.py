@@ -12,6 +12,7 @@ from torch import nn
 
 from pytest_anubis.benchmarking.capture import as_graph
 from pytest_anubis.benchmarking.placement import checking_device
+from suites.training.step import channels_last
 from suites.workload.catalogue import Sizes, Step, Workload
 from suites.workload.models.experts import Experts
 from suites.workload.models.language import Kept, LanguageModel
@@ -50,9 +51,8 @@ class Serving:
         self._inputs = draw(workload, sizes, device)[0]
         if self._inputs.is_floating_point():
             self._inputs = self._inputs.to(kind)
-        if device.type != "cpu" and self._inputs.ndim == 4:
-            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            self._inputs = self._inputs.contiguous(memory_format=torch.channels_last)
+        if device.type != "cpu":
+            self.model, self._inputs = channels_last(self.model, self._inputs)
         self._kept: list[Kept] = []
         if step != "inference":
             model = cast(LanguageModel, self.model)

@@ -23,7 +23,7 @@ def spoil(model: torch.nn.Module) -> None:
     fault = Path(os.environ[FAULT]).read_text(encoding="ascii")
     if dist.get_rank() != 1:
         return
-    weights = list(model.parameters())[-1]
+    weights = [one for one in model.parameters() if one.ndim > 1][-1]
     if fault == "gradient":
         assert weights.grad is not None
         flip_bit(weights.grad, 5, 30)
@@ -42,6 +42,10 @@ SHAPES: dict[str, dict[str, int]] = {
     "gpt2-large": _LANGUAGE,
     "llama-small": _LLAMA,
     "experts-800m": {**_LLAMA, "experts": 4},
+    "dlrm": {"width": 8, "most_rows": 50},
+    "cosmoflow": {"channels": 4, "width": 2, "outputs": 4},
+    "climate": {"channels": 4, "width": 4, "stages": 3},
+    "hep": {"width": 8, "layers": 3, "classes": 2},
 }
 """Of one network of each family, such that its steps take milliseconds."""
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from suites.workload import test_training_steps as training
 from suites.workload.catalogue import BY_NAME, CATALOGUE, Sizes, Workload, runs
 from suites.workload.data_parallel import TrainingGroup
 from suites.workload.models.language import LanguageModel
-from suites.workload.running import draw, forward_error, loss, network, training_step
+from suites.workload.running import draw, forward_error, loss_of, network, training_step
 from suites.workload.serving import Serving
 from suites.workload.trajectory import NotDeterministicError, deterministic, follow, follow_exactly
 
@@ -36,8 +37,17 @@ TINY = {
     "decoder": {"width": 32, "layers": 2, "heads": 4, "vocabulary": 64},
     "encoder": {"width": 32, "layers": 2, "heads": 4, "vocabulary": 64, "classes": 10},
     "recurrent": {"inputs": 8, "width": 16, "layers": 2, "classes": 10},
+    "recommendation": {"width": 8, "most_rows": 50},
+    "cosmoflow": {"channels": 4, "width": 2, "outputs": 4},
+    "climate": {"channels": 4, "width": 4, "stages": 3},
+    "hep": {"width": 8, "layers": 3, "classes": 2},
 }
 SMALL = Sizes(batch=4, length=16)
+SIZES = {
+    "dlrm": Sizes(batch=64, length=1),
+    "cosmoflow": Sizes(batch=4, length=32),
+    "climate": Sizes(batch=4, length=32),
+}
 RATE = 100e6
 """Bytes a second of the link between two ranks: more than their exchange asks of it."""
 
@@ -46,12 +56,24 @@ def tiny(name: str) -> Workload:
     """Return a row with a network of the same architecture that takes milliseconds."""
     workload = BY_NAME[name]
     mixture = {k: v for k, v in workload.shape.items() if k == "experts"}
-    return replace(workload, shape={**TINY[workload.family], **mixture}, cpu=SMALL)
+    sizes = SIZES.get(name, SMALL)
+    return replace(workload, shape={**TINY[workload.family], **mixture}, cpu=sizes)
+
+
+def sizes_of(name: str) -> Sizes:
+    """Return the batch of such a network."""
+    sizes = tiny(name).cpu
+    assert sizes is not None
+    return sizes
 
 
 tiny_ones = pytest.mark.parametrize(
-    "name", ["llama-small", "experts-small", "gpt2", "bert-base", "lstm"]
-)
+    "name",
+    [
+        "llama-small", "experts-small", "gpt2", "bert-base", "lstm",
+        "dlrm", "cosmoflow", "climate", "hep",
+    ],
+)  # fmt: skip
 languages = pytest.mark.parametrize("name", ["llama-small", "experts-small", "gpt2"])
 
 
@@ -85,11 +107,13 @@ def operations(workload: Workload, sizes: Sizes) -> int:
     model = network(workload, META)
     inputs, targets = draw(workload, sizes, META)
     with FlopCounterMode(display=False) as counter:
-        loss(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+        loss_of(workload)(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
     return int(counter.get_total_flops())
 
 
-@pytest.mark.parametrize("name", ["vgg11", "bert-base", "gpt2", "llama-1b"])
+@pytest.mark.parametrize(
+    "name", ["vgg11", "bert-base", "gpt2", "llama-1b", "dlrm", "climate", "hep"]
+)
 def test_twice_the_batch_is_twice_the_work(name: str) -> None:
     workload = BY_NAME[name]
     if "layers" in workload.shape and workload.task != "pictures":
@@ -115,9 +139,46 @@ def test_work_of_a_picture_is_that_of_the_paper() -> None:
     assert found == pytest.approx(2 * 4.09e9 * 3, rel=0.02)
 
 
+def forward_operations(name: str, length: int) -> int:
+    """Return the operations of products of one example forward, as its layers' shapes say by hand."""
+    if name == "dlrm":
+        bottom, top = (13, 512, 256, 64, 16), (367, 512, 256, 1)
+        layers = sum(a * b for widths in (bottom, top) for a, b in pairwise(widths))
+        return 2 * (layers + 27 * 27 * 16)
+    work, into = 0, {"cosmoflow": 4, "climate": 16, "hep": 3}[name]
+    if name == "climate":
+        for stage in range(5):
+            out, side = 64 << stage, length >> (stage + 1)
+            work += out * into * 25 * side**2
+            # A transposed convolution takes every place of the small map to its kernel's places.
+            work += out * (into if stage else 64) * 25 * side**2
+            into = out
+        return 2 * (work + (64 * 16 * 9 + 64 * 64 * 9 + 64 * 3) * length**2)
+    for stage in range(5):
+        out = 32 << stage if name == "cosmoflow" else 128
+        axes, kernel = (3, 27) if name == "cosmoflow" else (2, 9)
+        work += out * into * kernel * (length >> stage) ** axes
+        into = out
+    full = 512 * 4**3 * 128 + 128 * 64 + 64 * 4 if name == "cosmoflow" else 128 * 2
+    return 2 * (work + full)
+
+
+@pytest.mark.parametrize(
+    ("name", "length"), [("dlrm", 1), ("cosmoflow", 128), ("climate", 768), ("hep", 224)]
+)
+def test_work_of_an_example_is_as_counted_by_hand(name: str, length: int) -> None:
+    workload = BY_NAME[name]
+    model = network(workload, META)
+    inputs = draw(workload, Sizes(batch=2, length=length), META)[0]
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(inputs)
+    counted = counter.get_total_flops() / 2
+    assert counted == pytest.approx(forward_operations(name, length), rel=0.01)
+
+
 @tiny_ones
 def test_step_learns_and_its_gradient_is_right(name: str) -> None:
-    step = training_step(tiny(name), SMALL, CPU, "float32")
+    step = training_step(tiny(name), sizes_of(name), CPU, "float32")
     assert step.gradient_errors(False)[0] < training.GRADIENT_TOLERANCE["float32"] / 3
     for _ in range(6):
         step.run()
@@ -126,7 +187,7 @@ def test_step_learns_and_its_gradient_is_right(name: str) -> None:
 
 @tiny_ones
 def test_same_bits_twice_and_losses_of_double_precision(name: str) -> None:
-    steps = [training_step(tiny(name), SMALL, CPU, "float32") for _ in range(3)]
+    steps = [training_step(tiny(name), sizes_of(name), CPU, "float32") for _ in range(3)]
     once, again = follow(steps[0]), follow(steps[1])
     assert once == again
     assert once.bits == again.bits < 1 << 48
@@ -141,15 +202,15 @@ def flipped(step: TrainingStep, bit: int) -> None:
 
 @tiny_ones
 def test_low_bit_of_one_weight_changes_the_fingerprint(name: str) -> None:
-    healthy, sick = (training_step(tiny(name), SMALL, CPU, "float32") for _ in range(2))
+    healthy, sick = (training_step(tiny(name), sizes_of(name), CPU, "float32") for _ in range(2))
     flipped(sick, 3)  # the last one may be rounded away by the first update
     assert follow(healthy).bits != follow(sick).bits
 
 
 @tiny_ones
 def test_high_bit_of_one_weight_is_seen_in_the_losses(name: str) -> None:
-    exact = follow_exactly(training_step(tiny(name), SMALL, CPU, "float32"))
-    sick = training_step(tiny(name), SMALL, CPU, "float32")
+    exact = follow_exactly(training_step(tiny(name), sizes_of(name), CPU, "float32"))
+    sick = training_step(tiny(name), sizes_of(name), CPU, "float32")
     flipped(sick, 30)
     with pytest.raises(AssertionError, match="first loss in float32"):
         bits.check_losses(follow(sick).losses, exact, "float32")
@@ -266,9 +327,11 @@ def wrong_once(module: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
 def test_scores_of_a_wrong_kernel_are_caught(name: str) -> None:
     workload = tiny(name)
     step: Any = "prefill" if workload.task == "language" else "inference"
-    serving = Serving(workload, SMALL, CPU, "float32", step)
+    serving = Serving(workload, sizes_of(name), CPU, "float32", step)
     last = [
-        m for m in serving.model.modules() if isinstance(m, torch.nn.Linear | torch.nn.LayerNorm)
+        m
+        for m in serving.model.modules()
+        if isinstance(m, torch.nn.Linear | torch.nn.LayerNorm | torch.nn.Conv2d)
     ]
     last[-1].register_forward_hook(wrong_once)
     with pytest.raises(AssertionError, match="off by"):
@@ -347,7 +410,11 @@ def test_every_family_has_a_step_of_all_cards_in_the_standard_profile() -> None:
         for one in runs("parallel", cost="1s", cards="1s")
         if "standard" in one.marks[0].kwargs["profiles"]["accelerator"]
     }
-    families = {(one.family, "experts" in one.shape) for one in CATALOGUE}
+    families = {
+        (one.family, "experts" in one.shape)
+        for one in CATALOGUE
+        if one.usual_steps is None or "parallel" in one.usual_steps or one.task == "language"
+    }
     assert {(BY_NAME[n].family, "experts" in BY_NAME[n].shape) for n in together} == families
     assert len(families) == 8
 
