@@ -351,8 +351,8 @@ CATALOGUE = (
         **SCIENCE,
     ),
 )
-"""Names and shapes are those of the references; ``-small`` is ours, of the same architecture, for CPUs, as are
-the widths of ``climate``."""
+"""Names and shapes are those of the references; ``-small`` is ours, of the same architecture, for CPUs; so
+are the widths of ``climate``."""
 
 BY_NAME = {workload.name: workload for workload in CATALOGUE}
 

@@ -13,15 +13,20 @@ MODULE = "suites.workload.data_parallel_rank"
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Seconds of a step, each that of the slowest rank.
+    """Seconds of a step.
 
     Attributes:
-        alone: Without exchanging gradients.
-        together: As it is trained: with their exchange.
+        each: Of every rank, without exchanging gradients, so that none waits for another.
+        together: As it is trained, with their exchange: of the slowest rank.
     """
 
-    alone: float
+    each: tuple[float, ...]
     together: float
+
+    @property
+    def alone(self) -> float:
+        """Seconds of the slowest rank without the exchange."""
+        return max(self.each)
 
     def steps_within(self, seconds: float) -> int:
         """Return how many steps of both forms fill so many seconds."""
@@ -68,10 +73,12 @@ class TrainingGroup(NodeRanks):
     def step(self, steps: int = 1) -> Together:
         """Make so many steps without and with the exchange of gradients."""
         answers = self.ask_all("step", steps=steps)
-        alone, together = (
-            max(float(answer[key]) for answer in answers) for key in ("alone", "together")
-        )
-        return Together(alone, together)
+        each = tuple(float(answer["alone"]) for answer in answers)
+        return Together(each, max(float(answer["together"]) for answer in answers))
+
+    def name_of(self, rank: int) -> str:
+        """Return what a rank is called: its card, if it has one."""
+        return f"cuda:{rank}" if self.on_accelerators else f"rank {rank}"
 
     def outcome(self) -> list[tuple[int, float, float]]:
         """Return of each rank the fingerprint of its weights, its first and its newest loss."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,13 +11,17 @@ from pytest_anubis import MetricFixture, NodeFixture
 from suites.workload.catalogue import Workload, require_step, runs
 
 if TYPE_CHECKING:
-    from suites.workload.data_parallel import TrainingGroup
+    from suites.workload.data_parallel import Together, TrainingGroup
+    from suites.workload.waiting import Rounds
 
 GRADIENT_TOLERANCE = 3e-4
 """As of one device: the exchange adds up a few numbers of the same size."""
 
 LOADED = {"cpu": 0.1, "cuda": 0.3}
 """Seconds that a round lasts, at least: single steps vary with the scheduling of the ranks."""
+
+GROUPS = (2, 4)
+"""Numbers of groups of ranks for which is computed what they win if they do not wait for each other."""
 
 WARM = 3
 """Rounds before the first that counts: libraries choose kernels, and links and buffers are made."""
@@ -37,18 +41,21 @@ def shared_ranks() -> Iterator[TrainingGroup]:
     component="workload.parallel",
     scope="node",
     deadline="600s",
-    metrics=["training_rate", "exchange_stretch"],
+    version=2,  # `waiting_share` is new
+    metrics=["training_rate", "exchange_stretch", "waiting_share"],
     resources=["cpu", "network"],
     goal="A node trains with all of its devices at the rate of its class, and all of them learn the same",
     question="How many examples a second does the whole node learn from, and what does the exchange cost?",
     action="A long exchange with normal all-reduce benchmarks means that computing and links fight for power "
-    "or memory; a low rate with a normal exchange is the slowest device: compare their training steps alone",
+    "or memory; a low rate with a normal exchange is the slowest device: property ``waited_for`` names it if "
+    "the others wait for it in every round",
 )
 @pytest.mark.parametrize(("workload", "dtype"), runs("parallel", cost="60s", cards="30s"))
 def test_data_parallel(
     request: pytest.FixtureRequest,
     anubis_metric: MetricFixture,
     anubis_node: NodeFixture,
+    record_property: Callable[[str, object], None],
     workload: Workload,
     dtype: str,
 ) -> None:
@@ -68,15 +75,19 @@ def test_data_parallel(
     shared = request.getfixturevalue("shared_ranks")  # started by the first test that needs them
     with sharing(shared, lambda: TrainingGroup(cards, anubis_node.cores)) as ranks:
         try:
-            measure(anubis_metric, ranks, workload, dtype)
+            measure(anubis_metric, record_property, ranks, workload, dtype)
         except NoRoomError as error:
             pytest.skip(f"not applicable: {error}")
 
 
 def measure(
-    anubis_metric: MetricFixture, ranks: TrainingGroup, workload: Workload, dtype: str
+    anubis_metric: MetricFixture,
+    record_property: Callable[[str, object], None],
+    ranks: TrainingGroup,
+    workload: Workload,
+    dtype: str,
 ) -> None:
-    """Check the exchanged gradient, take both metrics, and check that all ranks have the same weights."""
+    """Check the exchanged gradient, take the metrics, and check that all ranks have the same weights."""
     batch = ranks.fitting(workload.name)
     right_exchange(ranks, workload)
     examples = ranks.prepare(workload.name, dtype, batch)
@@ -86,25 +97,57 @@ def measure(
     for _ in range(WARM):
         taken = ranks.step()
     steps = taken.steps_within(LOADED[ranks.kind])
-    stretches: dict[float, float] = {}
+    rounds: dict[float, Together] = {}
 
     def rate() -> float:
         taken = ranks.step(steps)
         reached = work / taken.together
-        stretches[reached] = taken.stretch
+        rounds[reached] = taken
         return reached
 
     kept = anubis_metric.collect("training_rate", rate, unit=workload.unit, better="higher")
     anubis_metric.record(
         "exchange_stretch",
         [
-            stretches[value] for value in kept
+            rounds[value].stretch for value in kept
         ],  # of the same rounds, as each makes steps of both forms
         unit="1",
         better="lower",
         rounds_of="training_rate",
     )
+    report_waiting(anubis_metric, record_property, ranks, [rounds[value].each for value in kept])
     same_weights(ranks)
+
+
+def report_waiting(
+    anubis_metric: MetricFixture,
+    record_property: Callable[[str, object], None],
+    ranks: TrainingGroup,
+    rounds: Rounds,
+) -> None:
+    """Record how long ranks wait for the slowest, who that is, and what groups of ranks would win back.
+
+    `rounds` are the seconds of each rank's own work in the rounds of ``training_rate``.
+    """
+    from suites.workload.waiting import waited_for, waiting_share, won_back
+
+    slow = [one.text(ranks.name_of(one.rank)) for one in waited_for(rounds)]
+    anubis_metric.record(
+        "waiting_share",
+        [waiting_share(row) for row in rounds],
+        unit="1",
+        better="lower",
+        question="Which share of their time do the devices wait for the slowest of them?",
+        rounds_of="training_rate",
+        evidence=slow,
+    )
+    if slow:
+        record_property("waited_for", "; ".join(slow))
+    groups = [count for count in GROUPS if ranks.world % count == 0]
+    gains = [
+        f"{count} groups {won_back(rounds, count):+.1%}".replace("%", " %") for count in groups
+    ]
+    record_property("without_waiting", ", ".join(gains))
 
 
 def right_exchange(ranks: TrainingGroup, workload: Workload) -> None:

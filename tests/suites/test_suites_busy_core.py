@@ -78,6 +78,7 @@ from suites.workload import (
     test_inference,
     test_training_steps,
 )
+from suites.workload.data_parallel import Together
 from tests.suites.stand_in_card import right_eight_bits, stand_in
 from tests.suites.test_suites_on_a_card import Node
 from tests.suites.test_suites_workload import tiny
@@ -197,7 +198,7 @@ class Ranks:
 
     def step(self, _: int = 1) -> Any:
         """Return a step of training."""
-        return SimpleNamespace(together=1.0, stretch=1.1, steps_within=lambda _: 1)
+        return Together((1.0, 1.0), 1.1)
 
     def __getattr__(self, name: str) -> Any:
         told = {"wrong_elements": 0, "wrong_in_exchange": 0, "fitting": SMALL, "prepare": 2}
@@ -499,7 +500,7 @@ def data_parallel(b: Bench) -> None:
     for name in ("right_exchange", "same_weights"):
         b.patch.setattr(test_data_parallel, name, lambda *_: None)
     ranks: Any = Ranks()
-    test_data_parallel.measure(b.metric, ranks, tiny("llama-small"), "float32")
+    test_data_parallel.measure(b.metric, say, ranks, tiny("llama-small"), "float32")
 
 
 SMALL_TABLES = TableShape(rows=1 << 8, width=16, samples=24, pooling=(3, 1, 5))

@@ -339,13 +339,15 @@ def test_both_metrics_are_of_the_rounds_that_count(monkeypatch: pytest.MonkeyPat
     rounds.clear()
     for name in ("right_exchange", "same_weights"):
         monkeypatch.setattr(test_data_parallel, name, lambda *_: None)
-    trained = SimpleNamespace(
+    trained: Any = SimpleNamespace(
         kind="cpu",
+        world=2,
         fitting=lambda _: 1,
         prepare=lambda *_: 2,
-        step=lambda steps=1: data_parallel.Together(alone=1.0, together=step(steps)),
+        step=lambda steps=1: data_parallel.Together((1.0, 1.0), step(steps)),
     )
-    test_data_parallel.measure(taken, trained, BY_NAME["llama-small"], "float32")  # type: ignore[arg-type]
+    workload: Any = BY_NAME["llama-small"]
+    test_data_parallel.measure(taken, lambda *_: None, trained, workload, "float32")
     assert taken.values["exchange_stretch"] == rounds[-3:]
     assert len(rounds) == test_data_parallel.WARM + 6
 

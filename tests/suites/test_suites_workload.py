@@ -387,8 +387,8 @@ def test_ranks_learn_the_same_and_a_flipped_bit_on_one_is_caught(
             TrainingGroup(0, 2, module="tests.suites.faulty_training_rank", **given)
         )
         recorded: Any = Recorded()
-        parallel.measure(recorded, ranks, workload, "float32")
-        assert list(recorded.values) == ["training_rate", "exchange_stretch"]
+        parallel.measure(recorded, ignore, ranks, workload, "float32")
+        assert list(recorded.values) == ["training_rate", "exchange_stretch", "waiting_share"]
         if link is not None:  # where nobody may make one, the other faults are still tried
             free = min(ranks.step().together for _ in range(3))
             link.shape(RATE / 20)

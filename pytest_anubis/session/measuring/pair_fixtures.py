@@ -171,14 +171,20 @@ class Pairs:
             self._recorder.busy += time.perf_counter() - begin
 
     def _record(self, name: str, rates: PairRates, resending: Sequence[ResendingPort]) -> None:
-        lost = {port.node: (port.text(self.names),) for port in resending}
+        lost = {port.node: [port.text(self.names)] for port in resending}
         for sender in self._group.own:
             for receiver in range(len(self)):
                 values = [rate / GB for rate in rates.of(sender, receiver)]
                 if values and not math.isnan(values[0]):
                     unit = f"{self.names[sender]}{TO}{self.names[receiver]}"
-                    way = self._recorder.of(unit, evidence=lost.get(receiver, ()))
-                    way.record(name, values, unit="GB/s", better="higher", nominal=self._nominal)
+                    self._recorder.of(unit).record(
+                        name,
+                        values,
+                        unit="GB/s",
+                        better="higher",
+                        nominal=self._nominal,
+                        evidence=lost.get(receiver, ()),
+                    )
 
     def _check(self, rates: PairRates) -> None:
         """Fail if bytes arrived changed at one of this session's hosts."""

@@ -95,17 +95,11 @@ class Recorder:
         self.handed_on = False
         self._given: dict[tuple[str, str], list[bool]] = {}
         self.found: Found = {}
-        self._evidence: tuple[str, ...] = ()
 
-    def of(self, unit: str, *, evidence: tuple[str, ...] = ()) -> Recorder:
-        """Return a recorder for another unit, such as a link between nodes; both share their lists.
-
-        Args:
-            unit: The unit under test.
-            evidence: What is known of it besides, added to all that is recorded (`record`).
-        """
+    def of(self, unit: str) -> Recorder:
+        """Return a recorder for another unit, such as a link between nodes; both share their lists."""
         other = copy(self)
-        other._device_name, other._evidence = unit, evidence
+        other._device_name = unit
         return other
 
     def measure(
@@ -225,6 +219,7 @@ class Recorder:
         nominal_of: str = "",
         rounds_of: str = "",
         expect: float | None = None,
+        evidence: Iterable[str] = (),
     ) -> tuple[float, ...]:
         """Record one value or several that the test measured itself.
 
@@ -239,7 +234,7 @@ class Recorder:
         metric = expecting(metric, expect)
         values = numbers_of(value, metric)
         if rounds_of:
-            return self._record_in_rounds_of(rounds_of, metric, group, values)
+            return self._record_in_rounds_of(rounds_of, metric, group, values, evidence)
         disturbance: tuple[str, ...] = ()
         if self._ambient is not None and self._begin is not None:
             disturbance = self._ambient.since(self._begin)
@@ -252,11 +247,16 @@ class Recorder:
                 telemetry=recorded(seen.telemetry),
                 evidence=seen.evidence,
             )
-        self._keep(replace(measurement, evidence=(*measurement.evidence, *self._evidence)))
+        self._keep(replace(measurement, evidence=(*measurement.evidence, *evidence)))
         return tuple(values)
 
     def _record_in_rounds_of(
-        self, rounds_of: str, metric: Metric, group: str, values: list[float]
+        self,
+        rounds_of: str,
+        metric: Metric,
+        group: str,
+        values: list[float],
+        evidence: Iterable[str],
     ) -> tuple[float, ...]:
         """Record values that were taken in the rounds of another metric."""
         __tracebackhide__ = True
@@ -278,7 +278,7 @@ class Recorder:
             replace(
                 self._measurement(metric, group, whole, disturbance=other.disturbance),
                 telemetry=other.telemetry,
-                evidence=other.evidence,
+                evidence=(*other.evidence, *evidence),
                 unclear=other.unclear,
             )
         )
