@@ -139,12 +139,15 @@ def test_rounds_of_shares_the_conditions(pytester: pytest.Pytester, disturb: Dis
             numbers = itertools.count()
             kept = anubis_metric.collect("first", lambda: float(next(numbers)), unit="1", better="higher")
             anubis_metric.record("second", [2 * value for value in kept], unit="1", better="higher",
-                                 rounds_of="first")
+                                 rounds_of="first", evidence=["a loose screw"])
+            anubis_metric.record("third", 1.0, unit="1", better="higher", evidence=["a dry bearing"])
         """
     )
     disturb("12 % steal", first=3)
     pytester.runpytest("--anubis", "--anubis-mode=measure").assert_outcomes(passed=1)
-    _, first, second = measurements(pytester)
+    _, first, second, third = measurements(pytester)
+    assert [one.get("evidence") for one in (first, second)] == [None, ["a loose screw"]]
+    assert "a dry bearing" in third["evidence"]
     assert second["values"] == [2 * value for value in first["values"]]
     assert first["values"][0] == 3.0
     assert (first["unclear"], second["unclear"]) == (3, 3)
