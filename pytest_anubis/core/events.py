@@ -20,6 +20,7 @@ from pytest_anubis.core.measurement import (
     Purpose,
     TestResult,
 )
+from pytest_anubis.core.node_map import ModuleErrors
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.core.waiving import WaiversRead
 
@@ -227,6 +228,7 @@ class HardwareFound:
     device: str = ""  # the run's name of that device; may be empty
     tests: tuple[str, ...] = ()  # tests that ran on it meanwhile, as evidence
     source: str = ""  # ``kernel log``, ``counters``, ``NVML event`` or ``telemetry``
+    module: Annotated[ModuleErrors | None, Rare] = None  # where this memory module's errors are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

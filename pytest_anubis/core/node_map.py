@@ -1,4 +1,4 @@
-"""The map of a node: the bridges and the NUMA node of each device, and the parts that slow devices share."""
+"""The map of a node: bridges and NUMA node of each device, parts that slow devices share, memory's errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pytest_anubis.core.field_types import Count, Share
 
 PartKind = Literal["switch", "socket", "all"]
+Spread = Literal["row", "scattered"]
 
 _SORTS = ("accelerators", "disks", "nics")
 """Lists of devices in an inventory."""
@@ -66,6 +67,21 @@ class SharedPart:
         return (
             f"NUMA node {self.name}" if self.kind == "socket" else "power, cooling, driver and host"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleErrors:
+    """Where the corrected errors of one memory module are; it decides nothing.
+
+    Attributes:
+        module: The module, as the kernel's EDAC driver names it.
+        errors: Lines of the kernel log that name a row of it.
+        spread: ``row``: one row explains them; ``scattered``: no row does.
+    """
+
+    module: str
+    errors: Count
+    spread: Spread
 
 
 def card_number(device: str) -> int | None:

@@ -25,7 +25,7 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Purpose, TestResult
-from pytest_anubis.core.node_map import card_number
+from pytest_anubis.core.node_map import ModuleErrors, card_number
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
 from pytest_anubis.core.waiving import WaiversRead, in_noise, waived_verdict, widened, with_waiver
 
@@ -75,6 +75,7 @@ class RunEvidence:
         noisy: Run, empty for the current one -> the option that widened its limits of noise.
         deaths: Run (as in `noisy`), benchmark and device of tests whose process died.
         missing: How many of its values are missing and need not be there, and of how many.
+        modules: Memory modules of which it is known where their errors are.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
@@ -96,6 +97,7 @@ class RunEvidence:
     noisy: Mapping[str, str] = field(default_factory=dict)
     deaths: frozenset[tuple[str, str, str]] = frozenset()
     missing: tuple[int, int] = (0, 0)
+    modules: tuple[ModuleErrors, ...] = ()
 
     def waivers_for(self, run: str) -> tuple[Waiver, ...]:
         """Return the waivers for one run's failures; the waivers of another run do not apply to them."""
@@ -127,6 +129,7 @@ class RunEvidence:
             other_machine=self.other_machine and more.other_machine,
             noisy={**self.noisy, **more.noisy},
             deaths=self.deaths | more.deaths,
+            modules=(*self.modules, *more.modules),
             required=tuple(dict.fromkeys((*self.required, *more.required)))
             if self.required and more.required
             else (),
@@ -297,7 +300,8 @@ class RunRecord:
     @property
     def driver_words(self) -> tuple[str, ...]:
         """The drivers' messages that decide nothing, in one line; empty if there are none."""
-        words = list(dict.fromkeys(e.text for e in self.hardware if e.sort == EVIDENCE))
+        texts = (e.text for e in self.hardware if e.sort == EVIDENCE and e.module is None)
+        words = list(dict.fromkeys(texts))
         more = f"; and {len(words) - 3} more in the journal" if len(words) > 3 else ""
         return (f"kernel log: {'; '.join(words[:3])}{more}",) if words else ()
 

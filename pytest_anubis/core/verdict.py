@@ -11,7 +11,7 @@ from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.field_types import AnyFloat, Compact, Rare, Share, compact
 from pytest_anubis.core.loss_shares import StepShares
 from pytest_anubis.core.metric import relative_loss
-from pytest_anubis.core.node_map import SharedPart
+from pytest_anubis.core.node_map import ModuleErrors, SharedPart
 from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.onset import Onset
 
@@ -62,7 +62,6 @@ class Reason(StrEnum):
 
 SKIPPED = (Reason.NOT_RUN, Reason.PARTLY_RUN)
 """Reasons of tests that skipped themselves, or a part."""
-
 _BROKEN = (Reason.NOT_REPORTED, Reason.ENVIRONMENT, Reason.INVALID)
 """Reasons of tests that broke: they say nothing about the node, and must be repaired first."""
 
@@ -402,14 +401,14 @@ class NodeVerdict:
         listed: A line for each benchmark that was not judged and does not block.
         counts: Outcome name -> how many metric verdicts (`MetricVerdict.counted_as`).
         baseline: Id of the baseline that decided, empty if none.
-        residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
-        residual_interval: Its 95 % interval; None if unknown.
+        residual_risk, residual_interval: Probability of an incident that pruned benchmarks leave, and its
+            95 % interval; None if nothing was pruned, or unknown.
         triage: The action for the worst rejecting verdict, or else for the worst MARGINAL one.
         lowest: Similarity of the worst rejecting verdict, 0 if a test failed otherwise; None if none rejects.
         noted: A line for each observation that does not block, such as a waiver that covers nothing.
         absent: Benchmarks of the baseline that never ran on it for no known reason.
         gone: Devices of its class that gave no value at all.
-        shared: Parts of the node that its slow devices share; they decide nothing.
+        shared, modules: Parts that its slow devices share, memory modules with errors; they decide nothing.
     """
 
     node: str
@@ -428,6 +427,7 @@ class NodeVerdict:
     absent: tuple[str, ...] = ()
     gone: Annotated[tuple[str, ...], Rare] = ()
     shared: Annotated[tuple[SharedPart, ...], Rare] = ()
+    modules: Annotated[tuple[ModuleErrors, ...], Rare] = ()
 
     @property
     def word(self) -> str:

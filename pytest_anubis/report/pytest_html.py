@@ -22,7 +22,7 @@ from pytest_anubis.report.pages.line_lists import without_repeated
 from pytest_anubis.report.pages.rendering import block, render
 from pytest_anubis.report.text.headlines import baseline_line, next_of, questions_text
 from pytest_anubis.report.text.numbers import similarity_text
-from pytest_anubis.report.text.shared_part_lines import shared_part_lines
+from pytest_anubis.report.text.part_lines import part_lines
 from pytest_anubis.report.text.text_table import clip, width_of
 
 POINTS = 48
@@ -198,7 +198,7 @@ class HtmlReport:
             word=word,
             fallback="nothing was judged in this run",
             step=next_of(run),
-            shared=shared_part_lines(verdict),
+            shared=part_lines(verdict),
             parts=blocks.blamed_parts(
                 bad,
                 run.cards,

@@ -15,6 +15,7 @@ import torch
 
 from pytest_anubis.benchmarking.placement import checking_device
 from pytest_anubis.benchmarking.verification import fingerprint, flip_bit, hashed
+from suites.compute import fixed_point
 
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
@@ -80,6 +81,7 @@ KINDS = {
     "bfloat16": Kind("bfloat16", "bfloat16", torch.int16, 127),
     "float16": Kind("float16", "float16", torch.int16, 7),
     "int8": Kind("int8", "int32", torch.int32, 127),
+    "int16": Kind("int16", "int64", torch.int64, fixed_point.BOUND),
     "float8_e4m3fn": Kind("float8_e4m3fn", "bfloat16", torch.int16, 15, exact=False),
     "float8_e4m3fnuz": Kind("float8_e4m3fnuz", "bfloat16", torch.int16, 15, exact=False),
 }
@@ -113,13 +115,15 @@ class Shape:
 
 
 def product_of(dtype: str, device: torch.device) -> Multiply:
-    """Return what multiplies matrices of an element type into a buffer, without allocating.
+    """Return what multiplies matrices of an element type into a buffer, only ``int16`` with further memory.
 
     Eight-bit floats on NVIDIA's Hopper as its matrix units sum them, which is its full rate: without it every
     few terms are added up once more in single precision, outside of the units.
     """
     if dtype == "int8":
         return lambda a, b, out: torch._int_mm(a, b, out=out)
+    if dtype == "int16":
+        return fixed_point.multiply
     if dtype.startswith("float8"):
         one = torch.ones((), dtype=torch.float32, device=device)
         fast = device.type == "cuda" and torch.version.hip is None

@@ -7,6 +7,9 @@ import sys
 from typing import Any
 
 import pytest
+import torch
+
+from pytest_anubis.benchmarking import applicability
 
 
 @pytest.fixture
@@ -74,3 +77,17 @@ def test_ratio_is_held_missed_or_open_by_its_interval(
     pair = table.Pair("x", "y", float, float, 0.95, 1.05, both=lambda: (next(values), 1.0))
     assert table.show(pair, len(ratios)) == held
     assert capsys.readouterr().out.rstrip().endswith(f"0.95 to 1.05  {held}".rstrip())
+
+
+def test_fixed_point_has_a_row_where_units_for_eight_bits_are(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "WHOLE_SIZE", 64)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(applicability, "supports", lambda device, dtype: True)
+    with table.fixed_point() as (pair,):
+        assert min(pair.ours(), pair.theirs()) > 0
+        assert not pair.low
+    monkeypatch.setattr(applicability, "supports", lambda device, dtype: False)
+    with pytest.raises(table.NotHere), table.fixed_point():
+        pass

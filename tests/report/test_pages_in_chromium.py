@@ -19,7 +19,7 @@ from tests.report import chromium as browsing
 from tests.report import sample_run
 from tests.report.fleet.test_fleet_index import view
 from tests.report.text.test_node_text import SLOW, row
-from tests.report.text.test_shared_part_lines import PART
+from tests.report.text.test_part_lines import PART
 
 SUITE = """
 import pytest

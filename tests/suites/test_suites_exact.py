@@ -11,8 +11,9 @@ import torch
 from pytest_anubis.benchmarking import applicability
 from pytest_anubis.benchmarking.verification import flip_bit
 from pytest_anubis.session.collecting.device_parameters import Device
-from suites.compute import exact, test_exact, test_shapes
+from suites.compute import exact, fixed_point, test_exact, test_shapes
 from suites.compute.exact import KINDS, ExactProduct, Multiply, Shape, product_of, whole_sums
+from suites.compute.fixed_point import BOUND, CHAIN, FixedPoint, bytes_of, multiply
 from tests.suites.stand_in_card import CARD, stand_in
 from tests.suites.test_suites_on_a_card import Node, Taken
 
@@ -131,7 +132,7 @@ def test_sums_of_halves_are_not_cut_short_meanwhile() -> None:
     assert settings.allow_bf16_reduced_precision_reduction == before
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "int16", "float64"])
 def test_fingerprint_is_that_of_whole_numbers_computed_slowly(dtype: str) -> None:
     """The constant of the benchmark: by numpy's whole numbers, and the fingerprint by its definition."""
     size, mask = test_exact.SIZE, (1 << 64) - 1
@@ -163,7 +164,8 @@ def test_fingerprint_is_that_of_whole_numbers_computed_slowly(dtype: str) -> Non
     ours.keep()
     assert ours.fingerprint() == total
     if dtype != "float64":  # of other factors
-        assert total == test_exact.FINGERPRINT
+        kept = {"int16": test_exact.FINGERPRINT_16}
+        assert total == kept.get(dtype, test_exact.FINGERPRINT)
 
 
 @pytest.fixture
@@ -181,9 +183,34 @@ def test_benchmark_knows_the_bits_on_every_device(monkeypatch: pytest.MonkeyPatc
     assert list(taken.asked) == ["exact_fingerprint", "exact_errors"]
     monkeypatch.setattr(test_exact, "FINGERPRINT", 5)
     with pytest.raises(
-        AssertionError, match=r"another result .*: float32 on 1 threads, int8 on 1 threads"
+        AssertionError, match=r"another result .*: float32 on 1 threads, int8 on 1 threads\n"
     ):
         test_exact.test_same_bits_everywhere(Taken(), Device("cpu"), Node())
+
+
+@pytest.mark.usefixtures("every_type")
+def test_wrong_bits_of_sixteen_bits_alone_fail_the_benchmark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = fixed_point.multiply
+
+    def wrong(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+        plain(a, b, out)
+        flip_bit(out, 77, 20)
+
+    monkeypatch.setattr(fixed_point, "multiply", wrong)
+    with pytest.raises(AssertionError, match=r"another result .*: int16 on 1 threads\n"):
+        test_exact.test_same_bits_everywhere(Taken(), Device("cpu"), Node())
+
+
+def test_device_without_units_for_eight_bits_is_checked_with_floats_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(applicability, "supports", lambda device, dtype: dtype != "int8")
+    monkeypatch.setattr(torch, "_int_mm", None)
+    taken = Taken()
+    test_exact.test_same_bits_everywhere(taken, Device("cpu"), Node())
+    assert list(taken.asked) == ["exact_fingerprint", "exact_errors"]
 
 
 @pytest.mark.usefixtures("every_type")
@@ -195,7 +222,7 @@ def test_core_that_errs_now_and_then_fails_the_benchmark(monkeypatch: pytest.Mon
         plain(product)
 
     monkeypatch.setattr(ExactProduct, "compare", flipped)
-    with pytest.raises(AssertionError, match=r"^20 elements differ"):
+    with pytest.raises(AssertionError, match=r"^22 elements differ"):
         test_exact.test_same_bits_everywhere(Taken(), Device("cpu"), Node())
 
 
@@ -246,3 +273,86 @@ def test_wrong_result_of_a_measured_product_fails(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(exact, "product_of", lambda *_: fault)
     with pytest.raises(AssertionError, match="1 elements of float32 products differ"):
         test_shapes.exact_rate(Taken(), CPU, (64, 64, 64, 1), "float32")
+
+
+def drawn(rng: np.random.Generator, rows: int, columns: int) -> torch.Tensor:
+    """Return numbers of 16 bits from the whole range, one in eight of which is an extreme."""
+    numbers = rng.integers(-BOUND, BOUND, (rows, columns), endpoint=True)
+    extremes = rng.choice([-BOUND, BOUND, 128, -128], numbers.shape)
+    return torch.from_numpy(np.where(rng.random(numbers.shape) < 1 / 8, extremes, numbers)).short()
+
+
+def product_in(
+    kind: torch.dtype, a: torch.Tensor, b: torch.Tensor, way: Multiply = multiply
+) -> torch.Tensor:
+    out = torch.full((len(a), b.shape[1]), 5, dtype=kind)
+    way(a, b, out)
+    return out
+
+
+def test_two_bytes_are_each_number_of_sixteen_bits() -> None:
+    numbers = torch.arange(-BOUND, BOUND + 1).short()
+    high, low = bytes_of(numbers)
+    assert high.dtype == low.dtype == torch.int8
+    assert torch.equal(256 * high.int() + low.int(), numbers.int())
+    assert int(high.min()) == -127  # beyond the bound it would be 128, which is no byte
+    assert bytes_of(torch.tensor([BOUND + 1]).short())[0] == -128
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_product_of_sixteen_bits_is_that_of_double_precision(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, inner, columns = rng.integers(1, [70, 700, 70], endpoint=True).tolist()
+    a, b = drawn(rng, rows, inner), drawn(rng, columns, inner).T
+    exact = a.double() @ b.double()
+    assert torch.equal(product_in(torch.int64, a, b).double(), exact)
+    scaled = FixedPoint.of(a.double() / 1024).times(FixedPoint.of(b.double() * 64))
+    assert torch.equal(scaled, exact / 16)
+
+
+@pytest.mark.parametrize("value", [BOUND, -BOUND])
+def test_extremes_alone_are_right(value: int) -> None:
+    a, b = (torch.full((8, 64), value).short() for _ in range(2))
+    assert torch.equal(product_in(torch.int64, a, b.T), torch.full((8, 8), 64 * value**2))
+
+
+def test_chains_of_1024_that_are_not_spilled_overflow_as_counted() -> None:
+    rng = np.random.default_rng(5)
+    a, b = drawn(rng, 96, 1024), drawn(rng, 80, 1024).T
+    exact = a.double() @ b.double()
+    beyond = (exact < -(2.0**31)) | (exact >= 2.0**31)
+    assert 0.5 < beyond.double().mean() < 1  # the oracle's count, of 7,680
+    narrow = product_in(torch.int32, a, b)
+    assert torch.equal(narrow.double() != exact, beyond)
+    assert torch.equal(product_in(torch.int64, a, b).double(), exact)
+
+
+@pytest.mark.parametrize("terms", [CHAIN, CHAIN + 16, 2 * CHAIN + 16])
+def test_sums_of_bytes_are_spilled_before_32_bits_are_full(terms: int) -> None:
+    """Low bytes of -128 give the largest sums of all."""
+    a, b = (torch.full((2, terms), -128).short() for _ in range(2))
+    assert int(bytes_of(a)[1].min()) == -128
+    assert torch.equal(product_in(torch.int64, a, b.T), torch.full((2, 2), terms * 128**2))
+
+
+def test_longer_chains_of_bytes_would_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CHAIN * 128**2 < 2**31 <= (CHAIN + 16) * 128**2
+    monkeypatch.setattr(fixed_point, "CHAIN", CHAIN + 16)
+    a, b = (torch.full((2, CHAIN + 16), -128).short() for _ in range(2))
+    assert not torch.equal(
+        product_in(torch.int64, a, b.T), torch.full((2, 2), (CHAIN + 16) * 128**2)
+    )
+
+
+@pytest.mark.parametrize("largest", [1.0, 0.75, 1e-30, 3e20, 32639.0, 32640.0, 0.99999])
+def test_shared_exponent_is_the_least_that_holds_the_largest_value(largest: float) -> None:
+    values = torch.tensor([[largest, -largest / 3, 0.0]], dtype=torch.float64)
+    fixed = FixedPoint.of(values)
+    step = 2.0**fixed.exponent
+    assert BOUND / 2 - 1 < int(fixed.numbers.abs().max()) <= BOUND
+    assert float((fixed.numbers.double() * step - values).abs().max()) <= step / 2
+
+
+def test_zeros_have_a_shared_exponent_too() -> None:
+    zeros = FixedPoint.of(torch.zeros(2, 3))
+    assert torch.equal(zeros.times(FixedPoint.of(torch.ones(3, 2))), torch.zeros(2, 2).double())

@@ -39,6 +39,9 @@ SETTLE = (
 SLICE = {"l2": 400_000, "llc": 100_000, "dram": 40_000}
 """Loads of a slice: some five milliseconds, in which nobody comes or goes."""
 
+WHOLE_SIZE = 2048
+"""Rows and columns of matrices of 16-bit whole numbers, so many that units work most of the time."""
+
 LAPS = 4
 """Times round the whole chain before a slice, as in the benchmark: a cache does not keep every line at once.
 In memory, where nothing is kept, as many loads as a slice has."""
@@ -356,7 +359,32 @@ def chains(
     return statistics.median(taken[True]), statistics.median(taken[False])
 
 
+@contextmanager
+def fixed_point() -> Iterator[list[Pair]]:
+    """Products of 16-bit whole numbers with a shared exponent and of floats, on a card if there is one."""
+    from pytest_anubis.benchmarking.applicability import supports
+    from pytest_anubis.benchmarking.placement import synchronize
+    from suites.compute.fixed_point import FixedPoint
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not supports(device, "int8"):
+        raise NotHere(f"{device.type} has no instructions for int8")
+    a, b = (torch.randn(WHOLE_SIZE, WHOLE_SIZE, device=device) for _ in range(2))
+    one, other = FixedPoint.of(a), FixedPoint.of(b.T.contiguous().T)
+
+    def ours() -> None:
+        one.times(other)
+        synchronize(device)
+
+    def theirs() -> None:
+        torch.matmul(a, b)
+        synchronize(device)
+
+    work = 2.0 * WHOLE_SIZE**3
+    yield [Pair(f"int16 {WHOLE_SIZE}, OP/s", "float32", rate(ours, work), rate(theirs, work))]
+
+
 KINDS = {
-    "triad": triad, "gemm": gemm, "latency": latency, "disk": disk, "tcp": tcp, "link": link,
-    "timers": timers, "sysbench": sysbench, "stress-ng": stress_ng,
+    "triad": triad, "gemm": gemm, "int16": fixed_point, "latency": latency, "disk": disk, "tcp": tcp,
+    "link": link, "timers": timers, "sysbench": sysbench, "stress-ng": stress_ng,
 }  # fmt: skip

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_anubis.core.node_map import ModuleErrors
+from pytest_anubis.core.run import EVIDENCE
 from pytest_anubis.hardware.amd_errors import XGMI
 from pytest_anubis.hardware.telemetry.host_sensors import (
     FAILED_REMAPPING,
@@ -57,7 +59,8 @@ class Fact:
     Attributes:
         sort: The rule that applies to it; see `core.events.HardwareFound`.
         part: ``GPU 3``; empty if only a place is known, or for the node.
-        place: PCI address, if known.
+        place: PCI address, or label of a memory module, if known.
+        module: Where the errors of that module are.
     """
 
     sort: str
@@ -66,6 +69,7 @@ class Fact:
     part: str = ""
     place: str = ""
     source: str = "counters"
+    module: ModuleErrors | None = None
 
 
 def counter_facts(begin: Reading, end: Reading) -> list[Fact]:
@@ -181,6 +185,21 @@ def log_facts(events: Sequence[KernelEvent]) -> Iterator[Fact]:
             place=event.place,
             source="kernel log",
         )
+
+
+def module_facts(modules: Iterable[ModuleErrors]) -> list[Fact]:
+    """Return a fact for each memory module of which it is known where its corrected errors are."""
+    return [
+        Fact(
+            sort=EVIDENCE,
+            name="errors of a memory module",
+            text=f"{one.errors} corrected errors of a memory module",
+            place=one.module,
+            source="kernel log",
+            module=one,
+        )
+        for one in modules
+    ]
 
 
 def event_fact(part: str, kind: int, data: int) -> Fact | None:

@@ -25,8 +25,10 @@ from pytest_anubis.hardware.telemetry.card_facts import (
     link_facts,
     log_facts,
     lost_facts,
+    module_facts,
     silent_facts,
 )
+from pytest_anubis.hardware.telemetry.error_places import ErrorPlaces
 from pytest_anubis.hardware.telemetry.host_sensors import Reading, Source
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
 from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
@@ -94,6 +96,7 @@ class CardWatch:
             list(sources) if sources is not None else [NvidiaSource(), AmdSource()]
         )
         self._log = log
+        self._places = ErrorPlaces()
         self._first_deadline = first
         self._deadline = deadline
         self._pace = pace
@@ -147,7 +150,7 @@ class CardWatch:
         self._stop.set()
         if self._log is not None:
             if not self._done.is_set():  # the thread hangs, so the kernel log is read here
-                self._send(self._log_facts(), False)
+                self._send(self._log_facts(last=True), False)
             self._log.close()
         with self._reporting:
             self._over = True
@@ -196,7 +199,7 @@ class CardWatch:
                 *counter_facts(before, after),
                 *link_facts(first, after, last - began),
                 *(silent_facts(after.lost) if request == "last" else ()),
-                *self._log_facts(),
+                *self._log_facts(last=request == "last"),
             ]
             if request == "last" and self._listener is not None:
                 self._listener.drain(self._deadline / 2)
@@ -209,11 +212,17 @@ class CardWatch:
             for source in self._sources:
                 source.close()
 
-    def _log_facts(self) -> list[Fact]:
-        """Return the facts from new lines of the kernel log, with `LOG_LOST` if messages are missing."""
+    def _log_facts(self, *, last: bool = False) -> list[Fact]:
+        """Return the facts from new lines of the kernel log, with `LOG_LOST` if messages are missing.
+
+        The last ones of a run say where the errors of its memory modules are.
+        """
         if self._log is None:
             return []
-        facts = list(log_facts(kernel_events(self._log.new_lines())))
+        lines = self._log.new_lines()
+        self._places.read(lines)
+        facts = list(log_facts(kernel_events(lines)))
+        facts += module_facts(self._places.modules()) if last else []
         return [*facts, LOG_LOST] if self._log.lost else facts
 
     def _receive(self, fact: Fact) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,7 +151,7 @@ def kernel_events(lines: Sequence[str]) -> tuple[KernelEvent, ...]:
     """
     counts: Counter[tuple[str, str, str]] = Counter()
     first: dict[tuple[str, str, str], tuple[str, str]] = {}
-    for level, line in _messages(lines):
+    for level, line in messages(lines):
         found = _event(line)
         if found is not None:
             key, what = found, found[0]
@@ -170,8 +170,11 @@ def kernel_events(lines: Sequence[str]) -> tuple[KernelEvent, ...]:
     )
 
 
-def _messages(lines: Sequence[str]) -> Iterator[tuple[int | None, str]]:
-    """Yield priority, if known, and text of every message; a record of the firmware is one message."""
+def messages(lines: Iterable[str]) -> Iterator[tuple[int | None, str]]:
+    """Yield priority, if known, and text of every message; a record of the firmware is one message.
+
+    Lines that programs wrote are left out.
+    """
     records: list[list[str]] = []
     last: dict[str, list[str]] = {}
     for line in lines:

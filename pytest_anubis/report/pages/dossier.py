@@ -33,7 +33,7 @@ from pytest_anubis.report.text.headlines import (
 )
 from pytest_anubis.report.text.node_text import traits_text
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
-from pytest_anubis.report.text.shared_part_lines import shared_part_lines
+from pytest_anubis.report.text.part_lines import part_lines
 from pytest_anubis.report.text.summary_text import unsearched_names, unsearched_text
 
 MAX_PLOTS = 300
@@ -88,7 +88,7 @@ def run_page(
         record=record,
         step=next_of(record),
         facts=_facts(record, baseline),
-        shared=shared_part_lines(verdict),
+        shared=part_lines(verdict),
         wrong=_wrong(record, verdicts, closed),
         max_cards=MAX_CARDS,
         waived=[

@@ -23,9 +23,9 @@ from pytest_anubis.report.text.node_row import (
     explained_by,
 )
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.part_lines import part_lines
 from pytest_anubis.report.text.safe_text import plain_line
 from pytest_anubis.report.text.shared_causes import cause_lines, rejected_for
-from pytest_anubis.report.text.shared_part_lines import shared_part_lines
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import clip, wrap
 
@@ -305,7 +305,7 @@ def _details(row: NodeRow) -> list[str]:
     for title, texts in (
         ("in the way of acceptance", list(map(str, row.verdict.blocking))),
         ("not judged, does not block", row.verdict.listed),
-        ("seen, does not block", (*shared_part_lines(row.verdict), *row.verdict.noted)),
+        ("seen, does not block", (*part_lines(row.verdict), *row.verdict.noted)),
     ):
         lines += [f"  {title}: {plain_line(text)}" for text in texts]
     return lines

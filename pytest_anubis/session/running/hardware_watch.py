@@ -165,6 +165,7 @@ class HardwareWatch:
                         card.device if card is not None else "",
                     ),
                     source=fact.source,
+                    module=fact.module,
                 )
             )
 

@@ -193,6 +193,7 @@ def judge_node(
         lowest=(bad[0].similarity or 0.0) if bad else None,
         noted=tuple(dict.fromkeys(map(str, noted))),
         absent=absent,
+        modules=tuple({one.module: one for one in evidence.modules}.values()),  # the latest counts
     )
 
 

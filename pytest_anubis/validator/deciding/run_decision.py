@@ -266,6 +266,7 @@ def _evidence(
         verdicts=verdicts,
         blockers=tuple(replace(one, run=name) for one in blockers_by_cause(run, silent)),
         notes=run.driver_words,
+        modules=tuple(one.module for one in run.hardware if one.module is not None),
         residual_risk=risk,
         residual_interval=interval,
         budget=run.budget,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from pytest_anubis.core.node_map import ModuleErrors
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.hardware.telemetry import card_watch
 from pytest_anubis.hardware.telemetry.card_facts import Fact, counter_facts, link_facts
@@ -174,6 +175,24 @@ def test_the_kernel_log_is_read_with_its_addresses(nvml_node: Node, tmp_path: Pa
         *("xid-fault", "XID 79", "0000:61:00"),
         "kernel log",
     )
+
+
+def test_the_end_says_where_corrected_memory_errors_are(nvml_node: Node, tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    log.touch()
+    watched = Watched(log)
+    for begin in (0, 6):
+        with log.open("a") as lines:
+            for row in range(begin, begin + 6):
+                lines.write(
+                    f"4,{row},2,-;EDAC MC0: 1 CE read error on DIMM_A1 (slot:0 row:{row})\n"
+                )
+        watched.look()
+    assert all(fact.module is None for fact in watched.facts)
+    watched.watch.finish()
+    (fact,) = (fact for fact in watched.facts if fact.module is not None)
+    assert fact.module == ModuleErrors(module="DIMM_A1", errors=12, spread="scattered")
+    assert (fact.sort, fact.place) == ("evidence", "DIMM_A1")
 
 
 def test_hanging_driver_is_reported_without_delay(nvml_node: Node, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from pytest_anubis.core.events import (
     TestStarted,
 )
 from pytest_anubis.core.measurement import PlannedTest
+from pytest_anubis.core.node_map import ModuleErrors
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.hardware.telemetry.card_facts import Fact
@@ -174,6 +175,13 @@ def test_switch_is_reported_by_its_address(tmp_path: Path) -> None:
         Fact(sort="switch-fault", name="SXid", text="x", place="0000:05:00.0")
     )
     assert (event.device, event.part) == ("", "0000:05:00.0")
+
+
+def test_errors_of_a_memory_module_are_reported_by_its_label(tmp_path: Path) -> None:
+    module = ModuleErrors(module="DIMM_A1", errors=12, spread="row")
+    fact = Fact(sort="evidence", name="errors", text="x", place="DIMM_A1", module=module)
+    (event,) = RecordedWatch(tmp_path).record(fact)
+    assert (event.device, event.part, event.module) == ("", "DIMM_A1", module)
 
 
 def test_hidden_card_is_not_watched(tmp_path: Path) -> None:

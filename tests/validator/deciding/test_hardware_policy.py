@@ -21,11 +21,13 @@ from pytest_anubis.core.events import (
 )
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.node_map import ModuleErrors
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.collected_runs import read_runs, refusal
 from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator.deciding.hardware_policy import RULES, verdicts_of_hardware
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_decision import decide_run, evidence_of
@@ -135,6 +137,28 @@ def test_the_rules_that_matter_most(sort: str, outcome: Outcome) -> None:
 
 def test_a_sort_of_a_later_version_is_not_overlooked() -> None:
     assert decided(state(found("brand-new"))).decision is Decision.UNDECIDED
+
+
+@pytest.mark.parametrize("require_all", [False, True])
+def test_where_memory_errors_are_is_kept_and_decides_nothing(
+    tmp_path: Path, require_all: bool
+) -> None:
+    earlier = ModuleErrors(module="DIMM_A1", errors=12, spread="row")
+    modules = (replace(earlier, errors=40), replace(earlier, module="DIMM_B1", spread="scattered"))
+    reports = [
+        replace(found("evidence"), device="", part=one.module, module=one)
+        for one in (earlier, *modules)
+    ]
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(state().record().head)
+        for report in (*reports, found("evidence")):
+            journal.write(report)
+    assert read_journal(journal.path).hardware == (*reports, found("evidence"))
+    without = decide_run(state().record(), BASELINE, require_all=require_all).node_verdict
+    verdict = decide_run(state(*reports).record(), BASELINE, require_all=require_all).node_verdict
+    assert verdict == replace(without, modules=modules)
+    collected = judged_anew(finished(state(*reports)))
+    assert (collected.decision, collected.modules) == (Decision.ACCEPTED, modules)
 
 
 def test_the_next_step_of_a_pending_remap_is_a_reset() -> None:

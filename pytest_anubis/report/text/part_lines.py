@@ -1,24 +1,35 @@
-"""Lines about the parts of one node that its slow devices share, for the summary and the pages."""
+"""Lines about parts of one node that are seen and decide nothing, for the summary and the pages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pytest_anubis.core.metric import first_of
-from pytest_anubis.core.node_map import SharedPart
+from pytest_anubis.core.node_map import ModuleErrors, SharedPart, Spread
 from pytest_anubis.core.verdict import NodeVerdict
 from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.report.text.safe_text import plain_line
 
 MAX_NAMED = 8
 """Devices, or components, named in a line."""
+_SPREAD: dict[Spread, str] = {
+    "row": "one row of one module (repairable: post-package repair)",
+    "scattered": "scattered over a module",
+}
 MAX_SHOWN = 0.99
 """Highest confidence that is printed: a hypothesis is never certain."""
 
 
-def shared_part_lines(node: NodeVerdict | None) -> list[str]:
-    """Return a line for each part that slow devices of a node share; none without a decision."""
-    return [shared_part_line(part) for part in node.shared] if node is not None else []
+def part_lines(node: NodeVerdict | None) -> list[str]:
+    """Return a line for each part that slow devices of a node share, and each module with memory errors."""
+    if node is None:
+        return []
+    return [*map(shared_part_line, node.shared), *map(module_line, node.modules)]
+
+
+def module_line(one: ModuleErrors) -> str:
+    """Return ``DIMM_A1: 12 corrected memory errors, scattered over a module``."""
+    return plain_line(f"{one.module}: {one.errors} corrected memory errors, {_SPREAD[one.spread]}")
 
 
 def shared_part_line(part: SharedPart) -> str:
