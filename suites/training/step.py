@@ -78,6 +78,10 @@ class TrainingStep:
         else:
             self._step()
 
+    def feed(self, inputs: torch.Tensor) -> None:
+        """Replace the batch by other inputs of its shape, which are converted on the device."""
+        self._inputs.copy_(inputs.to(self._device, non_blocking=True))
+
     def run_for_nothing(self) -> None:
         """Make a step that ends with a gradient of zeros: the same work, and ranks keep the same weights."""
         self._optimizer.zero_grad()

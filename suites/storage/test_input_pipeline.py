@@ -1,0 +1,107 @@
+"""Training data from the disk to the step: staged, read, decompressed, and waited for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis import MetricFixture, NodeFixture
+
+if TYPE_CHECKING:
+    from suites.storage.fed_training import FedTraining
+    from suites.storage.samples import Samples
+
+ON_CARDS = {"samples": 64, "batch": 8, "length": 128, "width": 32}
+ON_A_HOST = {"samples": 16, "batch": 2, "length": 32, "width": 16}
+"""The cubes of MLPerf HPC, 17 MB each; and such as a CPU is done with in milliseconds."""
+
+CHANNELS = 4
+
+LOADED = 0.2
+"""Seconds of a round of loading, at least."""
+
+SHOWN = 4
+"""Files that an error names at most."""
+
+ROUNDS = {"smoke": 8, "standard": 8, "soak": 60}
+
+
+@pytest.mark.anubis(
+    component="storage.input",
+    scope="node",
+    cost={"cpu": "15s", "accelerator": "20s"},
+    deadline="600s",
+    profiles=("standard", "soak"),
+    metrics=["staging_rate", "loading_rate", "stall_share"],
+    goal="A training gets its samples as quickly as it learns from them",
+    question="Which share of a training's time does it wait for samples that are read and decompressed?",
+    action="Property `binding` names the part that limits: reading: look at the disk and its benchmarks; "
+    "decompressing: at cores, their clock and quota; copying: at the card's PCIe link; computing: none waits",
+)
+@pytest.mark.usefixtures("torch_settings", "optimizers")
+def test_input_pipeline(
+    anubis_metric: MetricFixture,
+    anubis_node: NodeFixture,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Samples are staged, loaded and learned from at their rates; what is read is what was staged."""
+    import torch
+
+    from suites.storage.fed_training import FedTraining, binding
+    from suites.storage.samples import Samples
+    from suites.training.test_step import captured
+
+    on_a_card = torch.cuda.is_available()
+    sizes = ON_CARDS if on_a_card else ON_A_HOST
+    device = torch.device("cuda", 0) if on_a_card else torch.device("cpu")
+    shape = (CHANNELS, *(3 * (sizes["length"],)))
+    with Samples(anubis_node.scratch, sizes["samples"], shape, anubis_node.cores) as samples:
+        samples.stage()
+        training = FedTraining(samples, sizes["batch"], device, width=sizes["width"])
+        group = captured(training.step, record_property) if on_a_card else ""
+        measure(anubis_metric, anubis_node.pick(**ROUNDS), samples, training, group)
+        record_property("binding", binding(training.ceilings(LOADED)))
+
+
+def measure(
+    anubis_metric: MetricFixture,
+    rounds: int,
+    samples: Samples,
+    training: FedTraining,
+    group: str = "",
+) -> None:
+    """Take the metrics, and check that every file is what was staged and that the step still computes."""
+    anubis_metric.collect(
+        "staging_rate",
+        lambda: samples.stage() / 1e9,
+        unit="GB/s",
+        better="higher",
+        rounds=rounds,
+        question="How many bytes a second does the file system take, until they are safe?",
+    )
+    anubis_metric.collect(
+        "loading_rate",
+        lambda: samples.rate("loading", LOADED),
+        unit="samples/s",
+        better="higher",
+        rounds=rounds,
+        question="How many samples a second are read and decompressed while nothing else is done?",
+    )
+    training.run()  # libraries choose kernels
+    anubis_metric.collect(
+        "stall_share",
+        lambda: training.run().stall_share,
+        unit="1",
+        better="lower",
+        rounds=rounds,
+        group=group,
+    )
+    wrong = samples.wrong_files()
+    assert not wrong, f"not what was staged: {', '.join(wrong[:SHOWN])}" + (
+        f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+    )
+    first, last = training.step.losses()
+    assert math.isfinite(last), f"the loss went from {first:.4g} to {last}"
