@@ -61,7 +61,7 @@ from suites.network import test_fan_in, test_loopback, test_pairs
 from suites.recommendation import test_tables
 from suites.recommendation.tables import BITS
 from suites.recommendation.tables import Shape as TableShape
-from suites.storage import test_disk
+from suites.storage import test_disk, test_input_pipeline
 from suites.storage.fio import Windows
 from suites.tools.nics import Port
 from suites.traffic import (
@@ -430,6 +430,13 @@ def small_files(b: Bench) -> None:
     test_disk.test_small_files(b.metric, b.node)
 
 
+def input_pipeline(b: Bench) -> None:
+    sizes = {"samples": 2, "batch": 2, "length": 32, "width": 2}
+    b.patch.setattr(test_input_pipeline, "ON_A_HOST", sizes)
+    b.patch.setattr(test_input_pipeline, "LOADED", 0.0)
+    test_input_pipeline.test_input_pipeline(b.metric, b.node, say)
+
+
 def resnet(b: Bench) -> None:
     b.patch.setattr(b.node, "pick", lambda **_: 2)
     test_step.test_resnet_step(b.metric, CPU, b.node, say)
@@ -587,6 +594,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         b.metric, b.node, DISK
     ),
     "storage/test_disk.py::test_small_files": small_files,
+    "storage/test_input_pipeline.py::test_input_pipeline": input_pipeline,
     "storage/test_disk.py::test_fsync": lambda b: test_disk.test_fsync(b.metric, b.node),
     "traffic/test_sharded_tables.py::test_sharded_tables": lambda b: (
         test_sharded_tables.test_sharded_tables(b.metric, TRAFFIC, say)
