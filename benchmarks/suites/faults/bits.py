@@ -180,6 +180,18 @@ def arrival(draw: random.Random, faulty: bool) -> bool:
     return Exchange("broadcast", ELEMENTS, 0, 1, torch.device("cpu"), alone).wrong_elements() > 0
 
 
+def row(draw: random.Random, faulty: bool) -> bool:
+    """A bit of a row of a table, between two of its updates."""
+    import torch
+
+    from suites.recommendation.tables import Shape, Tables
+
+    tables = Tables(Shape(rows=1 << 10, width=16, samples=1, pooling=(1, 1)), torch.device("cpu"))
+    if faulty:
+        flip(tables.weights, draw)
+    return bool(tables.wrong_rows())
+
+
 def weight(draw: random.Random, faulty: bool) -> bool:
     """A bit of a weight that inference only reads."""
     import torch
@@ -217,6 +229,7 @@ BUFFERS: dict[str, tuple[str, Try]] = {
     "bit in a register": ("units of a CPU", register),
     "bit in what a rank got": ("collective operations", arrival),
     "bit in a weight": ("inference", weight),
+    "bit in a row of a table": ("tables", row),
     **card_bits.BUFFERS,
 }
 """Kind of buffer -> the benchmark whose check has to see it, and how it is tried."""

@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from benchmarks.suites.faults.not_possible import NotPossible
 from pytest_anubis.benchmarking.shaped_link import ShapedLink
 from pytest_anubis.session.measuring.recorder import Recorder
 
+if TYPE_CHECKING:
+    from suites.workload.data_parallel import TrainingGroup
+
 DISK = 128 << 20  # bytes of the file, as in smoke
 DISK_SECONDS = 0.5  # as in smoke: ten values
 SHARED: list[ShapedLink] = []  # the link, while there is one
+RANKS: list[TrainingGroup] = []  # the ranks of a training, while there are some
+READER_RATE = [float("inf")]  # bytes a second that the reader of samples is held to
+SAMPLE = (4, 64, 64, 64)
 
 
 @dataclass(frozen=True)
@@ -125,6 +132,32 @@ def _reduction(stack: ExitStack) -> Kernel:
     return Kernel(kernel.rate, timed=False)
 
 
+def _loading(stack: ExitStack) -> Kernel:
+    from suites.storage.samples import Samples, read_cold
+
+    def read(path: Path) -> bytes:
+        content = read_cold(path)
+        time.sleep(len(content) / READER_RATE[0])
+        return content
+
+    folder = Path(tempfile.gettempdir())
+    samples = stack.enter_context(Samples(folder, 4, SAMPLE, 1, read=read))
+    samples.stage()
+    return Kernel(lambda: samples.rate("loading", 0.05), timed=False)
+
+
+def _slowest_rank(stack: ExitStack) -> Kernel:
+    from suites.workload.data_parallel import TrainingGroup
+
+    ranks = stack.enter_context(TrainingGroup(0, 2))
+    ranks.join()
+    ranks.prepare("llama-small", "float32", 1)
+    ranks.step()
+    RANKS.append(ranks)
+    stack.callback(RANKS.clear)
+    return Kernel(lambda: 1 / ranks.step().alone, timed=False)
+
+
 def _shaped(stack: ExitStack) -> ShapedLink:
     """Return the link that all kernels share, made by the first of them."""
     from benchmarks.suites.faults import links
@@ -151,4 +184,6 @@ _MAKERS = {
     "tcp": _tcp,
     "link": _link,
     "all-reduce": _reduction,
+    "loading": _loading,
+    "slowest rank": _slowest_rank,
 }

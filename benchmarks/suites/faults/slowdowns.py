@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.suites.faults.kernels import SHARED
+from benchmarks.suites.faults.kernels import RANKS, READER_RATE, SHARED
 from benchmarks.suites.faults.links import RATE
 from benchmarks.suites.faults.not_possible import NotPossible
 
@@ -140,6 +140,41 @@ def slow_link(share: float) -> Iterator[None]:
         yield
     finally:
         link.shape(RATE)
+
+
+@contextmanager
+def slow_reader(rate: float) -> Iterator[None]:
+    """Let the reader of samples wait as if its disk gave so many bytes a second."""
+    READER_RATE[0] = rate
+    try:
+        yield
+    finally:
+        READER_RATE[0] = float("inf")
+
+
+@contextmanager
+def slow_rank(share: float) -> Iterator[None]:
+    """Stop the last rank of a training again and again.
+
+    Args:
+        share: Of the time that it may run.
+    """
+    if not RANKS:
+        raise NotPossible("there are no ranks")
+    rank = RANKS[0].processes[-1].pid
+
+    def stop() -> None:
+        while True:
+            os.kill(rank, signal.SIGSTOP)
+            time.sleep(PERIOD * (1 - share))
+            os.kill(rank, signal.SIGCONT)
+            time.sleep(PERIOD * share)
+
+    try:
+        with _beside(stop):
+            yield
+    finally:
+        os.kill(rank, signal.SIGCONT)
 
 
 @contextmanager

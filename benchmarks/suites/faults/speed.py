@@ -72,7 +72,10 @@ class Slowdown:
 Values = dict[str, Measurement]
 """What a run measured, by kernel."""
 
-ALL_KERNELS = ("gemm", "training", "triad", "dispatch", "disk write", "tcp", "link", "all-reduce")
+ALL_KERNELS = (
+    "gemm", "training", "triad", "dispatch", "disk write", "tcp", "link", "all-reduce", "loading",
+    "slowest rank",
+)  # fmt: skip
 CORE = (("gemm", "training"), ("disk write", "link"))
 LINK = (("link", "all-reduce"), ("gemm", "tcp"))
 SLOWDOWNS = {
@@ -85,6 +88,12 @@ SLOWDOWNS = {
     ),
     "disk limited to 100 MB/s": Slowdown(
         slowdowns.slow_disk, ("disk write",), ("gemm", "dispatch", "link")
+    ),
+    "a reader at 10 MB/s": Slowdown(
+        lambda: slowdowns.slow_reader(10e6), ("loading",), ("gemm", "dispatch")
+    ),
+    "a rank at .6 of its time": Slowdown(
+        lambda: slowdowns.slow_rank(0.6), ("slowest rank",), ("gemm", "loading")
     ),
     "link at .5 of its rate": Slowdown(lambda: slowdowns.slow_link(0.5), *LINK),
     "link at .8 of its rate": Slowdown(lambda: slowdowns.slow_link(0.8), *LINK),
