@@ -144,9 +144,7 @@ def report_waiting(
     if slow:
         record_property("waited_for", "; ".join(slow))
     groups = [count for count in GROUPS if ranks.world % count == 0]
-    gains = [
-        f"{count} groups {won_back(rounds, count):+.1%}".replace("%", " %") for count in groups
-    ]
+    gains = [f"{count} groups {100 * won_back(rounds, count):+.1f} %" for count in groups]
     record_property("without_waiting", ", ".join(gains))
 
 

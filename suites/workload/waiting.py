@@ -37,9 +37,9 @@ class Slow:
     def text(self, name: str) -> str:
         """Return one phrase; `name` is what the rank is called."""
         return (
-            f"{name} took {self.excess:.0%} longer than the others' median, in {self.slow_rounds} of "
-            f"{self.rounds} rounds"
-        ).replace("%", " %")
+            f"{name} took {100 * self.excess:.0f} % longer than the others' median, in {self.slow_rounds} "
+            f"of {self.rounds} rounds"
+        )
 
 
 def waiting_share(seconds: Sequence[float]) -> float:
