@@ -96,12 +96,14 @@ class MetricFixture(Protocol):
         nominal_of: str = "",
         rounds_of: str = "",
         expect: float | None = None,
+        evidence: Sequence[str] = (),
     ) -> tuple[float, ...]:
         """Record one value or several that the test measured itself.
 
         `rounds_of` names a metric that `measure` or `collect` took in the same rounds, with one value for
         each that it returned: what disturbed these, disturbed both. `expect` is the one right
-        value of ``better="equal"``; of a metric that counts faults it is 0 without being said.
+        value of ``better="equal"``; of a metric that counts faults it is 0 without being said. `evidence`
+        are lines about the hardware that a rejection of the metric shows.
         """
         ...
 

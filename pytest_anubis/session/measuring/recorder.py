@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -225,6 +225,7 @@ class Recorder:
         nominal_of: str = "",
         rounds_of: str = "",
         expect: float | None = None,
+        evidence: Sequence[str] = (),
     ) -> tuple[float, ...]:
         """Record one value or several that the test measured itself.
 
@@ -239,7 +240,7 @@ class Recorder:
         metric = expecting(metric, expect)
         values = numbers_of(value, metric)
         if rounds_of:
-            return self._record_in_rounds_of(rounds_of, metric, group, values)
+            return self._record_in_rounds_of(rounds_of, metric, group, values, evidence)
         disturbance: tuple[str, ...] = ()
         if self._ambient is not None and self._begin is not None:
             disturbance = self._ambient.since(self._begin)
@@ -252,11 +253,17 @@ class Recorder:
                 telemetry=recorded(seen.telemetry),
                 evidence=seen.evidence,
             )
-        self._keep(replace(measurement, evidence=(*measurement.evidence, *self._evidence)))
+        known = (*measurement.evidence, *self._evidence, *evidence)
+        self._keep(replace(measurement, evidence=known))
         return tuple(values)
 
     def _record_in_rounds_of(
-        self, rounds_of: str, metric: Metric, group: str, values: list[float]
+        self,
+        rounds_of: str,
+        metric: Metric,
+        group: str,
+        values: list[float],
+        evidence: Sequence[str],
     ) -> tuple[float, ...]:
         """Record values that were taken in the rounds of another metric."""
         __tracebackhide__ = True
@@ -278,7 +285,7 @@ class Recorder:
             replace(
                 self._measurement(metric, group, whole, disturbance=other.disturbance),
                 telemetry=other.telemetry,
-                evidence=other.evidence,
+                evidence=(*other.evidence, *evidence),
                 unclear=other.unclear,
             )
         )

@@ -1,0 +1,239 @@
+"""Cuts are the best there are, a cut network is the uncut one, and what binds or is wrong is named."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_anubis.benchmarking.shaped_link import INTERFACE, NotPossible, ShapedLink
+from suites.pipeline.cutting import NoCutError, best_cut, stage_times, step_time
+from suites.pipeline.group import Binding, PipelineGroup, Plan, StepTimes, binding
+from suites.pipeline.layers import Chain, named
+from suites.workload.catalogue import BY_NAME, runs
+from suites.workload.running import NoRoomError, draw
+from tests.suites.faulty_pipeline_rank import SHAPE, SIZES, small_ones
+
+pytestmark = pytest.mark.usefixtures("one_thread", "quick_processes", "small_networks")
+CPU = torch.device("cpu")
+MODULE = "tests.suites.faulty_pipeline_rank"
+TRIES = 4
+"""Of what other load on this machine may disturb."""
+
+
+@pytest.fixture
+def small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, workload in small_ones().items():
+        monkeypatch.setitem(BY_NAME, name, workload)
+
+
+def exhaustive(
+    seconds: Sequence[int], received: Sequence[int], stages: int, weights: Sequence[int], limit: int
+) -> int | None:
+    """Return the time of the slowest stage of the best of all cuts."""
+    found = []
+    for inner in itertools.combinations(range(1, len(seconds)), stages - 1):
+        ends = [0, *inner, len(seconds)]
+        if all(sum(weights[a:b]) <= limit for a, b in itertools.pairwise(ends)):
+            found.append(
+                max(
+                    sum(seconds[a:b]) + (received[a] if a else 0)
+                    for a, b in itertools.pairwise(ends)
+                )
+            )
+    return min(found, default=None)
+
+
+def agrees(
+    seconds: Sequence[int], received: Sequence[int], stages: int, weights: Sequence[int], limit: int
+) -> None:
+    best = exhaustive(seconds, received, stages, weights, limit)
+    if best is None:
+        with pytest.raises(NoCutError):
+            best_cut(seconds, received, stages, weights=weights, limit=limit)
+        return
+    cut = best_cut(seconds, received, stages, weights=weights, limit=limit)
+    assert len(cut) == stages
+    assert cut[0] == 0 and all(a < b for a, b in itertools.pairwise([*cut, len(seconds)]))
+    assert max(stage_times(seconds, received, cut)) == best
+    held = [sum(weights[a:b]) for a, b in itertools.pairwise([*cut, len(seconds)])]
+    assert max(held) <= limit
+
+
+def test_cut_is_the_best_of_all_on_small_chains() -> None:
+    for count in range(1, 5):
+        for seconds in itertools.product((0, 1, 3), repeat=count):
+            for received in itertools.product((0, 2), repeat=count):
+                for stages in range(1, count + 2):
+                    agrees(seconds, received, stages, seconds, 5)
+
+
+def test_cut_is_the_best_of_all_on_random_chains_of_up_to_ten_layers() -> None:
+    chance = random.Random(7)
+    for _ in range(800):
+        count = chance.randint(1, 10)
+        seconds, received, weights = (
+            [chance.randint(0, most) for _ in range(count)] for most in (20, 15, 9)
+        )
+        for stages in range(1, count + 1):
+            agrees(seconds, received, stages, weights, chance.choice((10, 25, 1000)))
+
+
+def test_cuts_by_hand() -> None:
+    assert best_cut([1, 1, 1, 1], [0, 0, 0, 0], 2) == [0, 2]
+    assert best_cut([1, 1, 1, 1], [9, 2, 2, 2], 2) == [0, 3]  # the second stage has to receive
+    assert best_cut([1, 1, 1, 1], [0] * 4, 2, weights=[1, 1, 1, 3], limit=3) == [0, 3]
+    assert stage_times([1, 2, 3], [7, 5, 4], [0, 2]) == [3, 7]
+    assert step_time([3, 7], 4) == 3 + 4 * 7
+
+
+def test_step_is_that_of_stages_that_each_wait_for_the_one_before() -> None:
+    chance = random.Random(3)
+    for _ in range(50):
+        stages = [chance.randint(1, 9) for _ in range(chance.randint(1, 6))]
+        batches = chance.randint(1, 12)
+        done = [0] * (len(stages) + 1)
+        for _ in range(batches):
+            done[0] = 0  # all inputs are there
+            for stage, time in enumerate(stages):
+                done[stage + 1] = max(done[stage], done[stage + 1]) + time
+        assert step_time(stages, batches) == done[-1]
+
+
+def test_work_weights_and_bytes_of_layers_are_those_counted_by_hand() -> None:
+    workload, sizes = BY_NAME["thin"], SIZES["thin"]
+    layers = Chain(workload, "float32").costs(sizes)
+    width, inner, tokens = SHAPE["width"], SHAPE["inner"], sizes.batch * sizes.length
+    products = 2 * width * width + 2 * width * width // 2 + 3 * width * inner
+    attention = 2 * 2 * sizes.length * width  # of a token with all others, scores and sums
+    assert [layer.kind for layer in layers] == ["embedding", *["block"] * 8, "scores"]
+    assert layers[0].work == 0
+    assert layers[1].work == pytest.approx(tokens * (2 * products + attention), rel=0.01)
+    assert layers[-1].work == 2 * tokens * width * SHAPE["vocabulary"]
+    assert {layer.takes for layer in layers[1:]} == {4 * tokens * width}
+    assert layers[-1].gives == 4 * tokens * SHAPE["vocabulary"]
+    twice = Chain(workload, "float32").costs(SIZES["thick"])
+    assert [layer.work for layer in twice] == [2 * layer.work for layer in layers]
+
+
+def test_layers_one_by_one_have_the_bits_of_the_network() -> None:
+    workload = BY_NAME["thin"]
+    chain = Chain(workload, "float32")
+    tokens = draw(workload, SIZES["thin"], CPU)[0]
+    whole = range(len(chain))
+    chain.hold(whole, CPU)
+    with torch.no_grad():
+        scores = chain.model(tokens)
+    assert torch.equal(scores, chain.run(tokens, whole))
+    assert float(scores.std()) > 0.01
+    x = tokens
+    for part in (range(3), range(3, 7), range(7, 10)):
+        chain.hold(part, CPU)
+        x = chain.run(x, part)
+    assert torch.equal(scores, x)
+    held = {name for name, w in chain.model.named_parameters() if not w.is_meta}
+    assert len(held) == 2 * 9 + 2
+    assert named(range(3), 10) == "embedding to block 2"
+    assert named(range(9, 10), 10) == "scores"
+
+
+def steps_of(times: Sequence[Sequence[float]]) -> list[StepTimes]:
+    """Return a step of each rotation, from the times by rotation and rank."""
+    return [StepTimes(k, 1.0, tuple(taken), tuple(taken)) for k, taken in enumerate(times)]
+
+
+def test_what_binds_in_every_rotation_is_a_stage_or_a_card() -> None:
+    # Stage 1 of three takes longest; rank r is stage (r + k) % 3.
+    assert binding(steps_of([(1, 2, 1), (2, 1, 1), (1, 1, 2)])) == Binding(stage=1)
+    assert binding(steps_of([(3, 2, 1), (3, 1, 1), (3, 1, 2)])) == Binding(card=0)
+    assert binding(steps_of([(2.02, 2, 2)] * 3)) == Binding()  # no card is slow
+    assert binding(steps_of([(2, 1, 1), (1, 2, 1), (2, 1, 1)])) == Binding()
+    assert binding(steps_of([(3, 1, 1)] * 2)) == Binding()  # one rotation is missing
+    outlier = steps_of([(9, 2, 2)])
+    usual = steps_of([(1, 2, 1), (2, 1, 1), (1, 1, 2)])
+    assert binding([*usual, *usual, *outlier]) == Binding(stage=1)
+    assert StepTimes(0, 2.0, (1.0, 2.0), (1.0, 2.0)).bubble == 0.25
+
+
+class Answering(PipelineGroup):
+    """Ranks on cards of a size that answer at once."""
+
+    def __init__(self, world: int, memory: int) -> None:
+        self.on_accelerators, self.world, self.memory = True, world, memory
+
+    def ask_all(self, do: str, **_: Any) -> list[dict[str, Any]]:
+        """Answer as equal cards do."""
+        one = {"memory": self.memory, "seconds": {"block": 1e-3, "scores": 5e-4}, "link": 1e-4}
+        return [one] * self.world
+
+
+def test_large_networks_run_where_their_cards_hold_them() -> None:
+    plan = Answering(8, 24 << 30).plan("llama2-70b", "bfloat16")
+    held = [sum(plan.layers[one].weights for one in stage) for stage in plan.stages]
+    assert sum(held) == 2 * 68_976_648_192
+    assert max(held) < 0.9 * (24 << 30)
+    with pytest.raises(NoRoomError, match="takes 138 GB, of which these 4 cards"):
+        Answering(4, 24 << 30).plan("llama2-70b", "bfloat16")
+    plan = Answering(2, 24 << 30).plan("llama2-13b", "bfloat16")
+    assert sum(layer.weights for layer in plan.layers) == 2 * 13_015_864_320
+    assert len(plan.stages) == 2
+
+
+def test_standard_profile_of_cards_cuts_one_network() -> None:
+    rows = {
+        one.values[0].name: one.marks[0].kwargs for one in runs("pipeline", cost="1s", cards="5s")
+    }
+    profiles = {name: row["profiles"]["accelerator"] for name, row in rows.items()}
+    costs = {name: row["cost"]["accelerator"] for name, row in rows.items()}
+    assert profiles["llama2-70b"] == ("soak",)
+    assert [name for name, cost in costs.items() if cost[2] == "5s"] == ["llama2-13b"]
+
+
+@contextmanager
+def two(**given: Any) -> Iterator[PipelineGroup]:
+    with PipelineGroup(0, 2, module=MODULE, **given) as group:
+        group.join()
+        yield group
+
+
+def within(group: PipelineGroup, plan: Plan) -> float:
+    """Return the quickest of a few measured steps over the planned one."""
+    return min(group.step(k).seconds for k in (0, 0, 1, 1, 0, 0)) / plan.step
+
+
+@pytest.mark.alone
+def test_step_behind_a_hidden_rate_is_the_planned_one_and_half_the_rate_moves_the_cut() -> None:
+    try:
+        link = ShapedLink(None)
+    except NotPossible as why:
+        pytest.skip(str(why))
+    given = {
+        "environment": {"GLOO_SOCKET_IFNAME": INTERFACE},
+        "within": [link.command(end) for end in range(2)],
+    }
+    with link, two(**given) as group:
+        for trial in range(TRIES):
+            plan = group.plan("thick", "float32")
+            block = plan.layers[1].work / plan.rates["block"]
+            # Twice a block's time for a transfer, then four times: half of the difference is a block.
+            hidden = plan.layers[1].takes / (random.Random(trial).uniform(1.8, 2.2) * block)
+            plans, off = [], []
+            for rate in (hidden, hidden / 2):
+                link.shape(rate)
+                plans.append(group.plan("thick", "float32"))
+                assert group.uncut()[1] == []
+                off.append(within(group, plans[-1]) - 1)
+            link.shape(None)
+            seen = [
+                abs(plan.link / rate - 1)
+                for plan, rate in zip(plans, (hidden, hidden / 2), strict=True)
+            ]
+            moved = plans[1].stages[1].start - plans[0].stages[1].start
+            if max(map(abs, [*off, *seen])) <= 0.2 and moved > 0:
+                return
+        pytest.fail(f"off by {off}, links by {seen}, the cut moved by {moved} layers")
