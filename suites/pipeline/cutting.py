@@ -1,8 +1,8 @@
 """Cut a chain of layers into stages so that the slowest stage is as quick as any cut allows.
 
-A stage computes contiguous layers and receives what the first of them takes: t(a, b) = received[a] + seconds[a]
-+ ... + seconds[b - 1]. The slowest time of the best cut of the first b layers into s stages is T(s, b) = min over
-a of max(T(s - 1, a), t(a, b)), the dynamic program of linear partitioning.
+A stage computes contiguous layers and receives what the first of them takes: t(a, b) = received[a] +
+seconds[a] + ... + seconds[b - 1]. The slowest stage of the best cut of the first b layers into s stages takes
+T(s, b) = min over a of max(T(s - 1, a), t(a, b)), the dynamic program of linear partitioning.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,21 +66,24 @@ def measure(
     right_network(ranks, dtype)
     for rotation in range(ranks.world):  # libraries choose kernels
         right_step(ranks.step(rotation).wrong)
-    steps: list[StepTimes] = []
-    bubbles: dict[float, float] = {}
+    steps: dict[float, StepTimes] = {}
+    wrong: list[str] = []
+    rotations = itertools.count()
 
     def rate() -> float:
-        steps.append(ranks.step(len(steps)))
-        reached = plan.batches * plan.tokens / steps[-1].seconds
-        bubbles[reached] = steps[-1].bubble
+        step = ranks.step(next(rotations))
+        wrong.extend(step.wrong)
+        reached = plan.batches * plan.tokens / step.seconds
+        steps[reached] = step
         return reached
 
     kept = anubis_metric.collect(
         "pipeline_rate", rate, unit="tokens/s", better="higher", rounds=rounds
     )
-    bound = binding(steps)
+    clear = [steps[value] for value in kept]
+    bound = binding(clear)
     found = words(bound, plan)
-    seconds = statistics.median(step.seconds for step in steps)
+    seconds = statistics.median(step.seconds for step in clear)
     record_property("pipeline_binds", found)
     record_property(
         "pipeline_step", f"{1e3 * seconds:.3g} ms, planned {1e3 * plan.step:.3g} ms of {plan}"
@@ -87,13 +91,13 @@ def measure(
     sys.stdout.write(f"pipeline: {found}\n")
     anubis_metric.record(
         "bubble_share",
-        [bubbles[value] for value in kept],
+        [step.bubble for step in clear],
         unit="1",
         better="lower",
         rounds_of="pipeline_rate",
         evidence=() if bound.card is None else (found,),
     )
-    right_step(dict.fromkeys(line for step in steps for line in step.wrong))
+    right_step(dict.fromkeys(wrong))
 
 
 def words(found: Binding, plan: Plan) -> str:
@@ -116,7 +120,7 @@ def right_network(ranks: PipelineGroup, dtype: str) -> None:
     )
 
 
-def right_step(wrong: object) -> None:
+def right_step(wrong: Iterable[str]) -> None:
     """Assert that nothing was wrong in steps."""
-    lines = list(wrong)  # type: ignore[call-overload]
+    lines = list(wrong)
     assert not lines, "; ".join(lines)
