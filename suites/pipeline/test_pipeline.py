@@ -1,4 +1,4 @@
-"""A language model cut over all devices of the node: what nobody's single card holds, one stage on each."""
+"""A language model cut over all devices of the node: one stage on each, where no single card may hold it."""
 
 from __future__ import annotations
 

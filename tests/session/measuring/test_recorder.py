@@ -151,6 +151,26 @@ def test_rounds_of_shares_the_conditions(pytester: pytest.Pytester, disturb: Dis
     assert "disturbance" not in second
 
 
+def test_evidence_of_a_test_is_kept_with_its_metric(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_suite="""
+        import pytest
+
+        @pytest.mark.anubis(component="cpu.compute", scope="device")
+        def test_both(anubis_metric, anubis_device):
+            anubis_metric.collect("first", lambda: 1.0, unit="1", better="higher", rounds=3)
+            anubis_metric.record("second", [2.0] * 3, unit="1", better="higher", rounds_of="first",
+                                 evidence=["card 1 is slow"])
+            anubis_metric.record("third", 3.0, unit="1", better="higher", evidence=("so is card 2",))
+        """
+    )
+    pytester.runpytest("--anubis", "--anubis-mode=measure").assert_outcomes(passed=1)
+    *_, first, second, third = measurements(pytester)
+    assert "card 1 is slow" not in first.get("evidence", [])
+    assert second["evidence"][-1] == "card 1 is slow"
+    assert third["evidence"][-1] == "so is card 2"
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"), [("other", "has no such metric"), ("first", "has 3 values, and 2 are")]
 )
