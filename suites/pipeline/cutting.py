@@ -21,10 +21,8 @@ def best_cut(
     *,
     weights: Sequence[int] = (),
     limit: int | None = None,
-) -> list[int]:
-    """Return the first layer of every stage, ascending from 0, of a cut whose slowest stage is the quickest.
-
-    Every stage has one layer or more.
+) -> list[range]:
+    """Return the layers of every stage, one or more, of a cut whose slowest stage is as quick as can be.
 
     Args:
         seconds: Time to compute each layer, in any unit.
@@ -61,20 +59,20 @@ def best_cut(
         begins.append(begin)
     if best[count] is None:
         raise NoCutError(f"{count} layers cannot be cut into {stages} stages that have room")
-    cut = [count]
+    cut, last = [], count
     for begin in reversed(begins):
-        cut.append(begin[cut[-1]])
-    return cut[:0:-1]
+        cut.append(range(begin[last], last))
+        last = begin[last]
+    return cut[::-1]
 
 
 def stage_times(
-    seconds: Sequence[float], received: Sequence[float], cut: Sequence[int]
+    seconds: Sequence[float], received: Sequence[float], cut: Sequence[range]
 ) -> list[float]:
     """Return the time of each stage of a cut: its layers' and that to receive, in the unit of both."""
-    ends = [*cut[1:], len(seconds)]
     return [
-        sum(seconds[first:last]) + (received[first] if first else 0.0)
-        for first, last in zip(cut, ends, strict=True)
+        sum(seconds[one.start : one.stop]) + (received[one.start] if one.start else 0.0)
+        for one in cut
     ]
 
 

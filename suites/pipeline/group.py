@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pytest_anubis.benchmarking.children import Message
 from pytest_anubis.benchmarking.ranks import START, NodeRanks
@@ -33,7 +33,7 @@ class Plan:
         layers: Its layers, each with its cost for one micro-batch.
         rates: FLOP/s of each kind of layer on the median device; the embedding multiplies nothing and has
             none.
-        link: Bytes a second that the median device receives from its neighbour.
+        receiving: Seconds in which each rank receives a micro-batch from the one before.
         stages: The layers of each stage.
         times: Seconds of each stage for a micro-batch: its work / rate, and to receive its input.
         batches: Micro-batches of a step.
@@ -42,11 +42,16 @@ class Plan:
 
     layers: list[Layer]
     rates: dict[Kind, float]
-    link: float
+    receiving: list[float]
     stages: list[range]
     times: list[float]
     batches: int
     tokens: int
+
+    @property
+    def link(self) -> float:
+        """Bytes a second that the median rank receives, as planned with."""
+        return self.layers[1].takes / statistics.median(self.receiving)
 
     @property
     def step(self) -> float:
@@ -57,7 +62,10 @@ class Plan:
         """Return rates and stages in words."""
         rates = [f"{kind} {rate / 1e12:.3g} TFLOP/s" for kind, rate in self.rates.items()]
         times = [f"{self.words(n)} {1e3 * time:.3g} ms" for n, time in enumerate(self.times)]
-        return "; ".join([*rates, f"link {self.link / 1e9:.3g} GB/s", *times])
+        last = self.receiving.index(max(self.receiving))
+        slowest = self.layers[1].takes / self.receiving[last]
+        links = f"links {self.link / 1e9:.3g} GB/s, the slowest, to rank {last}, {slowest / 1e9:.3g} GB/s"
+        return "; ".join([*rates, links, *times])
 
     def words(self, stage: int) -> str:
         """Return a stage in words."""
@@ -116,28 +124,19 @@ def binding(steps: Sequence[StepTimes]) -> Binding:
     if len(stages) == 1:
         return Binding(stage=stages.pop())
     (card,) = cards
-    whole = [
-        sum(some) for some in zip(*times.values(), strict=True)
-    ]  # each rank was each stage once
+    # Each rank was each stage once.
+    whole = [sum(some) for some in zip(*times.values(), strict=True)]
     others = statistics.median(one for rank, one in enumerate(whole) if rank != card)
     return Binding(card=card if whole[card] >= SLOW * others else None)
-
-
-@dataclass(slots=True)
-class _Prepared:
-    """What the group knows of the network that its ranks run."""
-
-    plan: Plan
-    receiving: list[float]
-    uncut: list[list[int]] = field(default_factory=list)
-    loaded: int = -1
 
 
 class PipelineGroup(NodeRanks):
     """Ranks that are the stages of a network; a request raises `ChildError` where one failed or is late."""
 
     module = MODULE
-    _now: _Prepared
+    _plan: Plan
+    _uncut: Sequence[list[int]] = ()
+    _loaded = -1
 
     def plan(self, name: str, dtype: str) -> Plan:
         """Measure layers and links with short probes and cut a network of the catalogue for these ranks.
@@ -168,11 +167,11 @@ class PipelineGroup(NodeRanks):
             kind = layers[number].kind
             seconds = statistics.median(float(one["seconds"][kind]) for one in probes)
             rates[kind] = layers[number].work / seconds
-        link = layers[1].takes / statistics.median(float(one["link"]) for one in probes)
+        receiving = [float(one["link"]) for one in probes]
         computing = [
             layer.work / rates[layer.kind] if layer.kind in rates else 0.0 for layer in layers
         ]
-        received = [layer.takes / link for layer in layers]
+        received = [statistics.median(receiving)] * len(layers)  # blocks take what they give
         try:
             cut = best_cut(
                 computing,
@@ -183,17 +182,17 @@ class PipelineGroup(NodeRanks):
             )
         except NoCutError as error:
             raise NoRoomError(lacking) from error
-        plan = Plan(
+        self._loaded = -1
+        self._plan = Plan(
             layers,
             rates,
-            link,
-            [range(*ends) for ends in zip(cut, [*cut[1:], len(layers)], strict=True)],
+            receiving,
+            cut,
             stage_times(computing, received, cut),
             batches,
             sizes.batch * sizes.length,
         )
-        self._now = _Prepared(plan, [float(one["link"]) for one in probes])
-        return plan
+        return self._plan
 
     def uncut(self) -> tuple[float, list[str]]:
         """Let each rank compute the whole network alone, layer by layer: what the cut one has to be equal to.
@@ -205,7 +204,7 @@ class PipelineGroup(NodeRanks):
         answers = self.ask_all("uncut", timeout=START)
         bits = [answer["bits"] for answer in answers]
         usual = max(bits, key=bits.count)
-        self._now.uncut = usual
+        self._uncut, self._loaded = usual, -1
         found = [
             f"rank {number} computes the uncut network with other bits than the rest"
             for number, one in enumerate(bits)
@@ -218,17 +217,17 @@ class PipelineGroup(NodeRanks):
 
         The stages' weights are drawn anew for another rotation than the last one.
         """
-        now, world = self._now, self.world
+        plan, world = self._plan, self.world
         rotation %= world
-        if now.loaded != rotation:
-            cut = [[stage.start, stage.stop] for stage in now.plan.stages]
+        if self._loaded != rotation:
+            cut = [[stage.start, stage.stop] for stage in plan.stages]
             self.ask_all("load", timeout=START, rotation=rotation, stages=cut)
-            now.loaded = rotation
+            self._loaded = rotation
         answers = self.ask_all("step", times=times)
         computing = tuple(float(answer["computing"]) for answer in answers)
         first = (-rotation) % world
         taken = tuple(
-            seconds / now.plan.batches + (now.receiving[rank] if rank != first else 0.0)
+            seconds / plan.batches + (plan.receiving[rank] if rank != first else 0.0)
             for rank, seconds in enumerate(computing)
         )
         longest = max(float(answer["seconds"]) for answer in answers)
@@ -236,16 +235,15 @@ class PipelineGroup(NodeRanks):
 
     def _wrong(self, rotation: int, answers: Sequence[Message]) -> list[str]:
         """Return a sentence for each rank whose bits are not the uncut network's though its input was."""
-        plan, uncut, found = self._now.plan, self._now.uncut, []
+        plan, uncut, found = self._plan, self._uncut, []
         for stage, layers in enumerate(plan.stages):
             rank = (stage - rotation) % self.world
             mine = answers[rank]
-            if stage and mine["received"] != answers[(rank - 1) % self.world]["passed"]:
-                found.append(
-                    f"rank {rank} received other bits than rank {(rank - 1) % self.world} sent"
-                )
-            elif (not stage or mine["received"] == uncut[layers.start - 1]) and mine["passed"] != (
-                uncut[layers.stop - 1]
-            ):
+            before = (rank - 1) % self.world
+            if stage and mine["received"] != answers[before]["passed"]:
+                found.append(f"rank {rank} received other bits than rank {before} sent")
+                continue
+            right = not stage or mine["received"] == uncut[layers.start - 1]
+            if right and mine["passed"] != uncut[layers.stop - 1]:
                 found.append(f"rank {rank} as {plan.words(stage)} computed other bits than uncut")
         return found

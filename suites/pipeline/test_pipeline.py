@@ -16,7 +16,7 @@ from suites.workload.catalogue import Workload, require_step, runs
 if TYPE_CHECKING:
     from suites.pipeline.group import Binding, PipelineGroup, Plan, StepTimes
 
-ROUNDS = {"smoke": 16, "standard": 48, "soak": 600}
+ROUNDS = {"smoke": 16, "standard": 40, "soak": 600}
 """Values of `pipeline_rate`, each of the next rotation: a multiple of the usual numbers of cards."""
 
 

@@ -41,10 +41,10 @@ def small_ones() -> dict[str, Workload]:
     return {**found, PACED: replace(row, name=PACED, shape=NARROW, cpu=MANY, cards=MANY)}
 
 
-def paced(chain: Chain, x: torch.Tensor, layers: range) -> torch.Tensor:
+def paced(self: Chain, x: torch.Tensor, layers: range) -> torch.Tensor:
     """Compute layers that each take `PACE` longer, but the embedding."""
     time.sleep(PACE * (len(layers) - (0 in layers)))
-    return COMPUTE(chain, x, layers)
+    return COMPUTE(self, x, layers)
 
 
 def spoil(what: str, tensor: torch.Tensor) -> None:

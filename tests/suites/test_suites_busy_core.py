@@ -507,7 +507,7 @@ def data_parallel(b: Bench) -> None:
 
 def pipeline(b: Bench) -> None:
     stages, layer = [range(1), range(1, 2)], Layer("block", 1, 1, 1, 1)
-    plan = Plan([layer] * 2, {}, 1.0, stages, [1.0] * 2, batches=2, tokens=1)
+    plan = Plan([layer] * 2, {}, [1.0] * 2, stages, [1.0] * 2, batches=2, tokens=1)
 
     def step(number: int) -> StepTimes:
         return StepTimes(number % 2, 1.0, (0.5, 0.5), (0.5, 0.5))
