@@ -42,9 +42,11 @@ def small_ones() -> dict[str, Workload]:
 
 
 def paced(self: Chain, x: torch.Tensor, layers: range) -> torch.Tensor:
-    """Compute layers that each take `PACE` longer, but the embedding."""
-    time.sleep(PACE * (len(layers) - (0 in layers)))
-    return COMPUTE(self, x, layers)
+    """Compute layers, and wait until each but the embedding has had its `PACE`."""
+    until = time.monotonic() + PACE * (len(layers) - (0 in layers))
+    found = COMPUTE(self, x, layers)
+    time.sleep(max(0.0, until - time.monotonic()))
+    return found
 
 
 def spoil(what: str, tensor: torch.Tensor) -> None:
