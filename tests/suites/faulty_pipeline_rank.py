@@ -61,6 +61,7 @@ if __name__ == "__main__":
     if os.environ.get(FAULT) == PACED:
         Chain.run = paced  # type: ignore[method-assign]
     if os.environ.get(FAULT) == ON_A_CARD:
+        rank.CALLS["cuda"] = 1
         rank_on_a_card.main(rank.main)
     else:
         rank.main(*sys.argv[1:], spoil=spoil)
