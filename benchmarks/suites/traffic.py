@@ -6,10 +6,12 @@
   bounds (wanted: at most 1.05 times products and exchange together);
 - tiers: an all-reduce of four ranks by the schedule and in fixed order, beside the model's ratio;
 - jobs: two trainings in turns behind a link, beside max(2C, C + M, 2M) (wanted: within 20 %);
+- cut: steps of a network in two stages behind a link of three hidden rates, beside their plans (wanted:
+  within 20 %), and where each plan cuts (wanted: later for a slower link);
 - tables: lookups and updates of twice the pooling (wanted: 1.6 to 2.4 times as long), and how far placements
   of eight tables are from the best of all (wanted: at most 5 %).
 
-Usage: python benchmarks/suites/traffic.py [--rounds 8] [--only experts layered tiers jobs tables]
+Usage: python benchmarks/suites/traffic.py [--rounds 8] [--only experts layered tiers jobs cut tables]
 All but the choice of a way and the tables need root and iproute2. Other load on the machine disturbs it.
 """
 
@@ -42,6 +44,7 @@ from pytest_anubis.benchmarking.shaped_link import (
     trusted,
 )
 from pytest_anubis.benchmarking.turns import values_in_turns
+from suites.pipeline.group import PipelineGroup
 from suites.recommendation.placement import BY_ROWS, busiest, placed
 from suites.recommendation.tables import Batch, Plan, Tables, gradients_of
 from suites.recommendation.test_tables import shape_for
@@ -216,6 +219,34 @@ def jobs(rounds: int) -> bool:
     return good
 
 
+def cut(rounds: int) -> bool:
+    """Print planned and measured steps of a small Llama behind links of hidden rates, and the cuts."""
+    good, cuts = True, []
+    with ShapedLink(None) as link:
+        ends = [link.command(end) for end in range(2)]
+        variables = {"GLOO_SOCKET_IFNAME": INTERFACE}
+        with PipelineGroup(0, 2, within=ends, environment=variables) as group:
+            plan = group.plan("llama-small", "float32")
+            block = plan.layers[1].work / plan.rates["block"]
+            hidden = plan.layers[1].takes / (random.uniform(1.0, 1.4) * block)
+            for rate in (hidden, hidden / 2, hidden / 4):
+                link.shape(rate)
+                plan = group.plan("llama-small", "float32")
+                _, wrong = group.uncut()
+                steps = [group.step(number // 4) for number in range(max(2, rounds) * 4)]
+                seconds = statistics.median(step.seconds for step in steps)
+                bubble = statistics.median(step.bubble for step in steps)
+                cuts.append(plan.stages[1].start)
+                print(
+                    f"cut, link of {rate / 1e6:.1f} MB/s, seen {plan.link / 1e6:.1f}: {plan.words(1)}, "
+                    f"planned {1e3 * plan.step:.0f} ms, measured {1e3 * seconds:.0f} ms "
+                    f"({seconds / plan.step:.2f}), bubble {bubble:.2f}"
+                )
+                good &= abs(seconds / plan.step - 1) <= WITHIN and not wrong
+                good &= not any(step.wrong for step in steps)
+    return good and cuts == sorted(cuts) and cuts[0] < cuts[-1]
+
+
 def middle_parts(group: TrafficGroup, rounds: int) -> list[float]:
     """Return the median seconds of a job's computing and of its exchange."""
     taken = [group.parts_of_jobs(2) for _ in range(rounds)]
@@ -260,7 +291,14 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-PATTERNS = {"tables": tables, "experts": experts, "layered": layered, "tiers": tiers, "jobs": jobs}
+PATTERNS = {
+    "tables": tables,
+    "experts": experts,
+    "layered": layered,
+    "tiers": tiers,
+    "jobs": jobs,
+    "cut": cut,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,11 @@ from typing import Any, Literal
 import pytest
 
 Task = Literal["pictures", "sequences", "texts", "language", "clicks", "volumes", "maps", "events"]
-Step = Literal["training", "bits", "inference", "prefill", "decode", "token", "parallel"]
+Step = Literal[
+    "training", "bits", "inference", "prefill", "decode", "token", "parallel", "pipeline"
+]
+TOGETHER: tuple[Step, ...] = ("parallel", "pipeline")
+"""What all devices of a node do together."""
 
 FLOATS = ("float32", "bfloat16", "float16")
 LONG = ("standard", "soak")
@@ -102,8 +106,8 @@ class Workload:
         )
         if step not in steps:
             return ()
-        # Together they train in the type that everybody trains in.
-        return dtypes if step != "parallel" else ("bfloat16" if kind != "cpu" else "float32",)
+        # Together they work in the type that everybody works in.
+        return dtypes if step not in TOGETHER else ("bfloat16" if kind != "cpu" else "float32",)
 
     def __repr__(self) -> str:
         """Say the name only: pytest shows it where a test fails."""
@@ -254,7 +258,15 @@ CATALOGUE = (
         dtypes_cpu=("float32", "bfloat16"),
         usual_steps=(),  # but for what `smoke` has
         **{**LANGUAGE, "steps": ("token",)},
-        steps_cpu=("training", "bits", "prefill", "decode", "token", "parallel"),
+        steps_cpu=(
+            "training",
+            "bits",
+            "prefill",
+            "decode",
+            "token",
+            "parallel",
+            "pipeline",
+        ),
         smoke=("token",),
     ),
     Workload(
@@ -280,6 +292,35 @@ CATALOGUE = (
             "dtypes": ("bfloat16",),
             "steps": ("training", "prefill", "decode", "token"),
         },
+    ),
+    *(
+        Workload(
+            name=name,
+            family="llama",
+            shape=shape,
+            parameters=parameters,
+            between=name == "llama2-70b",
+            light=True,
+            # Two texts at a time: products as large as a card needs for its rate.
+            **{
+                **LANGUAGE,
+                "cards": Sizes(batch=2, length=1024),
+                "dtypes": ("bfloat16",),
+                "steps": ("pipeline",),
+            },
+        )
+        for name, parameters, shape in (
+            (
+                "llama2-13b",
+                13_015_864_320,
+                {"width": 5120, "layers": 40, "heads": 40, "kept": 40, "inner": 13824},
+            ),
+            (
+                "llama2-70b",
+                68_976_648_192,
+                {"width": 8192, "layers": 80, "heads": 64, "kept": 8, "inner": 28672},
+            ),
+        )
     ),
     Workload(
         name="experts-small",
@@ -389,7 +430,7 @@ def runs(step: Step, *, cost: str, cards: str) -> list[Any]:
                 profiles, there = ("soak",), SOAK_BITS_COST if step == "bits" else SOAK_COST
             elif dtype not in workload.types(step, "card"):
                 there = ELSEWHERE
-            if step == "parallel":  # a card alone exchanges nothing
+            if step in TOGETHER:  # a card alone exchanges nothing
                 there = {1: ELSEWHERE, 2: str(there)}
             here = cost if dtype in workload.types(step, "cpu") else ELSEWHERE
             marks = pytest.mark.anubis(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -16,8 +17,8 @@ MEMORY = 16 << 20
 """Bytes that the card has: the benchmarks' own sizes have no room."""
 
 
-def main() -> None:
-    """Run the rank."""
+def main(run: Callable[..., None] = rank.main) -> None:
+    """Run a rank, of collective operations if no other main is given."""
     begin = dist.init_process_group
 
     def with_gloo(backend: str, *, device_id: torch.device, **given: Any) -> None:
@@ -32,7 +33,7 @@ def main() -> None:
         mock.patch.object(torch, "set_num_threads"),
         mock.patch.object(dist, "init_process_group", with_gloo),
     ):
-        rank.main(*sys.argv[1:])
+        run(*sys.argv[1:])
 
 
 if __name__ == "__main__":

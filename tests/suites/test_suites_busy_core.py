@@ -58,6 +58,9 @@ from suites.memory import (
 )
 from suites.memory.caches import Caches
 from suites.network import test_fan_in, test_loopback, test_pairs
+from suites.pipeline import test_pipeline
+from suites.pipeline.group import Plan, StepTimes
+from suites.pipeline.layers import Layer
 from suites.recommendation import test_tables
 from suites.recommendation.tables import BITS
 from suites.recommendation.tables import Shape as TableShape
@@ -510,6 +513,17 @@ def data_parallel(b: Bench) -> None:
     test_data_parallel.measure(b.metric, say, ranks, tiny("llama-small"), "float32")
 
 
+def pipeline(b: Bench) -> None:
+    stages, layer = [range(1), range(1, 2)], Layer("block", 1, 1, 1, 1)
+    plan = Plan([layer] * 2, {}, [1.0] * 2, stages, [1.0] * 2, batches=2, tokens=1)
+
+    def step(number: int) -> StepTimes:
+        return StepTimes(number % 2, 1.0, (0.5, 0.5), (0.5, 0.5))
+
+    ranks: Any = SimpleNamespace(world=2, uncut=lambda: (0.0, []), step=step)
+    test_pipeline.measure(b.metric, ranks, say, plan, "float32", 2)
+
+
 SMALL_TABLES = TableShape(rows=1 << 8, width=16, samples=24, pooling=(3, 1, 5))
 
 
@@ -583,6 +597,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     ),
     "network/test_loopback.py::test_without_tcp": without_tcp,
     "network/test_pairs.py::test_pairs": pairs,
+    "pipeline/test_pipeline.py::test_pipeline": pipeline,
     "recommendation/test_tables.py::test_tables": tables,
     "storage/test_disk.py::test_sequential_io": lambda b: test_disk.test_sequential_io(
         b.metric, b.node, DISK, "read"

@@ -65,10 +65,8 @@ class Decoder(LanguageModel):
         self.norm = nn.LayerNorm(width)
         draw_normal(self)
 
-    def _begin(
-        self, tokens: torch.Tensor, places: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        return self.tokens(tokens) + self.places(places), None
+    def _begin(self, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        return cast(torch.Tensor, self.tokens(tokens) + self.places(places))
 
     def _scores(self, x: torch.Tensor) -> torch.Tensor:
         # The table's own forward would look tokens up; its weights follow it into double precision.

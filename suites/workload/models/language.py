@@ -18,8 +18,8 @@ Kept = tuple[torch.Tensor, torch.Tensor]
 class LanguageModel(nn.Module, ABC):
     """Embedding, blocks, a last normalisation, scores.
 
-    Subclasses set `tokens`, `blocks` and `norm`, say in `_begin` how places enter and in `_scores` what is
-    made of the last vectors.
+    Subclasses set `tokens`, `blocks` and `norm`, say in `_begin` and `_turns` how places enter and in
+    `_scores` what is made of the last vectors.
 
     Attributes:
         tokens: Table of the tokens' vectors.
@@ -47,12 +47,31 @@ class LanguageModel(nn.Module, ABC):
             place: Place of the first token in its sequence.
         """
         places = torch.arange(place, place + tokens.shape[1], device=tokens.device)
-        x, turns = self._begin(tokens, places)
+        x, turns = self._begin(tokens, places), self._turns(places)
         for number, block in enumerate(self.blocks):
             x = block(x, turns, None if kept is None else kept[number], place)
         if kept is not None:
             x = x[:, -1:]
         return self._scores(self.norm(x))
+
+    def layers(self, x: torch.Tensor, first: int, last: int) -> torch.Tensor:
+        """Compute layers `first` to `last` - 1 of a text: 0 embeds, then come the blocks, then the scores.
+
+        Args:
+            x: Token numbers (batch, n) for layer 0, else vectors (batch, n, width).
+            first: The first layer.
+            last: One more than the last layer; `blocks` has two layers less than there are.
+        """
+        places = torch.arange(x.shape[1], device=x.device)
+        turns = self._turns(places)
+        for number in range(first, last):
+            if number == 0:
+                x = self._begin(x, places)
+            elif number <= len(self.blocks):
+                x = self.blocks[number - 1](x, turns, None, 0)
+            else:
+                x = self._scores(self.norm(x))
+        return x
 
     def room_for(self, batch: int, places: int, like: torch.Tensor) -> list[Kept]:
         """Return empty keys and values for every layer, of the element type and device of `like`."""
@@ -60,10 +79,12 @@ class LanguageModel(nn.Module, ABC):
         return [(like.new_zeros(shape), like.new_zeros(shape)) for _ in self.blocks]
 
     @abstractmethod
-    def _begin(
-        self, tokens: torch.Tensor, places: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the vectors of the tokens, and by how much each place turns queries and keys."""
+    def _begin(self, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """Return the vectors of the tokens."""
+
+    def _turns(self, places: torch.Tensor) -> torch.Tensor | None:
+        """Return by how much each place turns queries and keys; None if it does not."""
+        return None
 
     @abstractmethod
     def _scores(self, x: torch.Tensor) -> torch.Tensor:

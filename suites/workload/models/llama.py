@@ -103,13 +103,14 @@ class Llama(LanguageModel):
         self.output = nn.Linear(width, vocabulary, bias=False)
         draw_normal(self)
 
-    def _begin(
-        self, tokens: torch.Tensor, places: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _begin(self, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        return cast(torch.Tensor, self.tokens(tokens))
+
+    def _turns(self, places: torch.Tensor) -> torch.Tensor:
         # In single precision whatever the weights are: places have more digits than a half holds.
-        numbers = torch.arange(0, self.head, 2, device=tokens.device, dtype=torch.float32)
+        numbers = torch.arange(0, self.head, 2, device=places.device, dtype=torch.float32)
         angles = places[:, None] * TURNS ** (-numbers / self.head)
-        return self.tokens(tokens), torch.stack([angles.cos(), angles.sin()])
+        return torch.stack([angles.cos(), angles.sin()])
 
     def _scores(self, x: torch.Tensor) -> torch.Tensor:
         return cast(torch.Tensor, self.output(x))

@@ -139,19 +139,36 @@ def test_rounds_of_shares_the_conditions(pytester: pytest.Pytester, disturb: Dis
             numbers = itertools.count()
             kept = anubis_metric.collect("first", lambda: float(next(numbers)), unit="1", better="higher")
             anubis_metric.record("second", [2 * value for value in kept], unit="1", better="higher",
-                                 rounds_of="first", evidence=["a loose screw"])
-            anubis_metric.record("third", 1.0, unit="1", better="higher", evidence=["a dry bearing"])
+                                 rounds_of="first")
         """
     )
     disturb("12 % steal", first=3)
     pytester.runpytest("--anubis", "--anubis-mode=measure").assert_outcomes(passed=1)
-    _, first, second, third = measurements(pytester)
-    assert [one.get("evidence") for one in (first, second)] == [None, ["a loose screw"]]
-    assert "a dry bearing" in third["evidence"]
+    _, first, second = measurements(pytester)
     assert second["values"] == [2 * value for value in first["values"]]
     assert first["values"][0] == 3.0
     assert (first["unclear"], second["unclear"]) == (3, 3)
     assert "disturbance" not in second
+
+
+def test_evidence_of_a_test_is_kept_with_its_metric(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_suite="""
+        import pytest
+
+        @pytest.mark.anubis(component="cpu.compute", scope="device")
+        def test_both(anubis_metric, anubis_device):
+            anubis_metric.collect("first", lambda: 1.0, unit="1", better="higher", rounds=3)
+            anubis_metric.record("second", [2.0] * 3, unit="1", better="higher", rounds_of="first",
+                                 evidence=["card 1 is slow"])
+            anubis_metric.record("third", 3.0, unit="1", better="higher", evidence=("so is card 2",))
+        """
+    )
+    pytester.runpytest("--anubis", "--anubis-mode=measure").assert_outcomes(passed=1)
+    *_, first, second, third = measurements(pytester)
+    assert "card 1 is slow" not in first.get("evidence", [])
+    assert second["evidence"][-1] == "card 1 is slow"
+    assert third["evidence"][-1] == "so is card 2"
 
 
 @pytest.mark.parametrize(
