@@ -24,6 +24,9 @@ SLOW = 1.1
 """Times as long as the median of the others a card has to take for all stages before it is named: what cards
 of one kind differ by is less."""
 
+MOSTLY = 0.75
+"""Share of a rotation's steps in which what binds has to be the slowest: less may be chance."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -110,22 +113,26 @@ class Binding:
 
 
 def binding(steps: Sequence[StepTimes]) -> Binding:
-    """Return what binds in every rotation, each rank's time in a rotation being the median of its steps."""
+    """Return what is the slowest in every rotation, in a share `MOSTLY` of its steps or more."""
     world = len(steps[0].taken)
-    times: dict[int, list[float]] = {}
-    for rotation in {step.rotation for step in steps}:
-        ranks = zip(*(step.taken for step in steps if step.rotation == rotation), strict=True)
-        times[rotation] = [statistics.median(some) for some in ranks]
-    slowest = {rotation: taken.index(max(taken)) for rotation, taken in times.items()}
-    stages = {(rank + rotation) % world for rotation, rank in slowest.items()}
-    cards = set(slowest.values())
-    if len(times) < world or len(stages) > 1 < len(cards):
-        return Binding()
+    bound = set()
+    times = []
+    for rotation in range(world):
+        taken = [step.taken for step in steps if step.rotation == rotation]
+        slowest = [one.index(max(one)) for one in taken]
+        rank = max(range(world), key=slowest.count)
+        if not taken or slowest.count(rank) < MOSTLY * len(taken):
+            return Binding()
+        bound.add((rank, (rank + rotation) % world))
+        times.append([statistics.median(some) for some in zip(*taken, strict=True)])
+    cards, stages = ({one[part] for one in bound} for part in (0, 1))
     if len(stages) == 1:
         return Binding(stage=stages.pop())
-    (card,) = cards
+    if len(cards) > 1:
+        return Binding()
+    card = cards.pop()
     # Each rank was each stage once.
-    whole = [sum(some) for some in zip(*times.values(), strict=True)]
+    whole = [sum(some) for some in zip(*times, strict=True)]
     others = statistics.median(one for rank, one in enumerate(whole) if rank != card)
     return Binding(card=card if whole[card] >= SLOW * others else None)
 
