@@ -8,11 +8,13 @@
 - jobs: two trainings in turns behind a link, beside max(2C, C + M, 2M) (wanted: within 20 %);
 - cut: steps of a network in two stages behind a link of three hidden rates, beside their plans (wanted:
   within 20 %), and where each plan cuts (wanted: later for a slower link);
+- waiting: in how many of 20 trainings of four ranks one that is stopped half of the time is named (wanted:
+  19), and in how many of equal ones any (wanted: none);
 - tables: lookups and updates of twice the pooling (wanted: 1.6 to 2.4 times as long), and how far placements
   of eight tables are from the best of all (wanted: at most 5 %).
 
-Usage: python benchmarks/suites/traffic.py [--rounds 8] [--only experts layered tiers jobs cut tables]
-All but the choice of a way and the tables need root and iproute2. Other load on the machine disturbs it.
+Usage: python benchmarks/suites/traffic.py [--rounds 8] [--only experts layered tiers jobs cut waiting tables]
+All but the choice of a way, waiting and tables need root and iproute2. Other load on the machine disturbs it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 
 import torch
 
+from benchmarks.suites.faults.slowdowns import stopped
 from pytest_anubis.benchmarking.models.tier_schedule import Stage, duration, fixed_order, timeline
 from pytest_anubis.benchmarking.shaped_link import (
     INTERFACE,
@@ -52,6 +55,8 @@ from suites.traffic.group import TrafficGroup, Way, times_within
 from suites.traffic.test_experts import ON_A_HOST, choose, right_layer
 from suites.traffic.test_layered import right_sums
 from suites.traffic.test_two_jobs import same_as_alone
+from suites.workload.data_parallel import TrainingGroup
+from suites.workload.waiting import waited_for, waiting_share
 
 RATE = 30e6
 """Bytes a second of links that are slow compared with what these processes compute and copy."""
@@ -67,6 +72,7 @@ BUCKET = 80 << 10
 
 REGRET = 0.10
 WITHIN = 0.20
+TRIALS = 20
 DOUBLED = (1.8, 2.2)
 TOGETHER = 1.05
 POOLED = (1.6, 2.4)
@@ -247,6 +253,34 @@ def cut(rounds: int) -> bool:
     return good and cuts == sorted(cuts) and cuts[0] < cuts[-1]
 
 
+def waiting(rounds: int) -> bool:
+    """Print how often a rank that is stopped half of the time is named, and one of four equal ones."""
+    named, accused = 0, 0
+    shares: dict[bool, list[float]] = {True: [], False: []}
+    with TrainingGroup(0, 1, on_cpu=4) as group:
+        group.join()
+        group.prepare("llama-small", "float32", group.fitting("llama-small"))
+        group.step(4)
+        for trial in range(TRIALS):
+            rank = trial % group.world
+            for slow in (True, False):
+                with stopped(group.processes[rank].pid, 0.5) if slow else nullcontext():
+                    taken = [group.step().each for _ in range(max(12, rounds))]
+                found = [one.rank for one in waited_for(taken)]
+                named += slow and found == [rank]
+                accused += not slow and bool(found)
+                shares[slow].append(statistics.median(map(waiting_share, taken)))
+    print(
+        f"waiting: the slow one of four ranks named in {named} of {TRIALS}, of equal ones in {accused}"
+    )
+    for slow, some in shares.items():
+        ends = f"{min(some):.3f} to {max(some):.3f}"
+        print(
+            f"waiting: share {statistics.median(some):.3f} ({ends}){' with a slow one' if slow else ''}"
+        )
+    return named >= 0.95 * TRIALS and not accused
+
+
 def middle_parts(group: TrafficGroup, rounds: int) -> list[float]:
     """Return the median seconds of a job's computing and of its exchange."""
     taken = [group.parts_of_jobs(2) for _ in range(rounds)]
@@ -298,6 +332,7 @@ PATTERNS = {
     "tiers": tiers,
     "jobs": jobs,
     "cut": cut,
+    "waiting": waiting,
 }
 
 

@@ -154,27 +154,29 @@ def slow_reader(rate: float) -> Iterator[None]:
 
 @contextmanager
 def slow_rank(share: float) -> Iterator[None]:
-    """Stop the last rank of a training again and again.
-
-    Args:
-        share: Of the time that it may run.
-    """
+    """Stop the last rank of a training again and again, so that it may run for a share of the time."""
     if not RANKS:
         raise NotPossible("there are no ranks")
-    rank = RANKS[0].processes[-1].pid
+    with stopped(RANKS[0].processes[-1].pid, share):
+        yield
+
+
+@contextmanager
+def stopped(process: int, share: float) -> Iterator[None]:
+    """Stop a process again and again, so that it may run for a share of the time."""
 
     def stop() -> None:
         while True:
-            os.kill(rank, signal.SIGSTOP)
+            os.kill(process, signal.SIGSTOP)
             time.sleep(PERIOD * (1 - share))
-            os.kill(rank, signal.SIGCONT)
+            os.kill(process, signal.SIGCONT)
             time.sleep(PERIOD * share)
 
     try:
         with _beside(stop):
             yield
     finally:
-        os.kill(rank, signal.SIGCONT)
+        os.kill(process, signal.SIGCONT)
 
 
 @contextmanager
