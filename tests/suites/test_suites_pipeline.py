@@ -297,7 +297,7 @@ def test_twice_the_texts_take_about_twice_as_long() -> None:
 def test_rank_on_a_core_shared_with_busy_processes_is_named_in_every_rotation() -> None:
     cores = sorted(os.sched_getaffinity(0))
     with two() as group:
-        plan = group.plan("thick", "float32")
+        plan = group.plan("thin", "float32")
         group.uncut()
         # Three of them: a rank that waits for the other half of the time loses little to one.
         command = [sys.executable, "-c", "while True: pass"]
@@ -310,7 +310,7 @@ def test_rank_on_a_core_shared_with_busy_processes_is_named_in_every_rotation() 
                     with suppress(PermissionError):  # ahead of all else that runs on these cores
                         os.setpriority(os.PRIO_PROCESS, pid, -10)
                 for _ in range(TRIES):
-                    steps = [group.step(number // 4) for number in range(8)]
+                    steps = [group.step(number // 3) for number in range(6)]
                     if (found := binding(steps)).card == 1:
                         break
             finally:
