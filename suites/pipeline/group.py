@@ -24,7 +24,7 @@ SLOW = 1.1
 """Times as long as the median of the others a card has to take for all stages before it is named: what cards
 of one kind differ by is less."""
 
-MOSTLY = 0.75
+MOSTLY = 2 / 3
 """Share of a rotation's steps in which what binds has to be the slowest: less may be chance."""
 
 

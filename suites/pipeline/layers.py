@@ -87,6 +87,10 @@ class Chain:
             return [self.model.blocks[number - 1]]
         return [self.model.norm, self.model.output]
 
+    def weights(self, number: int) -> int:
+        """Return the bytes of a layer's weights, held or not."""
+        return sum(one.nbytes for part in self.modules(number) for one in part.parameters())
+
     def run(self, x: torch.Tensor, layers: range) -> torch.Tensor:
         """Compute layers that are held, as `LanguageModel.layers` does."""
         with torch.no_grad():
@@ -103,9 +107,8 @@ class Chain:
             takes = x.nbytes
             with FlopCounterMode(display=False) as counter:
                 x = self.run(x, range(number, number + 1))
-            weights = sum(w.nbytes for part in self.modules(number) for w in part.parameters())
             work = int(counter.get_total_flops())
-            found.append(Layer(self.kind(number), work, takes, x.nbytes, weights))
+            found.append(Layer(self.kind(number), work, takes, x.nbytes, self.weights(number)))
         return [found[0], *[found[1]] * len(self.model.blocks), found[2]]
 
 

@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 
 from pytest_anubis.benchmarking.children import Handler, Message, handlers_of
-from pytest_anubis.benchmarking.placement import checking_device
 from pytest_anubis.benchmarking.precision import single_precision
 from pytest_anubis.benchmarking.ranks import serve, timed
 from pytest_anubis.benchmarking.sizes import give_back, memory_of, require_free
@@ -100,19 +99,16 @@ class PipelineRank:
         One layer after the other, so that a device computes a network that it cannot hold.
         """
         chain, texts, bits = self._made(), list(self._texts), []
-        where = checking_device(self._device)
-        exact = texts[0][:1, :CHECKED].to(where)
+        exact = texts[0][:1, :CHECKED]
         for number in range(len(chain)):
             one = range(number, number + 1)
             chain.hold(one, self._device)
             with single_precision():
                 texts = [chain.run(x, one) for x in texts]
             bits.append([fingerprint(x) for x in texts])
-            if where != self._device:
-                chain.hold(one, where)
             with double_precision(chain.model):
                 exact = chain.run(exact, one)
-        found = texts[0][:1, :CHECKED].to(where).double()
+        found = texts[0][:1, :CHECKED].double()
         flip_bit(texts[0])
         assert fingerprint(texts[0]) != bits[-1][0], "a flipped bit is not noticed"
         return {"bits": bits, "off": float((found - exact).norm() / exact.norm())}
@@ -123,10 +119,7 @@ class PipelineRank:
         stage = (self._number + request["rotation"]) % self._world
         self._layers, chain = range(*stages[stage]), self._made()
         chain.hold(range(0), self._device)
-        weights = [
-            w for one in self._layers for part in chain.modules(one) for w in part.parameters()
-        ]
-        require_free(sum(w.nbytes for w in weights), self._device)
+        require_free(sum(chain.weights(one) for one in self._layers), self._device)
         chain.hold(self._layers, self._device)
         self._spoil("weights", next(chain.modules(self._layers[-1])[-1].parameters()))
         return {}
@@ -168,10 +161,8 @@ class PipelineRank:
             self._spoil("passed", y)
             if self._layers.stop < len(chain):
                 sent.append(dist.isend(y, (self._number + 1) % self._world, self._to[self._number]))
-            self._received, self._passed = (
-                [*self._received, x][-TEXTS:],
-                [*self._passed, y][-TEXTS:],
-            )
+            self._received = [*self._received, x][-TEXTS:]
+            self._passed = [*self._passed, y][-TEXTS:]
         for one in sent:
             if one is not None:
                 one.wait()

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +180,7 @@ def test_what_binds_in_every_rotation_is_a_stage_or_a_card() -> None:
     outlier = steps_of([(9, 2, 2)])
     usual = steps_of([(1, 2, 1), (2, 1, 1), (1, 1, 2)])
     assert binding([*usual * 3, *outlier]) == Binding(stage=1)
-    assert binding([*usual * 2, *outlier]) == Binding()  # of three steps one is otherwise
+    assert binding([*usual, *outlier]) == Binding()  # of two steps one is otherwise
     assert StepTimes(0, 2.0, (1.0, 2.0), (1.0, 2.0)).bubble == 0.25
 
 
@@ -294,22 +294,28 @@ def test_twice_the_texts_take_about_twice_as_long() -> None:
 
 @pytest.mark.alone
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each rank needs a core of its own")
-def test_rank_on_a_core_shared_with_a_busy_process_is_named_in_every_rotation() -> None:
+def test_rank_on_a_core_shared_with_busy_processes_is_named_in_every_rotation() -> None:
     cores = sorted(os.sched_getaffinity(0))
     with two() as group:
-        for rank, process in enumerate(group.processes):
-            os.sched_setaffinity(process.pid, {cores[rank]})
-        plan = group.plan("thick", "float32")
+        plan = group.plan("thin", "float32")
         group.uncut()
-        command = ["taskset", "-c", str(cores[1]), sys.executable, "-c", "while True: pass"]
-        with subprocess.Popen(command) as busy:
+        # Three of them: a rank that waits for the other half of the time loses little to one.
+        command = [sys.executable, "-c", "while True: pass"]
+        with ExitStack() as stack:
+            others = [stack.enter_context(subprocess.Popen(command)) for _ in range(3)]
             try:
+                ranks = [(place, one.pid) for place, one in enumerate(group.processes)]
+                for place, pid in [*ranks, *((1, one.pid) for one in others)]:
+                    os.sched_setaffinity(pid, {cores[place]})
+                    with suppress(PermissionError):  # ahead of all else that runs on these cores
+                        os.setpriority(os.PRIO_PROCESS, pid, -10)
                 for _ in range(TRIES):
-                    steps = [group.step(number // 4) for number in range(8)]
-                    if (found := binding(steps)).card is not None:
+                    steps = [group.step(number // 3) for number in range(6)]
+                    if (found := binding(steps)).card == 1:
                         break
             finally:
-                busy.kill()
+                for one in others:
+                    one.kill()
         assert found == Binding(card=1), [step.taken for step in steps]
         assert "card 1 binds in every rotation" in test_pipeline.words(found, plan)
 
