@@ -201,12 +201,12 @@ class PipelineGroup(NodeRanks):
         )
         return self._plan
 
-    def uncut(self) -> tuple[float, list[str]]:
+    def uncut(self) -> tuple[list[float], list[str]]:
         """Let each rank compute the whole network alone, layer by layer: what the cut one has to be equal to.
 
         Returns:
-            The largest relative error of any rank's scores against double precision, and a sentence for each
-            rank whose bits are not those of the others.
+            The largest relative error of each layer's results on any rank, against double precision of what
+            the layer took, and a sentence for each rank whose bits are not those of the others.
         """
         answers = self.ask_all("uncut", timeout=START)
         bits = [answer["bits"] for answer in answers]
@@ -217,12 +217,15 @@ class PipelineGroup(NodeRanks):
             for number, one in enumerate(bits)
             if one != usual
         ]
-        return max(float(answer["off"]) for answer in answers), found
+        return [
+            max(map(float, some)) for some in zip(*(a["off"] for a in answers), strict=True)
+        ], found
 
-    def step(self, rotation: int, times: int = 1) -> StepTimes:
+    def step(self, rotation: int, times: int = 1, *, check: bool = False) -> StepTimes:
         """Pass all micro-batches through the stages, the mean of so many times, in a rotation of the ranks.
 
-        The stages' weights are drawn anew for another rotation than the last one.
+        The stages' weights are drawn anew for another rotation than the last one. With `check` the bits of
+        every micro-batch are compared, which takes time; else those of the last one of each text.
         """
         plan, world = self._plan, self.world
         rotation %= world
@@ -230,7 +233,7 @@ class PipelineGroup(NodeRanks):
             cut = [[stage.start, stage.stop] for stage in plan.stages]
             self.ask_all("load", timeout=START, rotation=rotation, stages=cut)
             self._loaded = rotation
-        answers = self.ask_all("step", times=times)
+        answers = self.ask_all("step", times=times, all=check)
         computing = tuple(float(answer["computing"]) for answer in answers)
         first = (-rotation) % world
         taken = tuple(

@@ -56,8 +56,10 @@ class PipelineRank:
         self._layers = range(0)
         self._batches = 0
         self._spans: list[tuple[Any, Any]] = []
-        self._received: list[torch.Tensor] = []
-        self._passed: list[torch.Tensor] = []
+        self._all = False
+        # Of all micro-batches of a step their fingerprints, or the last ones themselves.
+        self._received: list[torch.Tensor | int] = []
+        self._passed: list[torch.Tensor | int] = []
 
     def prepare(self, request: Message) -> Message:
         """Get ready for a ``workload`` in a ``dtype`` and steps of so many ``batches``; answer the memory."""
@@ -94,24 +96,27 @@ class PipelineRank:
         return {"seconds": seconds, "link": link}
 
     def uncut(self, _request: Message) -> Message:
-        """Answer the ``bits`` of each layer's results, and how far ``off`` double precision the scores are.
+        """Answer the ``bits`` of each layer's results, and how far ``off`` double precision these are.
 
-        One layer after the other, so that a device computes a network that it cannot hold.
+        One layer after the other, so that a device computes a network that it cannot hold; each in double
+        precision of the input that it had, as errors of deep networks add up.
         """
         chain, texts, bits = self._made(), list(self._texts), []
-        exact = texts[0][:1, :CHECKED]
+        off: list[float] = []
         for number in range(len(chain)):
             one = range(number, number + 1)
             chain.hold(one, self._device)
+            exact = texts[0][:1, :CHECKED]
             with single_precision():
                 texts = [chain.run(x, one) for x in texts]
             bits.append([fingerprint(x) for x in texts])
             with double_precision(chain.model):
-                exact = chain.run(exact, one)
-        found = texts[0][:1, :CHECKED].double()
+                exact = chain.run(exact.double() if number else exact, one)
+            found = texts[0][:1, :CHECKED].double()
+            off.append(float((found - exact).norm() / exact.norm()))
         flip_bit(texts[0])
         assert fingerprint(texts[0]) != bits[-1][0], "a flipped bit is not noticed"
-        return {"bits": bits, "off": float((found - exact).norm() / exact.norm())}
+        return {"bits": bits, "off": off}
 
     def load(self, request: Message) -> Message:
         """Draw the weights of this rank's stage of the ``stages`` in a ``rotation``."""
@@ -127,18 +132,19 @@ class PipelineRank:
     def step(self, request: Message) -> Message:
         """Pass all micro-batches on ``times`` times.
 
-        Answers the seconds of once and the seconds of ``computing`` in it, and the bits of the last
-        micro-batches of each text as they were ``received`` and ``passed`` on.
+        Answers the seconds of once and the seconds of ``computing`` in it, and the bits of each text as it
+        was ``received`` and ``passed`` on: of its last micro-batch, or of ``all``, which takes time, the one
+        that differs from most.
         """
-        times = request["times"]
+        times, self._all = request["times"], request["all"]
         self._spans.clear()
         with single_precision():
             seconds = timed(self._once, self._device, times)
         return {
             "seconds": seconds,
             "computing": sum(_between(*span) for span in self._spans) / times,
-            "received": [fingerprint(x) for x in self._received],
-            "passed": [fingerprint(y) for y in self._passed],
+            "received": _bits(self._received),
+            "passed": _bits(self._passed),
         }
 
     def rest(self, _request: Message) -> Message:
@@ -161,8 +167,9 @@ class PipelineRank:
             self._spoil("passed", y)
             if self._layers.stop < len(chain):
                 sent.append(dist.isend(y, (self._number + 1) % self._world, self._to[self._number]))
-            self._received = [*self._received, x][-TEXTS:]
-            self._passed = [*self._passed, y][-TEXTS:]
+            for kept, passing in ((self._received, x), (self._passed, y)):
+                kept.append(fingerprint(passing) if self._all else passing)
+                del kept[: 0 if self._all else -TEXTS]
         for one in sent:
             if one is not None:
                 one.wait()
@@ -197,6 +204,13 @@ class PipelineRank:
     def _made(self) -> Chain:
         assert self._chain is not None, "prepare comes first"
         return self._chain
+
+
+def _bits(kept: Sequence[torch.Tensor | int]) -> list[int]:
+    """Return the fingerprint of each text's micro-batches, or that which the fewest of them have."""
+    bits = [one if isinstance(one, int) else fingerprint(one) for one in kept]
+    texts = [bits[text::TEXTS] for text in range(TEXTS)]
+    return [min(some, key=some.count) for some in texts]
 
 
 def _between(begin: Any, end: Any) -> float:

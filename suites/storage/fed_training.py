@@ -13,7 +13,7 @@ from pytest_anubis.benchmarking.placement import synchronize
 from suites.storage.samples import Samples
 from suites.training.step import TrainingStep
 from suites.workload.catalogue import BY_NAME, Sizes
-from suites.workload.running import training_step
+from suites.workload.running import fitting_batch, training_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,11 @@ class Fed:
     synthetic: float
 
     @property
+    def stretch(self) -> float:
+        """How many times as long the training takes with loading: 1 hides it completely."""
+        return self.loaded / self.synthetic
+
+    @property
     def stall_share(self) -> float:
         """Share of the time in which the training waits for its samples; 0 if loading is hidden."""
         return max(0.0, 1 - self.synthetic / self.loaded)
@@ -39,20 +44,23 @@ class FedTraining:
 
     Args:
         samples: Staged; of as many channels as the network takes.
-        batch: Samples of a step.
+        batch: Samples of a step, halved until an accelerator has room for them.
         device: Where it is trained.
         width: Channels after the network's first convolution, which says how much is computed.
 
     Attributes:
         step: The training step.
+
+    Raises:
+        NoRoomError: The device has no room for the network.
     """
 
     def __init__(self, samples: Samples, batch: int, device: torch.device, *, width: int) -> None:
         row = BY_NAME["cosmoflow"]
         workload = replace(row, shape={**row.shape, "width": width})
-        sizes = Sizes(batch=batch, length=samples.shape[-1])
+        sizes = fitting_batch(workload, Sizes(batch=batch, length=samples.shape[-1]), device)
         dtype = "float32" if device.type == "cpu" else "bfloat16"
-        self._samples, self._batch, self._device = samples, batch, device
+        self._samples, self._batch, self._device = samples, sizes.batch, device
         self.step: TrainingStep = training_step(workload, sizes, device, dtype)
 
     def run(self) -> Fed:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 
+from pytest_anubis.benchmarking.placement import checking_device
 from pytest_anubis.benchmarking.sizes import FREE_SHARE, fitting, memory_of, require_free
 from suites.training.step import Loss, TrainingStep
 from suites.workload.catalogue import Sizes, Workload
@@ -50,6 +51,8 @@ STATE = {False: 16, True: 4}
 """Bytes of a parameter in training: single precision with its gradient and Adam's two moments; `light`
 (True): a half with its gradient."""
 
+CHECKED_STATE = 52
+"""Bytes of a parameter while its gradient is compared with that in double precision."""
 
 COUNTED = 8
 """Elements of a sequence for which is counted what a network keeps."""
@@ -128,7 +131,7 @@ def training_step(
 
 
 def optimizer(workload: Workload, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return what a network is trained with, as everybody does: momentum for pictures, mostly Adam else."""
+    """Return what a network is trained with, as its reference is: with momentum or Adam."""
     rate = RATES[workload.task]
     if workload.light:
         return torch.optim.SGD(parameters, lr=LIGHT_RATE)
@@ -156,8 +159,8 @@ def _regression(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 def _map_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the error of the maps made anew plus that of the kind of every place, the last of `targets`."""
     maps = targets.shape[1] - 1
-    scores = outputs[:, maps:].to(torch.promote_types(outputs.dtype, torch.float32))
-    kinds = functional.cross_entropy(scores, targets[:, maps].long())
+    # As classes of many places: accelerators add up the two-dimensional form in any order.
+    kinds = loss(outputs[:, maps:].movedim(1, -1), targets[:, maps].long())
     return _regression(outputs[:, :maps], targets[:, :maps]) + kinds
 
 
@@ -173,9 +176,12 @@ def fitting_batch(workload: Workload, sizes: Sizes, device: torch.device) -> Siz
         return sizes
     state = STATE[workload.light] * workload.parameters
     one = bytes_of_example(workload, sizes)
-    if state + one > FREE_SHARE * known[1]:
+    least = state + one
+    if not workload.light and checking_device(device) == device:
+        least = max(least, CHECKED_STATE * workload.parameters)
+    if least > FREE_SHARE * known[1]:
         raise NoRoomError(
-            f"training {workload.name} takes {(state + one) / 1e9:.0f} GB, of which this card "
+            f"training {workload.name} takes {least / 1e9:.0f} GB, of which this card "
             f"has {known[1] / 1e9:.0f}"
         )
     batch = max(1, fitting(sizes.batch * one, device) // one)
@@ -294,7 +300,7 @@ def _drawing(device: torch.device, dtype: torch.dtype, seed: int = SEED) -> Iter
 
 
 def _clicks(workload: Workload, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return examples (batch, 39) of whole numbers; who counts much of the first number clicks."""
+    """Return examples (batch, 39) of whole numbers; a large first count means a click."""
     from suites.workload.models.recommendation import COUNTS, rows_of
 
     counts = torch.randint(0, MOST_COUNTED, (sizes.batch, COUNTS))

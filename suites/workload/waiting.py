@@ -42,9 +42,14 @@ class Slow:
         )
 
 
+def waiting_stretch(seconds: Sequence[float]) -> float:
+    """Return how many times as long as the mean rank the slowest takes: 1 if all are alike."""
+    return max(seconds) / statistics.fmean(seconds)
+
+
 def waiting_share(seconds: Sequence[float]) -> float:
     """Return the share of a round that the mean rank spends waiting for the slowest: 0 if all are alike."""
-    return 1 - statistics.fmean(seconds) / max(seconds)
+    return 1 - 1 / waiting_stretch(seconds)
 
 
 def won_back(rounds: Rounds, groups: int) -> float:

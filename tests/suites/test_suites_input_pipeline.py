@@ -71,7 +71,9 @@ def test_loading_and_reading_have_the_rate_of_the_reader(tmp_path: Path, part: s
         samples.stage()
         each = samples.packed_bytes / COUNT
         for bucket.rate in hidden:
-            assert samples.rate(part, 0.1) * each == pytest.approx(bucket.rate, rel=0.2)
+            # The quickest of a few: another process may take the core in any of them.
+            found = max(samples.rate(part, 0.1) for _ in range(2)) * each
+            assert found == pytest.approx(bucket.rate, rel=0.2)
         assert samples.rate("decompressing", 0.1) * each > 1.5 * max(hidden)
 
 
@@ -96,6 +98,7 @@ def test_slower_reading_stalls_a_larger_share_of_a_step(tmp_path: Path) -> None:
 
 def test_stall_share_is_what_is_longer_than_without_loading() -> None:
     assert Fed(loaded=2.0, synthetic=1.5).stall_share == 0.25
+    assert Fed(loaded=2.0, synthetic=1.0).stretch == 2.0
     assert Fed(loaded=1.0, synthetic=1.1).stall_share == 0.0
 
 

@@ -331,7 +331,7 @@ def test_benchmark_records_both_metrics_and_a_flipped_bit_names_its_rank(
         plan, said = group.plan("thin", "float32"), dict[str, object]()
         taken: Any = Taken()
         test_pipeline.measure(taken, group, said.__setitem__, plan, "float32", 4)
-        assert list(taken.asked) == ["pipeline_rate", "bubble_share"]
+        assert list(taken.asked) == ["pipeline_rate", "busy_share"]
         assert "binds in every rotation" in str(said["pipeline_binds"])
         assert "planned" in str(said["pipeline_step"])
         assert group.uncut()[1] == []
@@ -346,3 +346,6 @@ def test_benchmark_records_both_metrics_and_a_flipped_bit_names_its_rank(
                 test_pipeline.measure(Taken(), group, said.__setitem__, plan, "float32", 4)
             fault.write_text("")
             assert group.step(1).wrong == ()
+        fault.write_text("third")
+        assert group.step(1).wrong == ()
+        assert len(group.step(1, check=True).wrong) == 1

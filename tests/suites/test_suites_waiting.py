@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from suites.workload.data_parallel import TrainingGroup
-from suites.workload.waiting import waited_for, waiting_share, won_back
+from suites.workload.waiting import waited_for, waiting_share, waiting_stretch, won_back
 
 STAGES = Path(__file__).parent / "data" / "uneven_stages.json"
 
@@ -67,6 +67,7 @@ def test_waiting_share_is_what_the_mean_rank_waits() -> None:
     assert waiting_share([1.0, 1.0]) == 0
     assert waiting_share([1.0, 2.0]) == 0.25
     assert waiting_share([3.0, 6.0]) == 0.25
+    assert waiting_stretch([1.0, 3.0]) == 1.5
 
 
 def test_groups_win_back_what_the_others_lose_to_one() -> None:

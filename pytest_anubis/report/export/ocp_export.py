@@ -24,6 +24,7 @@ from pytest_anubis.core.shown_loss import place_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
 from pytest_anubis.report.export.ocp_hardware import TestedNode, tested_node
 from pytest_anubis.report.export.ocp_steps import Plain, Step, error, log, step_artifacts
+from pytest_anubis.report.text.part_lines import part_lines
 
 NODE_STEP = "node-verdict"
 """Name of the last step: the format has no diagnosis of a whole run."""
@@ -176,6 +177,8 @@ def _node_artifacts(record: RunRecord) -> Iterator[Plain]:
         yield log("INFO", "nothing was judged")
         yield {"testStepEnd": {"status": "ERROR" if broken else "SKIP"}}
         return
+    for line in part_lines(verdict):
+        yield log("INFO", line)
     undecided = verdict.decision is Decision.UNDECIDED
     for blocker in verdict.blocking:
         line = str(blocker)

@@ -166,6 +166,20 @@ def numbers_of(value: Any, metric: Metric) -> list[float]:
     return numbers
 
 
+def evidence_of(value: Any, name: str) -> tuple[str, ...]:
+    """Return a test's evidence; errors are shown at the line of the test.
+
+    Raises:
+        MetricUsageError: It is not a list, tuple or other iterable of texts.
+    """
+    __tracebackhide__ = True
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        items = tuple(value)
+        if all(isinstance(one, str) for one in items):
+            return items
+    raise MetricUsageError(f"metric {name!r}: evidence is {value!r}; give a list of texts")
+
+
 def running_clock() -> None:
     """Check that the clock advances, because with a stopped clock a measurement would never end.
 

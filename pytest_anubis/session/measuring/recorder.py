@@ -21,6 +21,7 @@ from pytest_anubis.session.measuring.conditions import ConditionsWatch, joined, 
 from pytest_anubis.session.measuring.given_values import (
     checked_clock,
     checked_metric,
+    evidence_of,
     expecting,
     numbers_of,
     part_in,
@@ -226,15 +227,15 @@ class Recorder:
         The measurement includes the conditions since the test's body began.
 
         Raises:
-            MetricUsageError: Unit, direction or a value is invalid.
+            MetricUsageError: Unit, direction, a value or evidence is invalid.
         """
         __tracebackhide__ = True
         rating = nominal, nominal_of
         metric = self._metric(name, unit, better, (goal, question, action), part_of, rating)
         metric = expecting(metric, expect)
-        values = numbers_of(value, metric)
+        values, own = numbers_of(value, metric), evidence_of(evidence, name)
         if rounds_of:
-            return self._record_in_rounds_of(rounds_of, metric, group, values, evidence)
+            return self._record_in_rounds_of(rounds_of, metric, group, values, own)
         disturbance: tuple[str, ...] = ()
         if self._ambient is not None and self._begin is not None:
             disturbance = self._ambient.since(self._begin)
@@ -247,7 +248,7 @@ class Recorder:
                 telemetry=recorded(seen.telemetry),
                 evidence=seen.evidence,
             )
-        self._keep(replace(measurement, evidence=(*measurement.evidence, *evidence)))
+        self._keep(replace(measurement, evidence=(*measurement.evidence, *own)))
         return tuple(values)
 
     def _record_in_rounds_of(
@@ -256,7 +257,7 @@ class Recorder:
         metric: Metric,
         group: str,
         values: list[float],
-        evidence: Iterable[str],
+        evidence: tuple[str, ...],
     ) -> tuple[float, ...]:
         """Record values that were taken in the rounds of another metric."""
         __tracebackhide__ = True

@@ -17,6 +17,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.machine_marks import STRANGE_ACT, machine_mismatch
 from pytest_anubis.core.metric import metric_name
+from pytest_anubis.core.node_map import ModuleErrors
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
     NOT_JUDGED,
@@ -193,8 +194,16 @@ def judge_node(
         lowest=(bad[0].similarity or 0.0) if bad else None,
         noted=tuple(dict.fromkeys(map(str, noted))),
         absent=absent,
-        modules=tuple({one.module: one for one in evidence.modules}.values()),  # the latest counts
+        modules=_most_errors(evidence.modules),
     )
+
+
+def _most_errors(modules: Sequence[ModuleErrors]) -> tuple[ModuleErrors, ...]:
+    """Return each module once, as in the run with most of its errors."""
+    found: dict[str, ModuleErrors] = {}
+    for one in sorted(modules, key=lambda module: module.errors):
+        found[one.module] = one
+    return tuple(found.values())
 
 
 def _effective(

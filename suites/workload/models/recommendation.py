@@ -1,4 +1,8 @@
-"""Recommendation by tables (DLRM: Naumov et al. 2019, arXiv 1906.00091), as large as Criteo's Kaggle set."""
+"""Recommendation by tables (DLRM: Naumov et al. 2019, arXiv 1906.00091), as large as Criteo's Kaggle set.
+
+Gradients are of whole tables, as ranks exchange them, so a step is mostly streams through memory;
+`suites/recommendation` measures random access alone.
+"""
 
 from __future__ import annotations
 

@@ -171,6 +171,22 @@ def test_evidence_of_a_test_is_kept_with_its_metric(pytester: pytest.Pytester) -
     assert third["evidence"][-1] == "so is card 2"
 
 
+@pytest.mark.parametrize("wrong", ["'rank 3'", "[3, None]", "3"])
+def test_evidence_is_a_list_of_texts(pytester: pytest.Pytester, wrong: str) -> None:
+    pytester.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.anubis(component="cpu.compute", scope="device")
+        def test_one(anubis_metric, anubis_device):
+            anubis_metric.record("speed", 1.0, unit="1", better="higher", evidence={wrong})
+        """
+    )
+    result = pytester.runpytest("--anubis", "--anubis-mode=measure")
+    assert result.ret == 4
+    result.stdout.fnmatch_lines(["*metric 'speed': evidence is *; give a list of texts*"])
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"), [("other", "has no such metric"), ("first", "has 3 values, and 2 are")]
 )
