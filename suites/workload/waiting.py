@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MARGIN = 0.05
-"""Share by which a rank's time has to exceed the median of the others' before anybody waits for it: healthy
-ranks differ by 1 % or so in every round."""
+"""Share by which a rank's time has to exceed the median of the others', in the median of all rounds: healthy
+ranks differ by 1 % or so, the same ones in every round."""
 
 CHANCE = 0.01
-"""Probability with which one of several equal ranks may be named: in a sign test each one is above the median
-of the others in half of the rounds."""
+"""Probability with which one of several equal ranks may be named: each is the slowest in as many rounds."""
 
 Rounds = Sequence[Sequence[float]]
 """Seconds of every rank's own work, round by round."""
@@ -25,20 +24,20 @@ class Slow:
     Attributes:
         rank: Its number.
         excess: Median share by which its time exceeded the median of the others'.
-        slow_rounds: In how many rounds it did so by more than `MARGIN`.
+        slowest: In how many rounds it was the slowest of all.
         rounds: Of how many.
     """
 
     rank: int
     excess: float
-    slow_rounds: int
+    slowest: int
     rounds: int
 
     def text(self, name: str) -> str:
         """Return one phrase; `name` is what the rank is called."""
         return (
-            f"{name} took {100 * self.excess:.0f} % longer than the others' median, in {self.slow_rounds} "
-            f"of {self.rounds} rounds"
+            f"{name} took {100 * self.excess:.0f} % longer than the others, and longest in {self.slowest} of "
+            f"{self.rounds} rounds"
         )
 
 
@@ -71,18 +70,19 @@ def won_back(rounds: Rounds, groups: int) -> float:
 
 
 def waited_for(rounds: Rounds) -> list[Slow]:
-    """Return the ranks that are slower than the others' median by more than `MARGIN`, and beyond chance.
+    """Return the ranks that are the slowest in more rounds than by `CHANCE`, and by more than `MARGIN`.
 
     Ranks whose work differs, such as the stages of a pipeline, must be compared stage by stage.
     """
     from scipy.stats import binom
 
-    found = []
-    for rank in range(len(rounds[0])):
-        excess = [
+    found, ranks = [], len(rounds[0])
+    for rank in range(ranks):
+        excess = statistics.median(
             row[rank] / statistics.median([*row[:rank], *row[rank + 1 :]]) - 1 for row in rounds
-        ]
-        slow = sum(one > MARGIN for one in excess)
-        if binom.sf(slow - 1, len(rounds), 0.5) * len(rounds[0]) < CHANCE:
-            found.append(Slow(rank, statistics.median(excess), slow, len(rounds)))
+        )
+        slowest = sum(row[rank] == max(row) for row in rounds)
+        by_chance = ranks * binom.sf(slowest - 1, len(rounds), 1 / ranks)
+        if by_chance < CHANCE and excess > MARGIN:
+            found.append(Slow(rank, excess, slowest, len(rounds)))
     return found
