@@ -265,7 +265,7 @@ def waiting(rounds: int) -> bool:
             rank = trial % group.world
             for slow in (True, False):
                 with stopped(group.processes[rank].pid, 0.25) if slow else nullcontext():
-                    taken = [group.step().each for _ in range(max(12, rounds))]
+                    taken = [group.step().each for _ in range(max(24, rounds))]
                 found = [one.rank for one in waited_for(taken)]
                 named += slow and found == [rank]
                 accused += not slow and bool(found)
