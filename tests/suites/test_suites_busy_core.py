@@ -517,10 +517,10 @@ def pipeline(b: Bench) -> None:
     stages, layer = [range(1), range(1, 2)], Layer("block", 1, 1, 1, 1)
     plan = Plan([layer] * 2, {}, [1.0] * 2, stages, [1.0] * 2, batches=2, tokens=1)
 
-    def step(number: int) -> StepTimes:
+    def step(number: int, *, check: bool = False) -> StepTimes:
         return StepTimes(number % 2, 1.0, (0.5, 0.5), (0.5, 0.5))
 
-    ranks: Any = SimpleNamespace(world=2, uncut=lambda: (0.0, []), step=step)
+    ranks: Any = SimpleNamespace(world=2, uncut=lambda: ([0.0, 0.0], []), step=step)
     test_pipeline.measure(b.metric, ranks, say, plan, "float32", 2)
 
 
