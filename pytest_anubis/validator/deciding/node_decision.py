@@ -17,7 +17,6 @@ from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.machine_marks import STRANGE_ACT, machine_mismatch
 from pytest_anubis.core.metric import metric_name
-from pytest_anubis.core.node_map import ModuleErrors
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
     NOT_JUDGED,
@@ -167,6 +166,7 @@ def judge_node(
         decision, blocking = Decision.UNDECIDED, [cut_off, *blocking]
     blocking = list(dict.fromkeys(blocking))  # the headline counts them
     used = baseline.digest if baseline else next((v.baseline for v in verdicts if v.baseline), "")
+    by_errors = sorted(evidence.modules, key=lambda one: one.errors)
     return NodeVerdict(
         node=name,
         decision=decision,
@@ -194,16 +194,8 @@ def judge_node(
         lowest=(bad[0].similarity or 0.0) if bad else None,
         noted=tuple(dict.fromkeys(map(str, noted))),
         absent=absent,
-        modules=_most_errors(evidence.modules),
+        modules=tuple({one.module: one for one in by_errors}.values()),  # each once, with its most
     )
-
-
-def _most_errors(modules: Sequence[ModuleErrors]) -> tuple[ModuleErrors, ...]:
-    """Return each module once, as in the run with most of its errors."""
-    found: dict[str, ModuleErrors] = {}
-    for one in sorted(modules, key=lambda module: module.errors):
-        found[one.module] = one
-    return tuple(found.values())
 
 
 def _effective(
