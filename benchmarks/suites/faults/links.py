@@ -48,7 +48,7 @@ class Transfer:
         address = self._link.addresses[1]
         receiver, self._sender = (
             self._ends.enter_context(
-                Child(PEER, [role, "0", address], name=role, within=self._link.command(end))
+                Child(PEER, [role, "0", "tcp", address], name=role, within=self._link.command(end))
             )
             for role, end in (("receive", 1), ("send", 0))
         )
