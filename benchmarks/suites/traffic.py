@@ -183,8 +183,7 @@ def tiers(rounds: int) -> bool:
                 print(
                     f"tiers, within {within} times across: fixed order {1e3 * taken['fixed']:.0f} ms, "
                     f"schedule {1e3 * taken['schedule']:.0f} ms, ratio {ratio:.2f}, by the model "
-                    f"{predicted:.2f}; shares within {one.within / one.together:.2f}, "
-                    f"across {one.across / one.together:.2f}"
+                    f"{predicted:.2f}; stretch {one.stretch:.2f}"
                 )
                 good &= abs(ratio / predicted - 1) <= WITHIN and not group.wrong_in_tiers(stages)
     return good

@@ -69,8 +69,8 @@ class PartTimes:
 
     @property
     def stretch(self) -> float:
-        """How many times as long the layer takes with its exchange: 1 hides it completely."""
-        return self.together / self.alone
+        """Time of the layer over that of its longer part: 1 hides the shorter (`Overlap.stretch`)."""
+        return self.together / max(self.alone, self.exchange)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,11 @@ class TierTimes:
     within: float
     across: float
     together: float
+
+    @property
+    def stretch(self) -> float:
+        """Time of both over that of the longer one: 1 hides the shorter (`Overlap.stretch`)."""
+        return self.together / max(self.within, self.across)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,4 +90,8 @@ def test_two_groups_are_equal_halves(world: int, groups: int) -> None:
 def test_quickest_way_has_the_least_of_all_its_turns() -> None:
     seconds = {Way(1, 1): [1.0, 1.1], Way(1, 2): [3.0, 0.9], Way(2, 4): [1.0, 1.0]}
     assert quickest(seconds) == Way(1, 2)
+
+
+def test_quicker_products_are_no_longer_stretch() -> None:
     assert PartTimes(alone=2.0, exchange=1.0, together=2.5).stretch == 1.25
+    assert PartTimes(alone=1.0, exchange=2.0, together=2.5).stretch == 1.25

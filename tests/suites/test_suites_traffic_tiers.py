@@ -16,7 +16,7 @@ from suites.traffic import (
     test_two_jobs,
     test_two_tiers,
 )
-from suites.traffic.group import TrafficGroup
+from suites.traffic.group import TierTimes, TrafficGroup
 from tests.suites.faulty_traffic_rank import FAULT
 from tests.suites.test_suites_on_a_card import Taken
 from tests.suites.traffic_groups import behind_link, of_ranks, run
@@ -57,6 +57,12 @@ def test_twice_the_bytes_are_twice_the_work_of_each_tier(four: TrafficGroup) -> 
     assert carried == [1.5 * SIZE, 3 * SIZE]
 
 
+def test_stretch_is_what_tiers_lose_together_and_not_a_slow_tier() -> None:
+    assert TierTimes(within=1.0, across=4.0, together=4.0).stretch == 1.0  # quick within
+    assert TierTimes(within=4.0, across=8.0, together=8.0).stretch == 1.0  # slow across
+    assert TierTimes(within=4.0, across=4.0, together=8.0).stretch == 2.0  # one after the other
+
+
 @pytest.mark.alone
 def test_half_the_rate_across_shows_in_that_tier() -> None:
     with behind_link(RATE, 4) as (group, link):
@@ -80,8 +86,8 @@ def test_benchmark_runs_and_a_flipped_bit_fails_it(
     with TrafficGroup(0, 2, on_cpu=4, module=module) as group:
         taken, said = Taken(), dict[str, object]()
         test_two_tiers.test_two_tiers(taken, group, said.__setitem__)
-        assert list(taken.asked) == ["within_share", "across_share"]
-        assert "of 16 begin within" in str(said["chunks"])
+        assert list(taken.asked) == ["tiers_stretch"]
+        assert "of 16 begin within" in str(said["tier_rates"])
         fault.write_text("flip")
         with pytest.raises(AssertionError, match="1 sums over 4 ranks and two tiers are wrong"):
             test_two_tiers.test_two_tiers(Taken(), group, said.__setitem__)
@@ -116,5 +122,5 @@ def test_all_patterns_run_through_in_a_session(
     monkeypatch.setitem(test_two_jobs.SECONDS, "standard", 0.01)
     result = run(pytester, monkeypatch, "")
     result.assert_outcomes(skipped=6)
-    metrics = ("layer_rate", "layered_step", "sharded_rate", "turns_rate", "within_share")
+    metrics = ("layer_rate", "layered_step", "sharded_rate", "turns_rate", "tiers_stretch")
     result.stdout.fnmatch_lines([f"*{name}*" for name in metrics])
