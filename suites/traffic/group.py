@@ -226,10 +226,12 @@ class TrafficGroup(NodeRanks):
         """Make a buffer of `size` bytes in chunks; return both tiers, as they were seen, and a schedule.
 
         Args:
-            size: Bytes, rounded down to a whole number for every rank and chunk.
+            size: Bytes, fewer where a device has no room, and a whole number for every rank and chunk.
             chunks: How many.
             warm: Values of each tier alone, by which the chunks are shared out.
         """
+        room = self.ask_all("fit_tiers", timeout=START, bytes=size)
+        size = min(int(answer["bytes"]) for answer in room)
         answers = self.ask_all("prepare_tiers", timeout=START, bytes=size, chunks=chunks)
         size = int(answers[0]["bytes"])
         groups = groups_of(self.world)

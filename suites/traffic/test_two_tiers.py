@@ -30,8 +30,8 @@ WARM = 3
     resources=["cpu", "network"],
     goal="Links within halves of the node and across them keep their rates when both carry data",
     question="How much longer is an all-reduce that loads both tiers at once than the busier tier alone?",
-    action="With normal rates of each tier alone (property `tier_rates`) look at what both share: a switch, its "
-    "power, PCIe root ports, memory; compare the node's map with a healthy one. Else at the slow tier's links",
+    action="With normal rates of each tier alone (property `tier_rates`) look at what both share: a switch, "
+    "its power, PCIe root ports, memory; compare the node's map with a healthy one. Else at the slow tier",
 )
 def test_two_tiers(
     anubis_metric: MetricFixture,

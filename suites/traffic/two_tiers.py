@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from pytest_anubis.benchmarking.children import Message
 from pytest_anubis.benchmarking.ranks import timed
+from pytest_anubis.benchmarking.sizes import fitting
 from pytest_anubis.benchmarking.verification import count_errors, flip_bit
 from suites.collective.operations import Span, pieces, ramp_for
 from suites.traffic.seat import Seat
@@ -31,6 +32,10 @@ class TierTraffic:
         self._seat = seat
         self._chunks: list[torch.Tensor] = []
         self.rest({})
+
+    def fit_tiers(self, request: Message) -> Message:
+        """Answer how many of the wanted ``bytes`` this rank's device has room for, twice for their sums."""
+        return {"bytes": fitting(request["bytes"], self._seat.device, times=2)}
 
     def prepare_tiers(self, request: Message) -> Message:
         """Make so many ``chunks`` of ``bytes`` in all; answer the ``bytes`` that there are."""

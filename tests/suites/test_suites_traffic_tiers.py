@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from pytest_anubis.benchmarking import sizes
 from pytest_anubis.benchmarking.models.collective_times import Tier
 from pytest_anubis.benchmarking.models.tier_schedule import fixed_order, timeline
 from suites.traffic import (
@@ -17,6 +20,8 @@ from suites.traffic import (
     test_two_tiers,
 )
 from suites.traffic.group import TierTimes, TrafficGroup
+from suites.traffic.seat import Seat
+from suites.traffic.two_tiers import TierTraffic
 from tests.suites.faulty_traffic_rank import FAULT
 from tests.suites.test_suites_on_a_card import Taken
 from tests.suites.traffic_groups import behind_link, of_ranks, run
@@ -55,6 +60,25 @@ def test_twice_the_bytes_are_twice_the_work_of_each_tier(four: TrafficGroup) -> 
         _, stages = four.prepare_tiers(size, CHUNKS, 1)
         carried.append(sum(stage.bytes for stage in stages))
     assert carried == [1.5 * SIZE, 3 * SIZE]
+
+
+def test_buffer_is_what_the_smallest_device_has_room_for(
+    four: TrafficGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizes, "memory_of", lambda _: (1000, 1000))
+    traffic = TierTraffic(Seat(0, 1, torch.device("cpu")))
+    assert traffic.fit_tiers({"bytes": 512})["bytes"] == 128  # a half is for it and its sums
+    ask = four.ask_all
+
+    def one_is_small(do: str, **given: Any) -> list[dict[str, Any]]:
+        answers = ask(do, **given)
+        if do == "fit_tiers":
+            answers[2]["bytes"] //= 2
+        return answers
+
+    monkeypatch.setattr(four, "ask_all", one_is_small)
+    _, stages = four.prepare_tiers(SIZE, CHUNKS, 1)
+    assert sum(stage.bytes for stage in stages) == 1.5 * SIZE / 2
 
 
 def test_stretch_is_what_tiers_lose_together_and_not_a_slow_tier() -> None:
