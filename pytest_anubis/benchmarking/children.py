@@ -44,7 +44,7 @@ _BLOCK = 1 << 16
 
 
 class ChildError(RuntimeError):
-    """A child died, did not answer in time, or answered that it failed."""
+    """A child died, did not answer in time, or answered that it failed: one line, with more in notes."""
 
 
 class Child:
@@ -153,7 +153,7 @@ class Child:
                 block = self._socket.recv(_BLOCK)
             except TimeoutError as error:
                 self.late = True
-                raise ChildError(self._said(f"did not answer within {timeout:g} s")) from error
+                raise self._said(f"did not answer within {timeout:g} s") from error
             except OSError as error:
                 raise self._gone() from error
             if not block:
@@ -162,7 +162,7 @@ class Child:
         line, _, self._rest = self._rest.partition(b"\n")
         answer: Message = json.loads(line)
         if "error" in answer:
-            raise ChildError(f"{self.name}: {answer['error']}")
+            raise _error(f"{self.name}: ", answer["error"])
         return answer
 
     def fileno(self) -> int:
@@ -202,14 +202,32 @@ class Child:
 
     def _gone(self) -> ChildError:
         self.gone = True
-        return ChildError(self._said("is gone"))
+        return self._said("is gone")
 
-    def _said(self, what: str) -> str:
+    def _said(self, what: str) -> ChildError:
         # Not by seeking: the child writes at the same position of the same open file.
         size = os.fstat(self._output.fileno()).st_size
         tail = os.pread(self._output.fileno(), _TAIL, max(0, size - _TAIL))
         output = tail.decode(errors="replace").strip()
-        return f"{self.name} {what}" + (f"; it printed: {output}" if output else "")
+        return _error(f"{self.name} {what}" + ("; it printed: " if output else ""), output)
+
+
+def _error(text: str, said: str) -> ChildError:
+    """Return an error that ends in the first and last line of what a child said, of which a note has all."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    error = ChildError(text + " ... ".join(dict.fromkeys([*lines[:1], *lines[-1:]])))
+    if len(lines) > 2:
+        error.add_note(said)
+    return error
+
+
+def _joined(errors: Sequence[ChildError]) -> ChildError:
+    """Return one error with the texts and notes of several."""
+    joined = ChildError("; ".join(map(str, errors)))
+    for error in errors:
+        for note in getattr(error, "__notes__", ()):
+            joined.add_note(note)
+    return joined
 
 
 def _homes(*modules: str) -> list[str]:
@@ -242,7 +260,7 @@ def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.
     """
     __tracebackhide__ = True
     answers: dict[Child, Message] = {}
-    failures: list[tuple[bool, str]] = []
+    failures: list[tuple[bool, ChildError]] = []
     until = time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
         for child in children:
@@ -256,18 +274,16 @@ def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.
                 try:
                     answers[child] = child.receive(timeout=max(0.01, until - time.monotonic()))
                 except ChildError as error:
-                    failures.append((child.gone, str(error)))
+                    failures.append((child.gone, error))
                     until = min(until, time.monotonic() + settle)
                 selector.unregister(child)
         late = [key.data for key in selector.get_map().values()]
     for child in late:
         child.late = True
     if failures:
-        raise ChildError(
-            "; ".join(text for _, text in sorted(failures, key=lambda one: not one[0]))
-        )
+        raise _joined([error for _, error in sorted(failures, key=lambda one: not one[0])])
     if late:
-        raise ChildError("; ".join(c._said(f"did not answer within {timeout:g} s") for c in late))
+        raise _joined([child._said(f"did not answer within {timeout:g} s") for child in late])
     return [answers[child] for child in children]
 
 

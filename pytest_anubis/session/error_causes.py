@@ -254,7 +254,8 @@ def environment_of(
     Returns:
         One sentence; empty for a failed check, a fault of the hardware, and every unknown error.
     """
-    message = f"{type(error).__name__}: {text_of(error)}"
+    notes = getattr(error, "__notes__", ())
+    message = "\n".join((f"{type(error).__name__}: {text_of(error)}", *notes))
     if _HARDWARE.search(message) and not _OF_A_FILE.match(message):
         return ""
     if isinstance(error, Warning) and not own_check:

@@ -45,9 +45,9 @@ def start(_request: Message) -> Message:
     return {"pid": sleeper.pid}
 
 
-def die(_request: Message) -> Message:
+def die(request: Message) -> Message:
     """Say something and be gone."""
-    sys.stderr.write("bus error at 0x0\n")
+    sys.stderr.write(request.get("text", "bus error at 0x0") + "\n")
     sys.stderr.flush()
     os._exit(9)
 

@@ -98,6 +98,17 @@ def test_death_is_told_with_its_last_words() -> None:
         child.ask({"do": "die"}, timeout=START)
 
 
+def test_many_last_words_are_one_line_and_a_note() -> None:
+    words = "Traceback:\n  in here\nOSError: no room"
+    line = "is gone; it printed: Traceback: ... OSError: no room"
+    with Child(ECHO, name="rank 0") as one, Child(ECHO, name="rank 1") as two:
+        for child in (one, two):
+            child.send({"do": "die", "text": words})
+        with pytest.raises(ChildError, match=rf"^rank \d {line}; rank \d {line}$") as caught:
+            receive_all([one, two], timeout=START, settle=START)
+    assert caught.value.__notes__ == [words, words]
+
+
 def test_dead_child_is_noticed_before_waiting_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,8 +1,9 @@
-"""A rank whose exchanges are late, or that gets a wrong bit, as the file says that ``FAULT`` names."""
+"""A rank whose exchanges are late, or that gets a wrong bit or dies, as the file says that ``FAULT`` names."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,12 +21,14 @@ BIT = 10
 
 
 def spoil(arrived: torch.Tensor) -> None:
-    """Wait, or flip a bit of one number in the middle of what the second rank got."""
+    """Wait, flip a bit of one number in the middle of what the second rank got, or end that rank."""
     fault = Path(os.environ[FAULT]).read_text(encoding="ascii")
     if fault == "slow":
         time.sleep(DELAY)
     if fault == "flip" and dist.get_rank() == 1:
         flip_bit(arrived, arrived.numel() // 2, BIT)
+    if fault == "die" and dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 import torch
 
 from pytest_anubis.benchmarking import sizes
+from pytest_anubis.benchmarking.children import ChildError
 from pytest_anubis.benchmarking.models.collective_times import Tier
 from pytest_anubis.benchmarking.models.tier_schedule import fixed_order, timeline
+from pytest_anubis.benchmarking.ranks import TIMEOUT
 from suites.traffic import (
     test_experts,
     test_layered,
@@ -22,14 +26,28 @@ from suites.traffic import (
 from suites.traffic.group import TierTimes, TrafficGroup
 from suites.traffic.seat import Seat
 from suites.traffic.two_tiers import TierTraffic
-from tests.suites.faulty_traffic_rank import FAULT
-from tests.suites.test_suites_on_a_card import Taken
-from tests.suites.traffic_groups import behind_link, of_ranks, run
+from tests.suites.test_suites_on_a_card import Node, Taken
+from tests.suites.traffic_groups import behind_link, faulty, of_ranks, run
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 SIZE, CHUNKS = 1 << 16, 4
 EQUAL = [Tier(2, 1.0), Tier(2, 1.0)]
 RATE = 20e6
+SMALL: dict[Any, Any] = {
+    test_two_tiers: SIZE,
+    test_experts: {"width": 16, "inner": 24, "tokens": 128, "dtype": "float32"},
+    test_layered: {"size": 1 << 16, "products": 4, "order": 16, "dtype": "float32"},
+    test_two_jobs: {"size": 16, "batches": 1, "dtype": "float32"},
+    test_sharded_tables: {"rows": 1 << 8, "width": 16},
+}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes of all patterns with which they take moments."""
+    for module, size in SMALL.items():
+        monkeypatch.setattr(module, "ON_A_HOST", size)
+    monkeypatch.setitem(test_two_jobs.SECONDS, "standard", 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +120,8 @@ def test_half_the_rate_across_shows_in_that_tier() -> None:
 def test_benchmark_runs_and_a_flipped_bit_fails_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fault = tmp_path / "fault"
-    fault.write_text("")
-    monkeypatch.setenv(FAULT, str(fault))
     monkeypatch.setattr(test_two_tiers, "ON_A_HOST", SIZE)
-    module = "tests.suites.faulty_traffic_rank"
-    with TrafficGroup(0, 2, on_cpu=4, module=module) as group:
+    with faulty(tmp_path, monkeypatch, 4) as (group, fault):
         taken, said = Taken(), dict[str, object]()
         test_two_tiers.test_two_tiers(taken, group, said.__setitem__)
         assert list(taken.asked) == ["tiers_stretch"]
@@ -125,6 +139,7 @@ def test_two_ranks_have_no_tiers(
     result.stdout.fnmatch_lines(["*not applicable: 2 ranks are no two groups*"])
 
 
+@pytest.mark.usefixtures("small")
 def test_all_patterns_run_through_in_a_session(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,17 +149,39 @@ def test_all_patterns_run_through_in_a_session(
         begin(group, cards, cores, on_cpu=4)
 
     monkeypatch.setattr(TrafficGroup, "__init__", four_ranks)
-    small = {
-        test_two_tiers: SIZE,
-        test_experts: {"width": 16, "inner": 24, "tokens": 128, "dtype": "float32"},
-        test_layered: {"size": 1 << 16, "products": 4, "order": 16, "dtype": "float32"},
-        test_two_jobs: {"size": 16, "batches": 1, "dtype": "float32"},
-        test_sharded_tables: {"rows": 1 << 8, "width": 16},
-    }
-    for module, sizes in small.items():
-        monkeypatch.setattr(module, "ON_A_HOST", sizes)
-    monkeypatch.setitem(test_two_jobs.SECONDS, "standard", 0.01)
     result = run(pytester, monkeypatch, "")
     result.assert_outcomes(skipped=6)
     metrics = ("layer_rate", "layered_step", "sharded_rate", "turns_rate", "tiers_stretch")
     result.stdout.fnmatch_lines([f"*{name}*" for name in metrics])
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("benchmark", "more"),
+    [
+        (test_two_tiers.test_two_tiers, {}),
+        (test_experts.test_experts, {}),
+        (test_layered.test_layered, {"network": "vgg16"}),
+        (test_two_jobs.test_two_jobs, {"anubis_node": Node()}),
+        (test_sharded_tables.test_sharded_tables, {}),
+    ],
+)
+def test_rank_that_dies_in_an_exchange_ends_the_benchmark_with_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    benchmark: Callable[..., None],
+    more: dict[str, Any],
+) -> None:
+    with faulty(tmp_path, monkeypatch, 4) as (group, fault):
+        group.join()
+        fault.write_text("die")
+        begin = time.monotonic()
+        with pytest.raises(ChildError, match=r"^rank 1 is gone[^\n]*$"):
+            benchmark(
+                anubis_metric=Taken(), ranks=group, record_property=lambda *_: None, **more
+            )
+        assert time.monotonic() - begin < TIMEOUT / 2  # for which a rank waits for the others
+    for rank in group.processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(rank.pid, 0)

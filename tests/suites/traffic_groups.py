@@ -50,12 +50,15 @@ def behind_link(rate: float, world: int = 2) -> Iterator[tuple[TrafficGroup, Sha
 
 
 @contextmanager
-def faulty(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[TrafficGroup, Path]]:
-    """Start two ranks with a fault that a file names."""
+def faulty(
+    folder: Path, patch: pytest.MonkeyPatch, world: int = 2
+) -> Iterator[tuple[TrafficGroup, Path]]:
+    """Start ranks with a fault that a file names."""
     fault = folder / "fault"
     fault.write_text("")
     patch.setenv(FAULT, str(fault))
-    with TrafficGroup(0, 2, module="tests.suites.faulty_traffic_rank") as group:
+    module = "tests.suites.faulty_traffic_rank"
+    with TrafficGroup(0, 2, on_cpu=world, module=module) as group:
         yield group, fault
 
 

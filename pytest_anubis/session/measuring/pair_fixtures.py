@@ -166,7 +166,7 @@ class Pairs:
         try:
             yield
         except ChildError as error:  # it says nothing about this host
-            pytest.skip(f"the hosts did not finish together: {_line(error)}")
+            pytest.skip(f"the hosts did not finish together: {error}")
         finally:
             self._recorder.busy += time.perf_counter() - begin
 
@@ -286,7 +286,7 @@ def anubis_pairs(
         try:
             group.join()
         except ChildError as error:
-            pytest.skip(f"the {len(anubis_hosts)} hosts did not find each other: {_line(error)}")
+            pytest.skip(f"the {len(anubis_hosts)} hosts did not find each other: {error}")
         yield Pairs(
             group,
             anubis_metric,
@@ -312,9 +312,3 @@ def _port_rate(hosts: Hosts, inventory: Mapping[str, Any]) -> NominalRate | None
             return None
         name = hosts.interface
     return port_rate((from_plain(Nic, one) for one in inventory.get("nics", ())), name, most=TCP)
-
-
-def _line(error: Exception) -> str:
-    """Return the first and last line of an error; of a process's output the last one names the cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ... ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__
