@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
+from pytest_anubis.benchmarking.placement import synchronize
 from pytest_anubis.benchmarking.verification import count_errors, flip_bit
 
 Perform = Callable[[str, torch.Tensor, torch.Tensor], None]
@@ -102,23 +104,43 @@ def spans(operation: str, rank: int, world: int, part: int) -> tuple[list[Span],
     return own, [Span(one * part, part, rank * part, one + 1) for one in each]
 
 
-def ramp_for(elements: int, device: torch.device) -> torch.Tensor:
-    """Return the numbers of `pieces` for buffers of so many elements: 1 to `PERIOD`, again and again."""
-    # None of them is 0, which equals itself with the sign turned round.
-    ramp = torch.arange(1, PERIOD + 1, dtype=torch.float32, device=device)
-    return ramp.repeat(min(CHUNK, elements) // PERIOD + 2)
-
-
 def pieces(
-    buffer: torch.Tensor, of: Iterable[Span], ramp: torch.Tensor
+    buffer: torch.Tensor, of: Iterable[Span]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Give the pieces of some spans of a buffer, each with what belongs there."""
+    """Give the pieces of some spans of a buffer, each with what belongs there: 1 to `PERIOD`, and so on."""
+    # None of them is 0, which equals itself with the sign turned round.
+    ramp = torch.arange(1, PERIOD + 1, dtype=torch.float32, device=buffer.device)
+    ramp = ramp.repeat(min(CHUNK, len(buffer)) // PERIOD + 2)
     for span in of:
         for begin in range(0, span.length, CHUNK):
             length = min(CHUNK, span.length - begin)
             phase = (span.number + begin) % PERIOD
             known = ramp[phase : phase + length] * span.factor
             yield buffer[span.begin + begin :][:length], known
+
+
+def differing(buffer: torch.Tensor, of: Iterable[Span]) -> int:
+    """Return how many elements of some spans of a buffer are not what belongs there."""
+    return sum(int(torch.count_nonzero(part != known)) for part, known in pieces(buffer, of))
+
+
+def wrong_sums(
+    buffer: torch.Tensor, rank: int, world: int, reduce: Callable[[], object]
+) -> int:
+    """Sum a buffer of known numbers over all ranks, in place; return how many sums are wrong.
+
+    The device checks itself, so it is shown an error that it has to notice.
+
+    Raises:
+        AssertionError: It did not notice it.
+    """
+    for part, known in pieces(buffer, [Span(0, len(buffer), 0, rank + 1)]):
+        part.copy_(known)
+    synchronize(buffer.device)
+    reduce()
+    synchronize(buffer.device)
+    due = [Span(0, len(buffer), 0, world * (world + 1) // 2)]  # 1 + 2 + ... + world
+    return count_errors(lambda: differing(buffer, due), lambda: flip_bit(buffer))
 
 
 class Exchange:
@@ -150,7 +172,6 @@ class Exchange:
         self._arrives = torch.zeros(due, device=device)
         in_place = operation in IN_PLACE
         self._leaves = self._arrives if in_place else torch.zeros(sent, device=device)
-        self._ramp = ramp_for(whole, device)
 
     def run(self, times: int) -> None:
         """Do the operation so many times; what the buffers hold stays finite, as they hold zeros."""
@@ -166,16 +187,11 @@ class Exchange:
             AssertionError: It did not notice it.
         """
         self._arrives.fill_(-1.0)
-        for part, known in pieces(self._leaves, self._sends, self._ramp):
+        for part, known in pieces(self._leaves, self._sends):
             part.copy_(known)
         self.run(1)
-        wrong = count_errors(self._differing, lambda: flip_bit(self._arrives)) if self._due else 0
+        check = partial(differing, self._arrives, self._due)
+        wrong = count_errors(check, lambda: flip_bit(self._arrives)) if self._due else 0
         self._arrives.zero_()
         self._leaves.zero_()
         return wrong
-
-    def _differing(self) -> int:
-        return sum(
-            int(torch.count_nonzero(part != known))
-            for part, known in pieces(self._arrives, self._due, self._ramp)
-        )

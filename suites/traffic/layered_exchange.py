@@ -6,18 +6,16 @@ Idea from Intel MLSL: what the next forward pass needs first overtakes what was 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 import torch.distributed as dist
 
 from pytest_anubis.benchmarking.children import Message
-from pytest_anubis.benchmarking.placement import synchronize
 from pytest_anubis.benchmarking.precision import single_precision
 from pytest_anubis.benchmarking.ranks import timed
-from pytest_anubis.benchmarking.verification import count_errors, flip_bit
-from suites.collective.operations import Span, pieces, ramp_for
+from suites.collective.operations import wrong_sums
 from suites.compute.kernels import Gemm
 from suites.traffic.exchange_order import cut
 from suites.traffic.seat import Seat
@@ -44,7 +42,6 @@ class LayeredTraffic:
         """
         device = self._seat.device
         self._gradients = torch.zeros(sum(request["numbers"]), device=device)
-        self._ramp = ramp_for(len(self._gradients), device)
         buckets = torch.split(self._gradients, request["numbers"])
         self._chunks = [torch.split(one, cut(len(one), request["chunk"])) for one in buckets]
         self._products = request["products"]
@@ -71,31 +68,17 @@ class LayeredTraffic:
 
     def check_layers(self, request: Message) -> Message:
         """Step in one ``order`` on known numbers; answer how many sums or product rows are ``wrong``."""
-        world, number = self._seat.world, self._seat.number
-        for part, known in self._parts(number + 1):
-            part.copy_(known)
         assert self._gemm is not None
         self._gemm.prepare_exact()
-        synchronize(self._seat.device)
-        self._step(request["order"])
-        synchronize(self._seat.device)
-        wrong = self._gemm.inexact_rows()
-        total = world * (world + 1) // 2  # 1 + 2 + ... + world
-
-        def differing() -> int:
-            return sum(int(torch.count_nonzero(p != k)) for p, k in self._parts(total))
-
-        return {"wrong": wrong + count_errors(differing, lambda: flip_bit(self._gradients))}
+        step = partial(self._step, request["order"])
+        wrong = wrong_sums(self._gradients, self._seat.number, self._seat.world, step)
+        return {"wrong": wrong + self._gemm.inexact_rows()}
 
     def rest(self, _request: Message) -> Message:
         """Give up gradients and matrices."""
-        self._gradients = self._ramp = torch.empty(0)
+        self._gradients = torch.empty(0)
         self._chunks, self._products, self._gemm = [], [], None
         return {}
-
-    def _parts(self, factor: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Give the pieces of the gradients, each with so many times what belongs there."""
-        return pieces(self._gradients, [Span(0, len(self._gradients), 0, factor)], self._ramp)
 
     def _compute(self) -> None:
         """Do the products of a step, without any exchange."""

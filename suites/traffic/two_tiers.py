@@ -10,8 +10,7 @@ import torch.distributed as dist
 from pytest_anubis.benchmarking.children import Message
 from pytest_anubis.benchmarking.ranks import timed
 from pytest_anubis.benchmarking.sizes import fitting
-from pytest_anubis.benchmarking.verification import count_errors, flip_bit
-from suites.collective.operations import Span, pieces, ramp_for
+from suites.collective.operations import wrong_sums
 from suites.traffic.seat import Seat
 
 Stages = list[tuple[int, int, bool]]
@@ -42,7 +41,6 @@ class TierTraffic:
         world, device = self._seat.world, self._seat.device
         numbers = request["bytes"] // 4 // request["chunks"] // world * world
         self._buffer = torch.zeros(numbers * request["chunks"], device=device)
-        self._ramp = ramp_for(len(self._buffer), device)
         self._chunks = list(torch.split(self._buffer, numbers))
         return {"bytes": 4 * len(self._buffer)}
 
@@ -70,27 +68,14 @@ class TierTraffic:
     def check_tiers(self, request: Message) -> Message:
         """Reduce known numbers by ``stages``; answer how many sums are ``wrong``."""
         stages: Stages = [tuple(stage) for stage in request["stages"]]
-        world = self._seat.world
-        for part, known in self._parts(self._seat.number + 1):
-            part.copy_(known)
-        self._run(stages, self._shards(stages))
-        total = world * (world + 1) // 2  # 1 + 2 + ... + world
-
-        def differing() -> int:
-            return sum(int(torch.count_nonzero(p != k)) for p, k in self._parts(total))
-
-        return {"wrong": count_errors(differing, lambda: flip_bit(self._buffer))}
+        run = partial(self._run, stages, self._shards(stages))
+        return {"wrong": wrong_sums(self._buffer, self._seat.number, self._seat.world, run)}
 
     def rest(self, _request: Message) -> Message:
         """Give up the chunks."""
-        self._buffer = self._ramp = torch.empty(0)
+        self._buffer = torch.empty(0)
         self._chunks = []
         return {}
-
-    def _parts(self, factor: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return the pieces of the buffer, each with so many times what belongs there."""
-        whole = [Span(0, len(self._buffer), 0, factor)]
-        return list(pieces(self._buffer, whole, self._ramp))
 
     def _run(self, stages: Stages, shards: Shards) -> None:
         """Do stages of a schedule, all or those of one tier; each waits for its chunk's stage before it."""
