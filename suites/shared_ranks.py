@@ -1,25 +1,34 @@
-"""The fixtures by which the benchmarks of one folder share connected ranks."""
+"""What benchmarks of connected ranks share: fixtures of the ranks, and the length of a round."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from pytest_anubis import NodeFixture
 
 
-def rank_fixtures(kind: Callable[[], Any]) -> tuple[Any, Any]:
-    """Return the fixtures ``shared_ranks`` and ``ranks`` for a folder's ``conftest.py``.
+def times_within(seconds: float, one: float) -> int:
+    """Return how often to do what takes `one` second so that a round fills so many seconds."""
+    return max(1, math.ceil(seconds / one))
+
+
+def rank_fixtures(
+    kind: Callable[[], Any], scope: Literal["package", "module"] = "package"
+) -> tuple[Any, Any]:
+    """Return the fixtures ``shared_ranks`` and ``ranks``.
 
     Args:
         kind: Returns the class of the ranks, a `NodeRanks`, importing it only then: it loads torch.
+        scope: How long they live: ``package`` in a folder's ``conftest.py``, ``module`` in a test's file.
     """
 
-    @pytest.fixture(scope="package")
+    @pytest.fixture(scope=scope)
     def shared_ranks() -> Iterator[Any]:
-        """Ranks that live until the last test of this folder; if they do not connect, each test says why."""
+        """Ranks that live until the last test; if they do not connect, each test says why."""
         from pytest_anubis.benchmarking.ranks import lasting
 
         with lasting(kind()) as group:

@@ -16,8 +16,8 @@ from typing import Any
 from benchmarks import ROOT
 
 PROFILES = ("smoke", "standard", "soak")
-RECORDING = ("measure", "collect", "record")
-"""Methods of `anubis_metric`: their first argument is the metric's name."""
+RECORDING = {"measure": 0, "collect": 0, "record": 0, "collect_with": 1}
+"""Methods of `anubis_metric` and a function of the suites, with the place of the metric's name."""
 
 NOTHING = "0.1s"
 """What marks declare for nodes that a benchmark does not apply to."""
@@ -198,16 +198,19 @@ def _metrics(
 def _recorded(bodies: list[ast.AST], module: ModuleType) -> Iterator[tuple[str, Metric | None]]:
     for body in bodies:
         for node in ast.walk(body):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-                continue
-            if node.func.attr not in RECORDING or not node.args:
+            if not isinstance(node, ast.Call) or _called(node) not in RECORDING or not node.args:
                 continue
             given = {keyword.arg: _constant(keyword.value, module) for keyword in node.keywords}
             unit, better = given.get("unit"), given.get("better")
-            name = _name(node.args[0], module)
+            name = _name(node.args[RECORDING[_called(node)]], module)
             told = (unit, better) if isinstance(unit, str) and isinstance(better, str) else None
             if "unit" in given:
                 yield name, told
+
+
+def _called(node: ast.Call) -> str:
+    """Return the name of a called method or function, empty if it has none."""
+    return str(getattr(node.func, "attr", getattr(node.func, "id", "")))
 
 
 def _name(node: ast.expr, module: ModuleType) -> str:
@@ -273,8 +276,7 @@ def _by_rounds(bodies: list[ast.AST]) -> bool:
     """Say whether a metric is measured or collected without a number of rounds of its own."""
     return any(
         isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("measure", "collect")
+        and _called(node) in ("measure", "collect", "collect_with")
         and any(keyword.arg == "unit" for keyword in node.keywords)
         and not any(keyword.arg == "rounds" for keyword in node.keywords)
         for body in bodies

@@ -51,7 +51,8 @@ from suites.pipeline.group import PipelineGroup
 from suites.recommendation.placement import BY_ROWS, busiest, placed
 from suites.recommendation.tables import Batch, Plan, Tables, gradients_of
 from suites.recommendation.test_tables import shape_for
-from suites.traffic.group import TrafficGroup, Way, times_within
+from suites.shared_ranks import times_within
+from suites.traffic.group import TrafficGroup, Way
 from suites.traffic.test_experts import ON_A_HOST, choose, right_layer
 from suites.traffic.test_layered import right_sums
 from suites.traffic.test_two_jobs import same_as_alone

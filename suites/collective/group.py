@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from pytest_anubis.benchmarking.ranks import START, NodeRanks
+from suites.shared_ranks import times_within
 
 MODULE = "suites.collective.rank"
 
@@ -26,10 +26,6 @@ class Overlap:
     compute: float
     communicate: float
     together: float
-
-    def steps_within(self, seconds: float) -> int:
-        """Return how many steps fill so many seconds."""
-        return max(1, math.ceil(seconds / (self.compute + self.communicate + self.together)))
 
     @property
     def stretch(self) -> float:
@@ -68,7 +64,7 @@ class RankGroup(NodeRanks):
 
     def times_within(self, seconds: float, size: int, rate: float) -> int:
         """Return how many all-reduces of `size` bytes fill so many seconds at a bus bandwidth of `rate`."""
-        return max(1, math.ceil(seconds * rate / (size * self._on_the_bus)))
+        return times_within(seconds, size * self._on_the_bus / rate)
 
     @property
     def _on_the_bus(self) -> float:

@@ -6,11 +6,11 @@ through the link between the sockets.
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 
 from pytest_anubis.benchmarking.children import Child, Group
+from suites.shared_ranks import times_within
 
 MODULE = "suites.link.copier"
 
@@ -68,8 +68,7 @@ class AllCards(Group):
         """Return how many copies fill so many seconds, after one round to warm up."""
         self.rates(way, 1)
         slowest = min(self.rates(way, 2))
-        wanted: float = seconds * slowest / (WAYS[way] * self.size)
-        return max(1, math.ceil(wanted))
+        return times_within(seconds, WAYS[way] * self.size / slowest)
 
     def wrong_bytes(self) -> list[int]:
         """Return how many bytes arrived changed, of each card, when all copied both ways at once."""

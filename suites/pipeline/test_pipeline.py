@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis import MetricFixture, NodeFixture
+from suites.joint_rounds import collect_with
 from suites.workload.catalogue import Workload, require_step, runs
 
 if TYPE_CHECKING:
@@ -66,21 +67,17 @@ def measure(
     right_network(ranks, dtype)
     for rotation in range(ranks.world):  # libraries choose kernels
         right_step(ranks.step(rotation, check=True).wrong)
-    steps: dict[float, StepTimes] = {}
     wrong: list[str] = []
     rotations = itertools.count()
 
-    def rate() -> float:
+    def rate() -> tuple[float, StepTimes]:
         step = ranks.step(next(rotations))
         wrong.extend(step.wrong)
-        reached = plan.batches * plan.tokens / step.seconds
-        steps[reached] = step
-        return reached
+        return plan.batches * plan.tokens / step.seconds, step
 
-    kept = anubis_metric.collect(
-        "pipeline_rate", rate, unit="tokens/s", better="higher", rounds=rounds
+    clear = collect_with(
+        anubis_metric, "pipeline_rate", rate, unit="tokens/s", better="higher", rounds=rounds
     )
-    clear = [steps[value] for value in kept]
     bound = binding(clear)
     found = words(bound, plan)
     seconds = statistics.median(step.seconds for step in clear)

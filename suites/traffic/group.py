@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -308,8 +307,3 @@ class TrafficGroup(NodeRanks):
 def _listed(stages: Sequence[Stage]) -> list[list[int]]:
     """Return stages as ranks take them: chunk, tier, and 1 where sums are gathered."""
     return [[stage.chunk, stage.tier, int(stage.gathers)] for stage in stages]
-
-
-def times_within(seconds: float, one: float) -> int:
-    """Return how often to do what takes `one` second so that a round fills so many seconds."""
-    return max(1, math.ceil(seconds / one))

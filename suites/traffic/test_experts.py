@@ -11,9 +11,11 @@ import pytest
 from pytest_anubis import MetricFixture
 from pytest_anubis.benchmarking.precision import tolerance
 from pytest_anubis.benchmarking.turns import values_in_turns
+from suites.joint_rounds import collect_with
+from suites.shared_ranks import times_within
 
 if TYPE_CHECKING:
-    from suites.traffic.group import TrafficGroup, Way
+    from suites.traffic.group import PartTimes, TrafficGroup, Way
 
 ON_ACCELERATORS: dict[str, Any] = {
     "width": 2048, "inner": 4096, "tokens": 8192, "dtype": "bfloat16",
@@ -48,33 +50,28 @@ def test_experts(
     record_property: Callable[[str, object], None],
 ) -> None:
     """Tokens reach their experts on all ranks, all of them right, in the way that is quickest here."""
-    from suites.traffic.group import times_within
-
     size = ON_ACCELERATORS if ranks.on_accelerators else ON_A_HOST
     carried = ranks.prepare_experts(**size)
     way = choose(ranks, record_property)
     one = ranks.layer(way)
     times = times_within(ranks.loaded, one.alone + one.exchange + one.together)
-    taken: dict[float, Any] = {}
 
-    def rate() -> float:
+    def rate() -> tuple[float, PartTimes]:
         layer = ranks.layer(way, times)
-        reached: float = ranks.world * size["tokens"] / layer.together
-        taken[reached] = layer
-        return reached
+        return ranks.world * size["tokens"] / layer.together, layer
 
-    kept = anubis_metric.collect("layer_rate", rate, unit="tokens/s", better="higher")
+    kept = collect_with(anubis_metric, "layer_rate", rate, unit="tokens/s", better="higher")
     # Of the same rounds, as each has all forms.
     anubis_metric.record(
         "exchange_rate",
-        [carried / taken[value].exchange / 1e9 for value in kept],
+        [carried / layer.exchange / 1e9 for layer in kept],
         unit="GB/s",
         better="higher",
         rounds_of="layer_rate",
     )
     anubis_metric.record(
         "exchange_stretch",
-        [taken[value].stretch for value in kept],
+        [layer.stretch for layer in kept],
         unit="1",
         better="lower",
         rounds_of="layer_rate",
@@ -84,7 +81,7 @@ def test_experts(
 
 def choose(ranks: TrafficGroup, record_property: Callable[[str, object], None]) -> Way:
     """Time all ways in turns, and return the quickest, which becomes a property of the test."""
-    from suites.traffic.group import quickest, times_within
+    from suites.traffic.group import quickest
 
     ways = ranks.ways()
     one = max(ranks.layer_seconds(way, WARM) for way in ways)

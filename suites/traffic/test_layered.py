@@ -11,6 +11,7 @@ import pytest
 
 from pytest_anubis import MetricFixture
 from pytest_anubis.benchmarking.turns import values_in_turns
+from suites.shared_ranks import times_within
 
 if TYPE_CHECKING:
     from suites.traffic.group import Orders, TrafficGroup
@@ -52,8 +53,6 @@ def test_layered(
     network: str,
 ) -> None:
     """A step that exchanges buckets of a network by priority takes its time, and all sums are right."""
-    from suites.traffic.group import times_within
-
     orders = ranks.prepare_layers(
         network, **(ON_ACCELERATORS if ranks.on_accelerators else ON_A_HOST), warm=WARM
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis import MetricFixture
+from suites.shared_ranks import times_within
 
 if TYPE_CHECKING:
     from suites.traffic.group import TrafficGroup
@@ -48,8 +49,6 @@ def test_sharded_tables(
     """Steps of tables that are whole on ranks or spread by rows take their time, and all bits are right."""
     from suites.recommendation.placement import BY_ROWS, placed
     from suites.recommendation.tables import SMALL
-    from suites.traffic.group import times_within
-
     shape = ON_ACCELERATORS if ranks.on_accelerators else ON_A_HOST
     samples = SAMPLES[ranks.on_accelerators] * ranks.world
     pooling = (ROW_WISE * ranks.world, *(POOLING * ranks.world))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis import MetricFixture, NodeFixture
+from suites.shared_ranks import times_within
 
 if TYPE_CHECKING:
     from suites.traffic.group import TrafficGroup
@@ -49,8 +50,6 @@ def test_two_jobs(
     record_property: Callable[[str, object], None],
 ) -> None:
     """Two trainings in turns take their time, and learn the same as alone."""
-    from suites.traffic.group import times_within
-
     ranks.prepare_jobs(**(ON_ACCELERATORS if ranks.on_accelerators else ON_A_HOST))
     for _ in range(WARM):
         one = ranks.jobs(1)

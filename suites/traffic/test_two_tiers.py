@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis import MetricFixture
+from suites.shared_ranks import times_within
 
 if TYPE_CHECKING:
     from suites.traffic.group import TrafficGroup
@@ -39,7 +40,7 @@ def test_two_tiers(
     record_property: Callable[[str, object], None],
 ) -> None:
     """Chunks that begin within or across groups, shared out by load, keep both tiers busy; sums are right."""
-    from suites.traffic.group import groups_of, times_within
+    from suites.traffic.group import groups_of
 
     if groups_of(ranks.world) == 1:
         pytest.skip(f"not applicable: {ranks.world} ranks are no two groups of two or more")

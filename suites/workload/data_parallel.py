@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from pytest_anubis.benchmarking.ranks import START, NodeRanks
@@ -27,10 +26,6 @@ class Together:
     def alone(self) -> float:
         """Seconds of the slowest rank without the exchange."""
         return max(self.each)
-
-    def steps_within(self, seconds: float) -> int:
-        """Return how many steps of both forms fill so many seconds."""
-        return max(1, math.ceil(seconds / (self.alone + self.together)))
 
     @property
     def stretch(self) -> float:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis import MetricFixture, NodeFixture
+from pytest_anubis import MetricFixture
+from suites.joint_rounds import collect_with
+from suites.shared_ranks import rank_fixtures, times_within
 from suites.workload.catalogue import Workload, require_step, runs
 
 if TYPE_CHECKING:
@@ -29,14 +31,14 @@ WARM = 3
 """Rounds before the first that counts: libraries choose kernels, and links and buffers are made."""
 
 
-@pytest.fixture(scope="module")
-def shared_ranks() -> Iterator[TrainingGroup]:
-    """Ranks that live until the last test of this file; where they do not connect, each test says why."""
-    from pytest_anubis.benchmarking.ranks import lasting
+def kind() -> type[TrainingGroup]:
+    """Return the class of the ranks."""
     from suites.workload.data_parallel import TrainingGroup
 
-    with lasting(TrainingGroup) as group:
-        yield group
+    return TrainingGroup
+
+
+shared_ranks, ranks = rank_fixtures(kind, "module")
 
 
 @pytest.mark.anubis(
@@ -54,32 +56,20 @@ def shared_ranks() -> Iterator[TrainingGroup]:
 )
 @pytest.mark.parametrize(("workload", "dtype"), runs("parallel", cost="60s", cards="30s"))
 def test_data_parallel(
-    request: pytest.FixtureRequest,
     anubis_metric: MetricFixture,
-    anubis_node: NodeFixture,
+    ranks: TrainingGroup,
     record_property: Callable[[str, object], None],
     workload: Workload,
     dtype: str,
 ) -> None:
     """Ranks exchange right gradients, end with the same weights, and are quick."""
-    import torch
-
-    from pytest_anubis.benchmarking.ranks import sharing
-    from suites.workload.data_parallel import TrainingGroup
+    require_step(workload, "parallel", dtype, ranks.kind)
     from suites.workload.running import NoRoomError
 
-    if not torch.distributed.is_available():
-        pytest.skip("not applicable: this build of torch has no distributed package")
-    cards = torch.cuda.device_count()
-    if cards == 1:
-        pytest.skip("not applicable: fewer than two accelerators")
-    require_step(workload, "parallel", dtype, "cuda" if cards > 1 else "cpu")
-    shared = request.getfixturevalue("shared_ranks")  # started by the first test that needs them
-    with sharing(shared, lambda: TrainingGroup(cards, anubis_node.cores)) as ranks:
-        try:
-            measure(anubis_metric, record_property, ranks, workload, dtype)
-        except NoRoomError as error:
-            pytest.skip(f"not applicable: {error}")
+    try:
+        measure(anubis_metric, record_property, ranks, workload, dtype)
+    except NoRoomError as error:
+        pytest.skip(f"not applicable: {error}")
 
 
 def measure(
@@ -98,26 +88,23 @@ def measure(
     work = examples * (sizes.length if workload.task == "language" else 1)
     for _ in range(WARM):
         taken = ranks.step()
-    steps = taken.steps_within(LOADED[ranks.kind])
-    rounds: dict[float, Together] = {}
+    steps = times_within(LOADED[ranks.kind], taken.alone + taken.together)
 
-    def rate() -> float:
+    def rate() -> tuple[float, Together]:
         taken = ranks.step(steps)
-        reached = work / taken.together
-        rounds[reached] = taken
-        return reached
+        return work / taken.together, taken
 
-    kept = anubis_metric.collect("training_rate", rate, unit=workload.unit, better="higher")
+    kept = collect_with(
+        anubis_metric, "training_rate", rate, unit=workload.unit, better="higher"
+    )
     anubis_metric.record(
         "exchange_stretch",
-        [
-            rounds[value].stretch for value in kept
-        ],  # of the same rounds, as each makes steps of both forms
+        [step.stretch for step in kept],  # of the same rounds, as each makes steps of both forms
         unit="1",
         better="lower",
         rounds_of="training_rate",
     )
-    report_waiting(anubis_metric, record_property, ranks, [rounds[value].each for value in kept])
+    report_waiting(anubis_metric, record_property, ranks, [step.each for step in kept])
     same_weights(ranks)
 
 
