@@ -3,7 +3,8 @@
 - experts: what the way that the benchmark chooses costs, over the one that is best in hindsight (wanted: at
   most 10 % more), and the exchange at half of a link's rate (wanted: 1.8 to 2.2 times as long);
 - layered: steps of VGG-16 and ResNet-50 behind a link, by priority and first in, first out, beside their
-  bounds (wanted: at most 1.05 times products and exchange together);
+  bounds (wanted: between the longer of products and exchange, with 5 % of tolerance as each is a median of
+  its own, and 1.05 times both);
 - tiers: an all-reduce of four ranks by the schedule and in fixed order, beside the model's ratio;
 - jobs: two trainings in turns behind a link, beside max(2C, C + M, 2M) (wanted: within 20 %);
 - cut: steps of a network in two stages behind a link of three hidden rates, beside their plans (wanted:
@@ -15,6 +16,7 @@
 
 Usage: python benchmarks/suites/traffic.py [--rounds 8] [--only experts layered tiers jobs cut waiting tables]
 All but the choice of a way, waiting and tables need root and iproute2. Other load on the machine disturbs it.
+What cannot be measured counts as missed.
 """
 
 from __future__ import annotations
@@ -146,13 +148,15 @@ def layered(rounds: int) -> bool:
                 ]
                 taken.append((*group.layered_parts(), *steps))
             *parts, come, needed = (statistics.median(some) for some in zip(*taken, strict=True))
+            least, most = max(parts) / TOGETHER, TOGETHER * sum(parts)
             print(
                 f"layered, {network}: products {1e3 * parts[0]:.0f} ms, exchange {1e3 * parts[1]:.0f} ms; "
-                f"step by priority {1e3 * needed:.0f} ms, first in, first out {1e3 * come:.0f} ms "
+                f"step by priority {1e3 * needed:.0f} ms of {1e3 * least:.0f} to {1e3 * most:.0f} wanted, "
+                f"first in, first out {1e3 * come:.0f} ms "
                 f"({come / needed:.2f})"
             )
             right_sums(group, orders)
-            good &= max(parts) <= TOGETHER * needed <= TOGETHER * TOGETHER * sum(parts)
+            good &= least <= needed <= most
             good &= network == "resnet50" or needed < come
     return good
 
@@ -346,9 +350,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.only:
         try:
             good = PATTERNS[name](options.rounds)
-        except NotPossible as why:
+        except NotPossible as why:  # a figure that was not measured is none that is as wanted
             print(f"{name}: {why}")
-            continue
+            good = False
         print(f"{name}: {'as wanted' if good else 'MISSED'}", flush=True)
         missed += [] if good else [name]
     return 1 if missed else 0

@@ -8,7 +8,6 @@ begin at the tier with the least load share the work out: Themis (Rashidi et al.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -134,15 +133,6 @@ def schedule(tiers: Sequence[Tier], size: float, chunks: int) -> list[Stage]:
     fixed = timeline(tiers, size, fixed_order(tiers, chunks))
     shared = timeline(tiers, size, by_load(tiers, size, chunks))
     return shared if duration(shared) < duration(fixed) else fixed
-
-
-def bound(tiers: Sequence[Tier], size: float) -> float:
-    """Return the seconds that no order can beat: all bytes of a rank over the sum of all rates.
-
-    A rank sends ``2 size (1 - 1 / n)`` bytes, whatever the order, for n ranks in all.
-    """
-    ranks = math.prod(tier.ranks for tier in tiers)
-    return 2 * size * (1 - 1 / ranks) / sum(tier.bandwidth for tier in tiers)
 
 
 def _added(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 from pytest_anubis.benchmarking.models.collective_times import Tier
 from pytest_anubis.benchmarking.models.tier_schedule import (
     Stage,
-    bound,
     by_load,
     duration,
     fixed_order,
@@ -21,6 +21,14 @@ from pytest_anubis.benchmarking.models.tier_schedule import (
 )
 
 EQUAL = (Tier(2, 1.0), Tier(2, 1.0))
+
+
+def bound(of: Sequence[Tier], size: float) -> float:
+    """Return the seconds that no order can beat: all bytes of a rank over the sum of all rates."""
+    ranks = math.prod(tier.ranks for tier in of)
+    return 2 * size * (1 - 1 / ranks) / sum(tier.bandwidth for tier in of)
+
+
 tiers = st.lists(
     st.builds(Tier, ranks=st.integers(2, 64), bandwidth=st.floats(0.1, 1000.0)),
     min_size=1,
