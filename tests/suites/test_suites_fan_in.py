@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -60,6 +61,22 @@ def test_rate_of_the_ports_is_read_back_and_a_slow_one_shows(
     into, out = _best(fans(group, SIZE), 1)
     assert into < 1.2 * RATE / 4
     assert out > 1.2 * RATE / 4
+
+
+@pytest.mark.alone
+def test_twice_the_bytes_take_about_twice_as_long(
+    network: tuple[SimulatedHosts, PairGroup],
+) -> None:
+    hosts, group = network
+    hosts.reset()
+
+    def taken(size: int) -> float:
+        begin = time.perf_counter()
+        group.measure_fans(size=size, repeats=1)
+        return time.perf_counter() - begin
+
+    taken(SIZE)
+    assert 1.4 < taken(2 * SIZE) / taken(SIZE) < 2.6
 
 
 def _best(found: FanRates, host: int = 0) -> tuple[float, float]:

@@ -47,7 +47,7 @@ def test_twice_the_tokens_are_twice_the_bytes(four: TrafficGroup) -> None:
 
 
 @pytest.mark.alone
-def test_half_the_links_rate_shows_in_the_exchange() -> None:
+def test_twice_the_tokens_and_half_the_links_rate_show_in_the_exchange() -> None:
     # `benchmarks/suites/traffic.py` prints how close to twice it is: 1.8 to 2.2 on a quiet machine.
     with behind_link(RATE) as (group, link):
 
@@ -55,9 +55,12 @@ def test_half_the_links_rate_shows_in_the_exchange() -> None:
             group.layer(Way(1, 1))
             return min(group.layer(Way(1, 1)).exchange for _ in range(3))
 
-        size: dict[str, Any] = {"width": 128, "inner": 8, "tokens": 8192, "dtype": "float32"}
-        carried = group.prepare_experts(**size)
+        size: dict[str, Any] = {"width": 128, "inner": 8, "dtype": "float32"}
+        group.prepare_experts(**size, tokens=4096)
+        few = exchange()
+        carried = group.prepare_experts(**size, tokens=8192)
         whole = exchange()
+        assert 1.4 < whole / few < 2.6
         assert carried / whole < 1.05 * RATE
         link.shape(RATE / 2)
         assert exchange() > 1.4 * whole
