@@ -1,4 +1,4 @@
-"""A rank whose exchanges are late, or that gets a wrong bit or dies, as the file says that ``FAULT`` names."""
+"""A rank that is late, gets a wrong bit or dies in an exchange, as the file says that ``FAULT`` names."""
 
 from __future__ import annotations
 
