@@ -104,9 +104,7 @@ def spans(operation: str, rank: int, world: int, part: int) -> tuple[list[Span],
     return own, [Span(one * part, part, rank * part, one + 1) for one in each]
 
 
-def pieces(
-    buffer: torch.Tensor, of: Iterable[Span]
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def pieces(buffer: torch.Tensor, of: Iterable[Span]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Give the pieces of some spans of a buffer, each with what belongs there: 1 to `PERIOD`, and so on."""
     # None of them is 0, which equals itself with the sign turned round.
     ramp = torch.arange(1, PERIOD + 1, dtype=torch.float32, device=buffer.device)
@@ -124,9 +122,7 @@ def differing(buffer: torch.Tensor, of: Iterable[Span]) -> int:
     return sum(int(torch.count_nonzero(part != known)) for part, known in pieces(buffer, of))
 
 
-def wrong_sums(
-    buffer: torch.Tensor, rank: int, world: int, reduce: Callable[[], object]
-) -> int:
+def wrong_sums(buffer: torch.Tensor, rank: int, world: int, reduce: Callable[[], object]) -> int:
     """Sum a buffer of known numbers over all ranks, in place; return how many sums are wrong.
 
     The device checks itself, so it is shown an error that it has to notice.

@@ -154,9 +154,9 @@ def test_core_stream(
 )
 def test_numa_bandwidth(anubis_metric: MetricFixture) -> None:
     """Cores of each node stream in the memory of each node at their rate, and every element is right."""
+    from suites.joint_rounds import collect_jointly
     from suites.memory import numa
     from suites.memory.caches import memory_size, read_caches
-    from suites.joint_rounds import collect_jointly
     from suites.memory.stream import OPERATIONS, NodeStreams, elements_for
 
     nodes = numa.read_nodes()

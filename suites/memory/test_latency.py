@@ -11,9 +11,9 @@ from contextlib import ExitStack
 import pytest
 
 from pytest_anubis import MetricFixture, NodeFixture
+from suites.joint_rounds import collect_jointly
 from suites.memory import chase, native, numa
 from suites.memory.caches import memory_size, read_caches
-from suites.joint_rounds import collect_jointly
 
 STEPS = {"l2": 5_000_000, "llc": 1_500_000, "dram": 250_000}
 """Loads a round: a few tens of milliseconds each."""

@@ -49,6 +49,7 @@ def test_sharded_tables(
     """Steps of tables that are whole on ranks or spread by rows take their time, and all bits are right."""
     from suites.recommendation.placement import BY_ROWS, placed
     from suites.recommendation.tables import SMALL
+
     shape = ON_ACCELERATORS if ranks.on_accelerators else ON_A_HOST
     samples = SAMPLES[ranks.on_accelerators] * ranks.world
     pooling = (ROW_WISE * ranks.world, *(POOLING * ranks.world))

@@ -94,9 +94,7 @@ def measure(
         taken = ranks.step(steps)
         return work / taken.together, taken
 
-    kept = collect_with(
-        anubis_metric, "training_rate", rate, unit=workload.unit, better="higher"
-    )
+    kept = collect_with(anubis_metric, "training_rate", rate, unit=workload.unit, better="higher")
     anubis_metric.record(
         "exchange_stretch",
         [step.stretch for step in kept],  # of the same rounds, as each makes steps of both forms
