@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -221,9 +222,11 @@ def _error(text: str, said: str) -> ChildError:
     return error
 
 
-def _joined(errors: Sequence[ChildError]) -> ChildError:
-    """Return one error with the texts and notes of several."""
-    joined = ChildError("; ".join(map(str, errors)))
+def _joined(errors: Sequence[ChildError], shown: int) -> ChildError:
+    """Return one error with so many texts of several; the other texts and all notes are its notes."""
+    joined = ChildError("; ".join(map(str, errors[:shown])))
+    for note in map(str, errors[shown:]):
+        joined.add_note(note)
     for error in errors:
         for note in getattr(error, "__notes__", ()):
             joined.add_note(note)
@@ -255,8 +258,8 @@ def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.
         settle: Seconds to wait for further failures after the first one.
 
     Raises:
-        ChildError: A child is gone, failed or did not answer in time; those that are gone are named first,
-            since the others may only have waited for them.
+        ChildError: A child is gone, failed or did not answer in time. Those that are gone are named, with
+            one of the others, which may only have waited for them.
     """
     __tracebackhide__ = True
     answers: dict[Child, Message] = {}
@@ -281,9 +284,13 @@ def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.
     for child in late:
         child.late = True
     if failures:
-        raise _joined([error for _, error in sorted(failures, key=lambda one: not one[0])])
+        gone = sum(is_gone for is_gone, _ in failures)
+        first = [error for _, error in sorted(failures, key=lambda one: not one[0])]
+        raise _joined(first, gone + 1 if gone else len(first))
     if late:
-        raise _joined([child._said(f"did not answer within {timeout:g} s") for child in late])
+        raise _joined(
+            [child._said(f"did not answer within {timeout:g} s") for child in late], len(late)
+        )
     return [answers[child] for child in children]
 
 
@@ -361,6 +368,7 @@ def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:
         descriptor: Number of the inherited socket, the first argument on the command line.
         handlers: Handlers by the name in a request's ``do``. If one raises, the answer is an ``error``.
     """
+    warnings.simplefilter("ignore")  # what a child has printed at its end is then why it ended
     # The parent decides when its children end; an interrupt from the terminal reaches them as well.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(descriptor)
