@@ -35,7 +35,7 @@ UNITS = {
     "float32": Unit(1, 7 * 128, 3116992110593602880),
     "int32": Unit(2, 4 * 128, 5618857248023840862),
     "int64": Unit(3, 4 * 8, 2356998737506012839),
-    "int16": Unit(4, 2 * 256, 4238085068),
+    "int16": Unit(4, 2 * 256, 3019351925),
 }
 """A step in floating point is three products that each have a sum, and a sum; in whole numbers a shift, an
 exclusive or, a product and a sum, of 16 bits a product and a sum. What is fused counts as two, as usual."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import shutil
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -63,13 +67,13 @@ REFERENCE = {
 def int16(steps: int) -> int:
     """Return the checksum of a block of sums of products."""
     random, a, b = 1, list[int](), list[int]()
-    for _ in range(2048 + 64):
+    for _ in range(2048 + 16 * 32):
         random = (random * 1664525 + 1013904223) & 0xFFFFFFFF
         for numbers, shift in ((a, 16), (b, 8)):
             numbers.append(((random >> shift) + (1 << 15)) % (1 << 16) - (1 << 15))
     total = 0
     for turn in range(steps // 8):
-        products = sum(one * other for one, other in zip(a[turn % 64 :], b[:2048]))  # noqa: B905
+        products = sum(one * other for one, other in zip(a[turn % 16 * 32 :], b[:2048]))  # noqa: B905
         total = (total * 1664525 + products) & 0xFFFFFFFF
     return total
 
@@ -95,6 +99,20 @@ def test_block_ends_as_whole_numbers_say(library: ctypes.CDLL, name: str) -> Non
     for steps in (1, 200):
         assert block(ctypes.c_uint64(steps), ctypes.c_uint64(0)) == checksum(name, steps)
     assert block(ctypes.c_uint64(STEPS), ctypes.c_uint64(0)) == UNITS[name].checksum
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump found")
+def test_products_of_16_bits_use_vectors_whatever_the_compiler_does_with_loops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert COMPILER is not None
+    version = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True)
+    if "Free Software Foundation" in version.stdout:  # -O1 does without, as -O2 did before GCC 12
+        monkeypatch.setattr(native, "FLAGS", ("-O1", *native.FLAGS[1:]))
+    native.load(SOURCE, COMPILER, tmp_path)
+    [built] = tmp_path.glob("units-*.so")
+    code = subprocess.run(["objdump", "-d", built], capture_output=True, text=True, check=True)
+    assert re.search(r"\b(vpdpwssd|v?pmaddwd|smlal2?)\b", code.stdout)
 
 
 @pytest.mark.parametrize("name", list(UNITS))
