@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,13 +74,13 @@ class FedTraining:
         Args:
             seconds: How long each one is measured.
         """
-        whole = self._samples.count // self._batch * self._batch
-        batches = list(self._batches())
+        steps = self._samples.count // self._batch
+        whole = steps * self._batch
         return {
             "reading": self._samples.rate("reading", seconds),
             "decompressing": self._samples.rate("decompressing", seconds),
-            "copying": whole / self._feeding(batches),
-            "computing": whole / self._seconds(iter([None] * len(batches))),
+            "copying": whole / self._feeding(next(self._batches()), steps),
+            "computing": whole / self._seconds(iter([None] * steps)),
         }
 
     def _batches(self) -> Iterator[torch.Tensor]:
@@ -101,10 +101,10 @@ class FedTraining:
         synchronize(self._device)
         return time.perf_counter() - begin
 
-    def _feeding(self, batches: Sequence[torch.Tensor]) -> float:
+    def _feeding(self, batch: torch.Tensor, times: int) -> float:
         synchronize(self._device)
         begin = time.perf_counter()
-        for batch in batches:
+        for _ in range(times):
             self.step.feed(batch)
         synchronize(self._device)
         return time.perf_counter() - begin

@@ -8,10 +8,11 @@ import tempfile
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import cycle
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,6 +29,9 @@ COUNTS = np.minimum(31, 64 // (1 + np.arange(256))).astype(np.int16)
 PART = 1 << 22
 """Bytes that are handed to the file system at a time."""
 
+AHEAD = 8
+"""Samples that wait for the training at most, beyond those that the threads are at: a batch."""
+
 
 class DamagedSampleError(RuntimeError):
     """A sample cannot be decompressed, or is not what was staged."""
@@ -40,6 +44,8 @@ def read_cold(path: Path) -> bytes:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read()
+    except OSError as error:  # of reading, which does not name the file
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(descriptor)
 
@@ -51,9 +57,12 @@ class Samples:
         folder: Where their folder is made.
         count: Number of samples.
         shape: Of a sample: channels, and three axes.
-        threads: Number of threads that read and decompress.
+        threads: Number of threads that read and decompress; fewer where one would have less than two samples.
         write: Writes a part of a file; one that makes a fault shows that it is noticed.
         read: Reads a file; a slower one shows that it is measured.
+
+    Attributes:
+        threads: How many there are.
     """
 
     def __init__(
@@ -69,8 +78,9 @@ class Samples:
         self.shape, self.count = shape, count
         self._write, self._read = write, read
         self._folder = tempfile.TemporaryDirectory(prefix="anubis-samples-", dir=folder)
-        self._pool = ThreadPoolExecutor(threads)
-        self._ahead = 2 * threads
+        self.threads = max(1, min(threads, count // 2))
+        self._pool = ThreadPoolExecutor(self.threads)
+        self._ahead = self.threads + min(self.threads, AHEAD)
         self._packed = list(self._pool.map(self._packed_sample, range(count)))
         self._staged: dict[Path, bytes] = {}
 
@@ -108,13 +118,7 @@ class Samples:
         Raises:
             DamagedSampleError: A file cannot be decompressed.
         """
-        waiting: deque[Future[np.ndarray]] = deque()
-        for path in self._staged:
-            waiting.append(self._pool.submit(self._load, path))
-            if len(waiting) > self._ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        return self._ahead_of(self._load, self._staged)
 
     def rate(self, part: str, seconds: float) -> float:
         """Return how many samples a second the threads load, or do a part of it with.
@@ -123,14 +127,22 @@ class Samples:
             part: ``loading``; ``reading`` alone; ``decompressing`` alone, of files in memory.
             seconds: All samples are gone through again until it lasted so long.
         """
+        parts: dict[str, tuple[Callable[[Any], object], Iterable[object]]] = {
+            "loading": (self._load, self._staged),
+            "reading": (self._read, self._staged),
+            "decompressing": (zlib.decompress, self._packed),
+        }
+        work, given = parts[part]
+        results = self._ahead_of(work, cycle(given))
+        turn = range(self.threads)  # threads that begin together end together
+        for _ in turn:
+            next(results)
         done, begin = 0, time.perf_counter()
         while (lasted := time.perf_counter() - begin) < seconds or not done:
-            if part == "loading":
-                done += sum(1 for _ in self.loaded())
-            elif part == "reading":
-                done += len(list(self._pool.map(self._read, self._staged)))
-            else:
-                done += len(list(self._pool.map(zlib.decompress, self._packed)))
+            for _ in turn:
+                next(results)
+            done += self.threads
+        results.close()
         return done / lasted
 
     def wrong_files(self) -> list[str]:
@@ -141,6 +153,21 @@ class Samples:
             for (path, staged), found in zip(self._staged.items(), digests, strict=True)
             if staged != found
         ]
+
+    def _ahead_of(self, work: Callable[[Any], Any], given: Iterable[object]) -> Generator[Any]:
+        """Give what `work` returns of each, in order; until it is closed the threads are some ahead."""
+        waiting: deque[Future[Any]] = deque()
+        try:
+            for one in given:
+                waiting.append(self._pool.submit(work, one))
+                if len(waiting) > self._ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+            wait(waiting)
 
     def _digest(self, path: Path) -> bytes:
         return hashlib.sha256(self._read(path)).digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import statistics
@@ -19,7 +20,7 @@ import torch
 from suites.storage import test_input_pipeline as pipeline
 from suites.storage.fed_training import Fed, FedTraining, binding
 from suites.storage.samples import DamagedSampleError, Samples, read_cold
-from tests.suites.test_suites_on_a_card import Taken
+from tests.suites.test_suites_on_a_card import Node, Taken
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
@@ -123,13 +124,13 @@ def test_training_is_fed_what_was_loaded(tmp_path: Path) -> None:
         assert torch.equal(fed, torch.from_numpy(np.stack(list(samples.loaded()))).float())
 
 
-def flipping(place: int) -> Any:
-    """Return a writer that flips a bit of one file, the fourth that is written."""
+def flipping(place: int, number: int = 4) -> Any:
+    """Return a writer that flips a bit of one file, the fourth or another that is written."""
     written = []
 
     def write(file: int, content: bytes) -> int:
         written.append(file)
-        if len(written) == 4:
+        if len(written) == number:
             changed = bytearray(content)
             changed[place % len(changed)] ^= 1
             content = bytes(changed)
@@ -165,6 +166,66 @@ def test_bit_that_decompresses_all_the_same_fails_too(tmp_path: Path) -> None:
         samples.stage = stage_another  # type: ignore[method-assign]
         with pytest.raises(AssertionError, match=r"not what was staged: sample-00005\.z"):
             pipeline.measure(taken, 1, samples, training)
+
+
+def test_file_that_a_later_staging_made_right_again_is_named(tmp_path: Path) -> None:
+    taken: Any = Taken()
+    with Samples(tmp_path, COUNT, SHAPE, 1, write=flipping(100, COUNT + 4)) as samples:
+        samples.stage()
+        training = FedTraining(samples, BATCH, CPU, width=WIDTH)
+        with pytest.raises(AssertionError, match=r"not what was staged: sample-00003\.z"):
+            pipeline.measure(taken, 2, samples, training)
+        assert samples.wrong_files() == []
+
+
+def test_file_that_a_disk_cannot_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    (tmp_path / "sample.z").write_bytes(b"1")
+    monkeypatch.setattr(os, "posix_fadvise", broken)
+    with pytest.raises(OSError, match=r"Input/output error: .*sample\.z"):
+        read_cold(tmp_path / "sample.z")
+
+
+def test_threads_begin_the_next_pass_while_one_still_reads(tmp_path: Path) -> None:
+    begun, again, waited = list[str](), threading.Event(), list[bool]()
+
+    def read(path: Path) -> bytes:
+        begun.append(path.name)
+        if begun.count("sample-00000.z") > 1:
+            again.set()
+        if path.name == "sample-00007.z":
+            waited.append(again.wait(20))
+        return b""
+
+    with Samples(tmp_path, COUNT, SHAPE, 2, read=read) as samples:
+        samples.stage()
+        assert samples.rate("reading", 0.1) > 0
+    assert waited
+    assert all(waited)
+
+
+def test_threads_share_the_cores_of_a_host_with_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[int, int]] = []
+
+    def measure(_metric: Any, _rounds: int, samples: Samples, *_: object) -> list[Fed]:
+        found.append((samples.threads, torch.get_num_threads()))
+        return [Fed(1.0, 1.0)]
+
+    sizes = {"samples": COUNT, "batch": BATCH, "length": SHAPE[-1], "width": WIDTH}
+    monkeypatch.setattr(pipeline, "ON_A_HOST", sizes)
+    monkeypatch.setattr(pipeline, "measure", measure)
+    monkeypatch.setattr(FedTraining, "ceilings", lambda *_: {"computing": 1.0})
+    for cores in (1, 5, 64):
+        metric: Any = Taken()
+        node: Any = Node("standard", cores, tmp_path)
+        pipeline.test_input_pipeline(metric, node, lambda *_: None)
+    assert found == [(1, 1), (2, 3), (COUNT // 2, 64 - COUNT // 2)]
 
 
 def test_short_writes_are_finished(tmp_path: Path) -> None:
