@@ -5,9 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+NODES = Path("/sys/devices/system/node")
 
 SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 """Number of the system call by machine: the C library has no function for it."""
@@ -23,7 +27,7 @@ class NotPossible(RuntimeError):
     """The kernel does not let this process choose where its memory lies."""
 
 
-def read_nodes(root: Path = Path("/sys/devices/system/node")) -> dict[int, set[int]]:
+def read_nodes(root: Path = NODES) -> dict[int, set[int]]:
     """Return the CPUs of every NUMA node that has memory; empty where the kernel does not say.
 
     Args:
@@ -37,6 +41,19 @@ def read_nodes(root: Path = Path("/sys/devices/system/node")) -> dict[int, set[i
         }
     except (OSError, ValueError):
         return {}
+
+
+def available(node: int, root: Path = NODES) -> int:
+    """Return the bytes of a node's memory that are free or that cached files would leave.
+
+    Where the kernel does not say, that is no limit (`sys.maxsize`).
+    """
+    try:
+        text = (root / f"node{node}/meminfo").read_text(encoding="ascii")
+        kib = dict(re.findall(r"(\S+): +([0-9]+) kB", text))
+        return 1024 * sum(int(kib[name]) for name in ("MemFree", "Active(file)", "Inactive(file)"))
+    except (OSError, ValueError, KeyError):
+        return sys.maxsize
 
 
 def read_list(text: str) -> set[int]:

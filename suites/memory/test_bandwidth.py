@@ -38,6 +38,9 @@ PAIR_CORES = 16
 
 PAIR_ROUNDS = 11
 
+BEYOND = 4
+"""Times the last-level cache that the arrays of such cores are large, at least."""
+
 MOVED = 200e6
 """Bytes that one core moves for one value, at least one pass: some ten milliseconds."""
 
@@ -154,6 +157,7 @@ def test_core_stream(
 )
 def test_numa_bandwidth(anubis_metric: MetricFixture) -> None:
     """Cores of each node stream in the memory of each node at their rate, and every element is right."""
+    from pytest_anubis.benchmarking.sizes import host_memory
     from suites.joint_rounds import collect_jointly
     from suites.memory import numa
     from suites.memory.caches import memory_size, read_caches
@@ -164,10 +168,17 @@ def test_numa_bandwidth(anubis_metric: MetricFixture) -> None:
     starts = {node: cpus[:PAIR_CORES] for node, cpus in starts.items() if cpus}
     if len(nodes) < 2:
         pytest.skip("not applicable: one NUMA node")
-    arrays, most = OPERATIONS["triad"][0], max(len(cpus) for cpus in starts.values())
-    elements = elements_for(
-        read_caches().last // most, memory_size() // (most * len(nodes)), arrays=arrays
-    )
+    most = max(map(len, starts.values()), default=1)
+    arrays, cache = OPERATIONS["triad"][0], read_caches().last
+    elements = elements_for(cache // most, memory_size() // (most * len(nodes)), arrays=arrays)
+    room = min(host_memory()[0] // len(nodes), *map(numa.available, nodes))
+    while arrays * most * elements * ELEMENT > room // 2:
+        elements //= 2
+        if arrays * most * elements * ELEMENT < BEYOND * cache:
+            pytest.skip(
+                f"not applicable: of each node's memory {room / 1e6:.0f} MB can be used, in half of which "
+                f"arrays of {most} cores are not {BEYOND} times the last-level cache"
+            )
     anywhere = {cpu for cpus in starts.values() for cpu in cpus}
     streams = {}
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -212,6 +213,46 @@ def test_memory_without_processors_is_an_end_and_one_node_does_not_apply(
     assert two_nodes == [0, 2]
     monkeypatch.setattr(numa, "read_nodes", lambda: {0: home})
     with pytest.raises(pytest.skip.Exception, match="one NUMA node"):
+        test_bandwidth.test_numa_bandwidth(Values())
+
+
+def test_free_memory_of_a_node_counts_cached_files(tmp_path: Path) -> None:
+    (tmp_path / "node1").mkdir()
+    named = {"MemTotal": 64, "MemFree": 8, "Active(file)": 3, "Inactive(file)": 5, "FilePages": 40}
+    lines = [f"Node 1 {name}:  {kib} kB\n" for name, kib in named.items()]
+    (tmp_path / "node1/meminfo").write_text("".join([*lines, "Node 1 HugePages_Total: 2\n"]))
+    assert numa.available(1, tmp_path) == 16 << 10
+    assert numa.available(2, tmp_path) == sys.maxsize
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_arrays_take_half_of_the_least_nodes_free_memory_or_do_not_apply(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream, "elements_for", lambda *_, **__: 1 << 16)
+    cache = 64 << 10
+    monkeypatch.setattr("suites.memory.caches.read_caches", lambda: Caches(cache, cache, cache))
+    monkeypatch.setattr(test_bandwidth, "PAIR_CORES", 1)
+    made: list[int] = []
+    make = stream.NodeStreams.__init__
+
+    def counted(self: Any, operation: str, elements: int, count: int) -> None:
+        made.append(3 * 8 * elements * count)
+        make(self, operation, elements, count)
+
+    monkeypatch.setattr(stream.NodeStreams, "__init__", counted)
+    free = {0: 8 << 20, 1: 1 << 20}
+    monkeypatch.setattr(numa, "available", free.__getitem__)
+    test_bandwidth.test_numa_bandwidth(Values())
+    assert made == [3 << 17] * 2
+    free[1] = 300 << 10
+    with pytest.raises(pytest.skip.Exception, match="memory 0 MB can be used"):
+        test_bandwidth.test_numa_bandwidth(Values())
+
+
+def test_process_on_cpus_without_memory_has_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numa, "read_nodes", lambda: {0: {9000}, 1: set()})
+    with pytest.raises(pytest.skip.Exception, match="none of the CPUs"):
         test_bandwidth.test_numa_bandwidth(Values())
 
 
