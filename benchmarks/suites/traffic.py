@@ -50,7 +50,7 @@ from pytest_anubis.benchmarking.shaped_link import (
 )
 from pytest_anubis.benchmarking.turns import values_in_turns
 from suites.pipeline.group import PipelineGroup
-from suites.recommendation.placement import BY_ROWS, busiest, placed
+from suites.recommendation.placement import BY_ROWS, placed
 from suites.recommendation.tables import Batch, Plan, Tables, gradients_of
 from suites.recommendation.test_tables import shape_for
 from suites.shared_ranks import times_within
@@ -320,6 +320,15 @@ def tables(rounds: int) -> bool:
         f"tables: the worst of 100 placements has {worst:.3f} times the least work of a busiest rank"
     )
     return good and worst <= 1.05
+
+
+def busiest(work: Sequence[float], chosen: Sequence[int], ranks: int) -> float:
+    """Return the work of the rank that has the most of it, without tables by rows."""
+    loads = [0.0] * ranks
+    for one, rank in zip(work, chosen, strict=True):
+        if rank != BY_ROWS:
+            loads[rank] += one
+    return max(loads)
 
 
 def seconds_of(work: Callable[[], object]) -> float:

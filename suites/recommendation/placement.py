@@ -8,10 +8,11 @@ BY_ROWS = -1
 """Instead of a rank: the table's rows are shared out over all ranks."""
 
 STEPS = 100_000
-"""Of the search, at most: all of it for ten tables on four ranks. What is best until then is taken."""
+"""Placements of one table that are tried at most, beyond the first ones: all for ten tables on four ranks.
+What is best until then is taken."""
 
 
-def placed(work: Sequence[float], ranks: int, steps: int = STEPS) -> list[int]:
+def placed(work: Sequence[float], ranks: int) -> list[int]:
     """Return the rank of each table, or `BY_ROWS`, so that whole tables are shared out as evenly as possible.
 
     A table with more work than a rank's share is kept by rows. The others are placed by branch and bound:
@@ -21,7 +22,6 @@ def placed(work: Sequence[float], ranks: int, steps: int = STEPS) -> list[int]:
     Args:
         work: Of each table, such as the bytes of the rows that a step looks up.
         ranks: How many there are.
-        steps: Placements of one table that are tried at most, beyond the first ones.
     """
     share = sum(work) / ranks
     order = [table for table in range(len(work)) if work[table] <= share]
@@ -37,7 +37,7 @@ def placed(work: Sequence[float], ranks: int, steps: int = STEPS) -> list[int]:
         table, seen = order[depth], set[float]()
         for rank in sorted(range(ranks), key=loads.__getitem__):
             load = loads[rank] + work[table]
-            if load >= least or (tried >= steps and least < float("inf")):
+            if load >= least or (tried >= STEPS and least < float("inf")):
                 break
             if load in seen:  # on a rank with as much work it is the same
                 continue
@@ -49,12 +49,3 @@ def placed(work: Sequence[float], ranks: int, steps: int = STEPS) -> list[int]:
 
     place(0)
     return best
-
-
-def busiest(work: Sequence[float], chosen: Sequence[int], ranks: int) -> float:
-    """Return the work of the rank that has the most of it; tables by rows are not counted."""
-    loads = [0.0] * ranks
-    for one, rank in zip(work, chosen, strict=True):
-        if rank != BY_ROWS:
-            loads[rank] += one
-    return max(loads)

@@ -194,10 +194,15 @@ class Tables:
             yield begin, self.weights[begin : begin + step]
 
 
-def gradients_of(shape: Shape, number: int, device: torch.device) -> torch.Tensor:
-    """Return small whole numbers for the sums of a step, (samples * tables, width), float32."""
-    count = shape.samples * shape.tables
-    drawn = _content(number * count, count, shape.width, device)
+def gradients_of(
+    shape: Shape, number: int, device: torch.device, part: int = 0, parts: int = 1
+) -> torch.Tensor:
+    """Return small whole numbers for the sums of a step, or of one of equal parts of its samples.
+
+    They are (samples * tables, width), float32.
+    """
+    count = shape.samples // parts * shape.tables
+    drawn = _content((number * parts + part) * count, count, shape.width, device)
     return drawn.remainder_(2 * STEEPEST).sub_(STEEPEST).to(torch.float32)
 
 
@@ -257,23 +262,26 @@ def _low(numbers: torch.Tensor) -> torch.Tensor:
 
 
 SMALL = Shape(rows=1 << 13, width=64, samples=1680, pooling=(4, 1, 8, 2))
-"""As many samples as can be shared out over any number of ranks up to 8, and over 10, 12 and 16."""
+"""As many samples as can be shared out over any number of ranks up to 8, and over 10, 12 and 16;
+other numbers of ranks have a few more."""
 
 UPDATES = 8
 BITS = 10731116362891961812
 """Fingerprint of the small tables after their updates, computed by `tests/suites/test_suites_tables.py`."""
 
 
-def small_batches(device: torch.device) -> Iterator[tuple[Batch, torch.Tensor]]:
+def small_batches(
+    device: torch.device, shape: Shape = SMALL
+) -> Iterator[tuple[Batch, torch.Tensor]]:
     """Yield the batches of the updates of small tables and their gradients."""
     for number in range(UPDATES):
         spread: Spread = "skewed" if number % 2 else "uniform"
-        yield Batch.drawn(SMALL, number, spread, device), gradients_of(SMALL, number, device)
+        yield Batch.drawn(shape, number, spread, device), gradients_of(shape, number, device)
 
 
-def bits_after_updates(device: torch.device) -> int:
-    """Return the fingerprint of the small tables after their updates: `BITS`, whatever computes it."""
-    tables = Tables(SMALL, device)
-    for batch, gradients in small_batches(device):
+def bits_after_updates(device: torch.device, shape: Shape = SMALL) -> int:
+    """Return the fingerprint of small tables after their updates: `BITS` of `SMALL`, whatever computes it."""
+    tables = Tables(shape, device)
+    for batch, gradients in small_batches(device, shape):
         tables.update(Plan(batch), gradients)
     return tables.bits()

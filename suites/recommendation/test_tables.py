@@ -26,11 +26,11 @@ BYTES = 16 << 30
 BEYOND = 4
 """Times the last-level caches that a host's tables are large, at least."""
 
-HOST_SHARE = 8
-"""Part of a host's memory that they take at most: of all of it, so that the size does not hang on others."""
+HOST_SHARE = 1 / 8
+"""Share of a host's whole memory that they take at most: what others leave of it would change their size."""
 
 BATCHES = (8, 64)
-"""Steps in turn, at least and at most: their rows are twice what the caches hold."""
+"""Least and most steps that take turns; between them as many as look up twice what the caches hold."""
 
 REPEATS = {"smoke": 1, "standard": 3, "soak": 100}
 """How often the same updates have to give the same bits."""
@@ -106,7 +106,7 @@ def test_tables(
 
     device = anubis_device.torch
     on_cpu = anubis_device.kind == "cpu"
-    free = host_memory()[1] // HOST_SHARE if on_cpu else fitting(BYTES, device)
+    free = int(HOST_SHARE * host_memory()[1]) if on_cpu else fitting(BYTES, device)
     caches = read_caches().last_total if on_cpu else 0
     shape = shape_for(anubis_device.kind, free, caches)
     times = f", {shape.bytes / caches:.2g} times the caches" if caches else ""

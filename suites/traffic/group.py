@@ -275,22 +275,29 @@ class TrafficGroup(NodeRanks):
         """Return every rank's bits and losses of fresh jobs in turns and alone (`JobTraffic.check_jobs`)."""
         return self.ask_all("check_jobs", timeout=START, steps=steps)
 
-    def prepare_tables(self, places: Sequence[int], **shape: object) -> None:
-        """Make tables, each on its rank or by rows.
+    def prepare_tables(self, places: Sequence[int], **shape: object) -> int:
+        """Make tables, each on its rank or by rows; return the samples of a step for which there is room.
 
         Args:
             places: Ranks, or `recommendation.placement.BY_ROWS`.
             **shape: As for `recommendation.tables.Shape`.
         """
-        self.ask_all("prepare_tables", timeout=START, places=list(places), **shape)
+        answers = self.ask_all("prepare_tables", timeout=START, places=list(places), **shape)
+        return int(answers[0]["samples"])
 
     def tables(self, times: int = 1) -> PartTimes:
         """Return the seconds of a step of spread tables, the mean of so many, in its three forms."""
         return PartTimes(**self._slowest("time_tables", ["alone", "exchange", "together"], times))
 
-    def check_tables(self, places: Sequence[int]) -> tuple[int, int]:
+    def wrong_rows(self) -> list[str]:
+        """Return which rows of each rank's tables are wrong when what timed steps learned is taken back."""
+        answers = self.ask_all("wrong_rows", timeout=START)
+        return [answer["wrong"] for answer in answers if answer["wrong"]]
+
+    def check_tables(self, places: Sequence[int], samples: int) -> tuple[int, int]:
         """Return how many sums of small spread tables are wrong, and the bits of all after their updates."""
-        answers = self.ask_all("check_tables", timeout=START, places=list(places))
+        request = {"places": list(places), "samples": samples}
+        answers = self.ask_all("check_tables", timeout=START, **request)
         bits = sum(int(answer["bits"]) for answer in answers)
         return max(answer["wrong"] for answer in answers), bits % (1 << 64)
 

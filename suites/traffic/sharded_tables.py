@@ -15,8 +15,10 @@ import torch.distributed as dist
 
 from pytest_anubis.benchmarking.children import Message
 from pytest_anubis.benchmarking.ranks import timed
+from pytest_anubis.benchmarking.sizes import fitting
 from suites.recommendation.placement import BY_ROWS
 from suites.recommendation.tables import (
+    ELEMENT,
     SMALL,
     UPDATES,
     Batch,
@@ -28,6 +30,13 @@ from suites.recommendation.tables import (
     wrong_sums,
 )
 from suites.traffic.seat import Seat
+
+DRAWN = 6 * 8
+"""Bytes that drawing one looked-up row takes at most: every rank draws those of all samples, and keeps those
+of its own tables."""
+
+SHOWN = 3
+"""Wrong rows that a rank names."""
 
 
 class Held:
@@ -61,13 +70,17 @@ class TableTraffic:
         self._held: list[Held] = []
 
     def prepare_tables(self, request: Message) -> Message:
-        """Make tables of a shape (``rows``, ``width``, ``samples``, ``pooling``) at their ``places``."""
+        """Make tables of a shape (``rows``, ``width``, ``samples``, ``pooling``) at their ``places``.
+
+        Rows and samples are halved until every rank's device has room; answers the samples.
+        """
         shape = Shape(
             request["rows"], request["width"], request["samples"], tuple(request["pooling"])
         )
+        shape = self._fitted(shape)
         self._places: list[int] = request["places"]
         self._take(shape, 0, "uniform", self._tables(shape))
-        return {}
+        return {"samples": shape.samples}
 
     def time_tables(self, request: Message) -> Message:
         """Answer the seconds of some ``forms`` of a step, the mean of so many ``times``.
@@ -82,24 +95,34 @@ class TableTraffic:
         device, times = self._seat.device, request["times"]
         return {form: timed(forms[form], device, times) for form in request["forms"]}
 
+    def wrong_rows(self, _request: Message) -> Message:
+        """Take back what the last timed steps learned; answer which rows are ``wrong`` then, in words."""
+        for exchanging, sign in list(self._signs.items()):
+            if sign > 0:
+                self._step(exchanging=exchanging)
+        wrong = [place for held in self._held for place in held.tables.wrong_rows()]
+        named = ", ".join(f"table {table} row {row}" for table, row in wrong[:SHOWN])
+        said = f"rank {self._seat.number}: {named} ({len(wrong)} in all)"
+        return {"wrong": said if wrong else ""}
+
     def check_tables(self, request: Message) -> Message:
         """Answer how many sums are ``wrong`` and the ``bits`` of this rank's part after all updates.
 
-        They are those of small tables at their ``places``, whose samples are shared out over the ranks.
+        They are those of small tables at their ``places``, whose ``samples`` are shared out over the ranks.
         """
-        self._places = request["places"]
+        self._places, shape = request["places"], replace(SMALL, samples=request["samples"])
         device, world = self._seat.device, self._seat.world
-        parts, wrong = self._tables(SMALL), 0
+        parts, wrong = self._tables(shape), 0
         for number in range(UPDATES):
             spread: Spread = "skewed" if number % 2 else "uniform"
-            self._take(SMALL, number, spread, parts)
+            self._take(shape, number, spread, parts)
             sums = self._lookup()
             if number == 0:
-                batch = Batch.drawn(SMALL, number, spread, device)
+                batch = Batch.drawn(shape, number, spread, device)
                 all_sums = torch.empty(world * len(sums), sums.shape[1], device=device)
                 dist.all_gather_into_tensor(all_sums, sums)
-                wrong = len(wrong_sums(SMALL, batch, all_sums))
-            self._update(self._gradients)
+                wrong = len(wrong_sums(shape, batch, all_sums))
+            self._update(self._gradients, -1)
         bits = sum(tables.bits() for _, tables in parts) % (1 << 64)
         return {"wrong": wrong, "bits": bits}
 
@@ -107,6 +130,16 @@ class TableTraffic:
         """Give up all tables."""
         self._held = []
         return {}
+
+    def _fitted(self, shape: Shape) -> Shape:
+        """Return a shape with the same share of rows and samples as the rank with the least room can have."""
+        tables = -(-shape.tables // self._seat.world)
+        wanted = tables * shape.rows * shape.width * ELEMENT
+        wanted += DRAWN * shape.samples * sum(shape.pooling)
+        least = torch.tensor(fitting(wanted, self._seat.device), device=self._seat.device)
+        dist.all_reduce(least, dist.ReduceOp.MIN)
+        times = wanted // int(least)
+        return replace(shape, rows=shape.rows // times, samples=shape.samples // times)
 
     def _tables(self, shape: Shape) -> list[tuple[int, Tables]]:
         """Make this rank's parts of all tables."""
@@ -125,29 +158,30 @@ class TableTraffic:
         self, shape: Shape, number: int, spread: Spread, parts: list[tuple[int, Tables]]
     ) -> None:
         """Make ready for a step in which all ranks' samples together are those of a shape."""
-        self._shape = replace(shape, samples=shape.samples // self._seat.world)
-        batch = Batch.drawn(shape, number, spread, self._seat.device)
+        seat = self._seat
+        self._shape = replace(shape, samples=shape.samples // seat.world)
+        batch = Batch.drawn(shape, number, spread, seat.device)
         self._held = [Held(table, tables, batch) for table, tables in parts]
-        self._gradients = self._mine(gradients_of(shape, number, self._seat.device))
-
-    def _mine(self, all_sums: torch.Tensor) -> torch.Tensor:
-        """Return this rank's part of what all ranks' samples have."""
-        return all_sums.chunk(self._seat.world)[self._seat.number]
+        self._gradients = gradients_of(shape, number, seat.device, seat.number, seat.world)
+        self._signs = {True: -1, False: -1}
 
     def _sources(self, rank: int) -> list[int]:
         """Return the tables of which a rank sends sums."""
         return [table for table, place in enumerate(self._places) if place in (BY_ROWS, rank)]
 
     def _step(self, *, exchanging: bool = True) -> None:
+        """Look up and learn, or take back what such a step has learned: every other one."""
+        sign = self._signs[exchanging]
+        self._signs[exchanging] = -sign
         if exchanging:
             self._lookup()
-            self._update(self._gradients)
+            self._update(self._gradients, sign)
             return
         gradients = self._gradients.view(-1, self._shape.tables, self._shape.width)
         for held in self._held:
             held.lookup()
             steps = gradients[:, held.table].repeat(self._seat.world, 1)
-            held.tables.update(held.plan, steps)
+            held.tables.update(held.plan, steps, sign)
 
     def _travel(self) -> None:
         """Exchange sums and gradients as in a step, whatever they are."""
@@ -165,10 +199,10 @@ class TableTraffic:
                 sums[:, table] += some
         return sums.view(-1, shape.width)
 
-    def _update(self, gradients: torch.Tensor) -> None:
+    def _update(self, gradients: torch.Tensor, sign: int) -> None:
         """Send this rank's gradients to where their rows are, and update the rows that are here."""
         for held, steps in zip(self._held, self._sent(gradients), strict=True):
-            held.tables.update(held.plan, steps)
+            held.tables.update(held.plan, steps, sign)
 
     def _arrived(self, sums: list[torch.Tensor]) -> list[torch.Tensor]:
         """Send sums of all ranks' samples to the ranks; return each rank's, (its tables, samples, width)."""

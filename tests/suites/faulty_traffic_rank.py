@@ -21,10 +21,12 @@ BIT = 10
 
 
 def spoil(arrived: torch.Tensor) -> None:
-    """Wait, flip a bit of one number in the middle of what the second rank got, or end that rank."""
+    """Wait, flip a bit of or add 1 to one number in the middle of what the second rank got, or end that rank."""
     fault = Path(os.environ[FAULT]).read_text(encoding="ascii")
     if fault == "slow":
         time.sleep(DELAY)
+    if fault == "add" and dist.get_rank() == 1:
+        arrived.view(-1)[arrived.numel() // 2] += 1
     if fault == "flip" and dist.get_rank() == 1:
         flip_bit(arrived, arrived.numel() // 2, BIT)
     if fault == "die" and dist.get_rank() == 1:

@@ -227,6 +227,7 @@ class TrafficRanks:
             "jobs": JobTimes(apart=2.0, in_turns=1.0),
             "parts_of_jobs": (1.0, 1.0),
             "tables": PartTimes(alone=1.0, exchange=1.0, together=1.0),
+            "wrong_rows": [],
             "check_tables": (0, BITS),
             "check_jobs": [
                 {"alone": [1], "in_turns": [1], "first": [2.0], "last": [1.0], "last_alone": [1.0]}

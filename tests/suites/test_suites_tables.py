@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.suites.traffic import busiest
 from pytest_anubis.benchmarking.verification import fingerprint, flip_bit
 from pytest_anubis.session.collecting.device_parameters import Device
-from suites.recommendation import test_tables
-from suites.recommendation.placement import BY_ROWS, busiest, placed
+from suites.recommendation import placement, test_tables
+from suites.recommendation import tables as tables_module
+from suites.recommendation.placement import BY_ROWS, placed
 from suites.recommendation.tables import (
     BITS,
     SMALL,
@@ -32,6 +35,8 @@ from suites.recommendation.tables import (
 )
 from suites.traffic import test_sharded_tables
 from suites.traffic.group import TrafficGroup
+from suites.traffic.seat import Seat
+from suites.traffic.sharded_tables import TableTraffic
 from tests.suites.test_suites_on_a_card import Node, Taken
 from tests.suites.traffic_groups import behind_link, faulty, of_ranks
 
@@ -104,10 +109,33 @@ def test_flipped_bit_is_found_with_its_table_and_row() -> None:
     assert divmod(int(batch.sums[5]), SHAPE.tables) in wrong
 
 
-def test_twice_the_pooling_is_twice_the_rows_and_bytes() -> None:
-    twice = replace(SHAPE, pooling=tuple(2 * one for one in SHAPE.pooling))
-    assert twice.looked_up == 2 * SHAPE.looked_up
-    assert len(drawn(shape=twice)[1].rows) == 2 * len(drawn()[1].rows)
+def doubles(seconds: Callable[[int], float]) -> None:
+    """Assert that twice the work takes about twice as long, in one of some trials."""
+    for _ in range(5):  # others may take the core meanwhile
+        ratio = seconds(2) / seconds(1)
+        if 1.4 < ratio < 2.6:
+            return
+    pytest.fail(f"twice the work took {ratio:.2f} times as long")
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("update", [False, True])
+def test_twice_the_pooling_takes_about_twice_as_long(update: bool) -> None:
+    def seconds(times: int) -> float:
+        shape = Shape(rows=1 << 13, width=64, samples=64, pooling=(16 * times,) * 4)
+        tables, batch = drawn(shape=shape)
+        plan, gradients, taken = Plan(batch), gradients_of(shape, 1, CPU), list[float]()
+        for _ in range(8):
+            begin = time.perf_counter()
+            if update:
+                tables.update(plan, gradients)
+            else:
+                tables.lookup(batch.rows, batch.starts)
+            taken.append(time.perf_counter() - begin)
+        return min(taken)
+
+    doubles(seconds)
 
 
 @pytest.mark.parametrize("fault", ["row", "sum", "index", "idle", "bits", ""])
@@ -185,11 +213,12 @@ def test_placements_of_eight_tables_are_the_best_possible(ranks: int) -> None:
         assert busiest(work, found, ranks) == pytest.approx(best)
 
 
-def test_placements_by_hand() -> None:
-    assert busiest([8, 7, 6, 5, 4], placed([8, 7, 6, 5, 4], 2, steps=0), 2) == 17  # greedy
+def test_placements_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert busiest([8, 7, 6, 5, 4], placed([8, 7, 6, 5, 4], 2), 2) == 15
     assert sorted(placed([1, 10, 1], 2)) == [BY_ROWS, 0, 1]
     assert placed([], 3) == []
+    monkeypatch.setattr(placement, "STEPS", 0)
+    assert busiest([8, 7, 6, 5, 4], placed([8, 7, 6, 5, 4], 2), 2) == 17  # greedy
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +234,34 @@ SIZE: dict[str, Any] = {"rows": 1 << 8, "width": 16}
 @pytest.mark.parametrize("places", [[0, 1, 0, 1], [1, 1, 1, 1], [BY_ROWS] * 4, [BY_ROWS, 0, 1, 0]])
 def test_bits_do_not_depend_on_where_tables_are(two: TrafficGroup, places: list[int]) -> None:
     test_sharded_tables.right_tables(two, places)
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_ranks_that_cannot_share_the_samples_are_checked_with_more(
+    two: TrafficGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = SMALL.samples + 1  # as nine ranks, which take 1,683
+    monkeypatch.setattr(tables_module, "SMALL", replace(SMALL, samples=samples))
+    test_sharded_tables.right_tables(two, [BY_ROWS, 0, 1, 0])
+
+
+def test_parts_of_the_gradients_are_the_whole() -> None:
+    parts = [gradients_of(SHAPE, 2, CPU, part, 3) for part in range(3)]
+    assert torch.equal(torch.cat(parts), gradients_of(SHAPE, 2, CPU))
+
+
+@pytest.mark.parametrize("memory", [16 << 30, 3 << 30])
+def test_spread_tables_take_half_of_a_devices_memory(
+    memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_anubis.benchmarking.sizes.memory_of", lambda _: (memory, memory))
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_: None)
+    traffic = TableTraffic(Seat(0, 2, CPU))
+    shape = Shape(rows=1 << 20, width=128, samples=1 << 13, pooling=(240, *(8,) * 7))
+    found = traffic._fitted(shape)
+    assert (shape.rows // found.rows, shape.samples // found.samples) == (
+        (1, 1) if memory > 8 << 30 else (2, 2)
+    )
 
 
 @pytest.mark.alone
@@ -223,9 +280,29 @@ def test_sharded_benchmark_records_its_rate_and_a_flipped_bit_fails_it(
         late = group.tables()
         assert late.exchange > 2 * free.exchange
         assert late.together > late.alone
+        fault.write_text("")
+        group.prepare_tables([0, 1, 0, 1], samples=48, pooling=(2,) * 4, **SIZE)
+        group.tables(3)
+        assert group.wrong_rows() == []
+        fault.write_text("add")
+        group.tables(3)
+        fault.write_text("")
+        [wrong] = group.wrong_rows()
+        assert wrong.startswith("rank 1: table")
         fault.write_text("flip")
         with pytest.raises(AssertionError, match="are wrong"):
             test_sharded_tables.right_tables(group, [0, 1, 0, 1])
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("quick_processes")
+def test_twice_the_samples_take_about_twice_as_long(two: TrafficGroup) -> None:
+    def seconds(times: int) -> float:
+        shape: dict[str, Any] = {"rows": 1 << 12, "width": 64, "pooling": (16,) * 4}
+        assert two.prepare_tables([0, 1, BY_ROWS, BY_ROWS], samples=1024 * times, **shape)
+        return min(two.tables().together for _ in range(20))
+
+    doubles(seconds)
 
 
 @pytest.mark.alone
