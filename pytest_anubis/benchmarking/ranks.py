@@ -183,6 +183,10 @@ class NodeRanks(Ranks):
             within=within,
         )
 
+    def name_of(self, rank: int) -> str:
+        """Return the name of a rank: that of its accelerator, if it has one."""
+        return f"cuda:{rank}" if self.on_accelerators else f"rank {rank}"
+
 
 @contextmanager
 def lasting(start: Callable[[int, int], R]) -> Iterator[R]:

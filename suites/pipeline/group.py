@@ -17,8 +17,7 @@ from suites.workload.running import NoRoomError
 MODULE = "suites.pipeline.rank"
 
 BATCHES = 4
-"""Micro-batches of a step for each stage: with n equal stages a share (n - 1) / (5n - 1) of the step is
-bubble."""
+"""Micro-batches of a step for each stage: n equal stages then wait for (n - 1) / (5n - 1) of the step."""
 
 SLOW = 1.1
 """Times as long as the median of the others a card has to take for all stages before it is named: what cards
@@ -106,22 +105,26 @@ class Binding:
     Attributes:
         stage: The stage, whatever card it is on; None if it is not always the same one.
         card: The rank, whatever stage it is, if it also takes `SLOW` times as long as the others.
+        unseen: Number of rotations without a step: nothing is known to be the slowest in every one.
     """
 
     stage: int | None = None
     card: int | None = None
+    unseen: int = 0
 
 
-def binding(steps: Sequence[StepTimes]) -> Binding:
+def slowest_part(steps: Sequence[StepTimes]) -> Binding:
     """Return what is the slowest in every rotation, in a share `MOSTLY` of its steps or more."""
     world = len(steps[0].taken)
+    every = [[step.taken for step in steps if step.rotation == one] for one in range(world)]
+    if unseen := every.count([]):
+        return Binding(unseen=unseen)
     bound = set()
     times = []
-    for rotation in range(world):
-        taken = [step.taken for step in steps if step.rotation == rotation]
+    for rotation, taken in enumerate(every):
         slowest = [one.index(max(one)) for one in taken]
         rank = max(range(world), key=slowest.count)
-        if not taken or slowest.count(rank) < MOSTLY * len(taken):
+        if slowest.count(rank) < MOSTLY * len(taken):
             return Binding()
         bound.add((rank, (rank + rotation) % world))
         times.append([statistics.median(some) for some in zip(*taken, strict=True)])
@@ -221,8 +224,8 @@ class PipelineGroup(NodeRanks):
             max(map(float, some)) for some in zip(*(a["off"] for a in answers), strict=True)
         ], found
 
-    def step(self, rotation: int, times: int = 1, *, check: bool = False) -> StepTimes:
-        """Pass all micro-batches through the stages, the mean of so many times, in a rotation of the ranks.
+    def step(self, rotation: int, *, check: bool = False) -> StepTimes:
+        """Pass all micro-batches through the stages in a rotation of the ranks.
 
         The stages' weights are drawn anew for another rotation than the last one. With `check` the bits of
         every micro-batch are compared, which takes time; else those of the last one of each text.
@@ -233,7 +236,7 @@ class PipelineGroup(NodeRanks):
             cut = [[stage.start, stage.stop] for stage in plan.stages]
             self.ask_all("load", timeout=START, rotation=rotation, stages=cut)
             self._loaded = rotation
-        answers = self.ask_all("step", times=times, all=check)
+        answers = self.ask_all("step", all=check)
         computing = tuple(float(answer["computing"]) for answer in answers)
         first = (-rotation) % world
         taken = tuple(

@@ -130,19 +130,19 @@ class PipelineRank:
         return {}
 
     def step(self, request: Message) -> Message:
-        """Pass all micro-batches on ``times`` times.
+        """Pass all micro-batches on.
 
-        Answers the seconds of once and the seconds of ``computing`` in it, and the bits of each text as it
-        was ``received`` and ``passed`` on: of its last micro-batch, or of ``all``, which takes time, the one
-        that differs from most.
+        Answers the seconds of that and of ``computing`` in it, and a fingerprint for each text as it was
+        ``received`` and ``passed`` on: that of its last micro-batch. With ``all`` those of all micro-batches
+        are computed, which takes time, and that of the fewest is answered.
         """
-        times, self._all = request["times"], request["all"]
+        self._all = request["all"]
         self._spans.clear()
         with single_precision():
-            seconds = timed(self._once, self._device, times)
+            seconds = timed(self._once, self._device)
         return {
             "seconds": seconds,
-            "computing": sum(_between(*span) for span in self._spans) / times,
+            "computing": sum(_between(*span) for span in self._spans),
             "received": _bits(self._received),
             "passed": _bits(self._passed),
         }

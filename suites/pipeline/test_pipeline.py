@@ -62,7 +62,7 @@ def measure(
     rounds: int,
 ) -> None:
     """Compare every rotation with the uncut network, and take both metrics."""
-    from suites.pipeline.group import binding
+    from suites.pipeline.group import slowest_part
 
     right_network(ranks, dtype)
     for rotation in range(ranks.world):  # libraries choose kernels
@@ -78,8 +78,8 @@ def measure(
     clear = collect_with(
         anubis_metric, "pipeline_rate", rate, unit="tokens/s", better="higher", rounds=rounds
     )
-    bound = binding(clear)
-    found = words(bound, plan)
+    bound = slowest_part(clear)
+    found = words(bound, plan, ranks)
     seconds = statistics.median(step.seconds for step in clear)
     record_property("pipeline_binds", found)
     record_property(
@@ -99,10 +99,12 @@ def measure(
     right_step(dict.fromkeys(wrong))
 
 
-def words(found: Binding, plan: Plan) -> str:
+def words(found: Binding, plan: Plan, ranks: PipelineGroup) -> str:
     """Return what binds in every rotation in words."""
+    if found.unseen:
+        return f"not known what binds: no clear round of {found.unseen} of {ranks.world} rotations"
     if found.card is not None:
-        return f"card {found.card} binds in every rotation, whatever stage it is"
+        return f"{ranks.name_of(found.card)} binds in every rotation, whatever stage it is"
     if found.stage is not None:
         return f"{plan.words(found.stage)} binds in every rotation, whatever card it is on"
     return "no stage and no card binds in every rotation"

@@ -71,10 +71,6 @@ class TrainingGroup(NodeRanks):
         each = tuple(float(answer["alone"]) for answer in answers)
         return Together(each, max(float(answer["together"]) for answer in answers))
 
-    def name_of(self, rank: int) -> str:
-        """Return what a rank is called: its card, if it has one."""
-        return f"cuda:{rank}" if self.on_accelerators else f"rank {rank}"
-
     def outcome(self) -> list[tuple[int, float, float]]:
         """Return of each rank the fingerprint of its weights, its first and its newest loss."""
         answers = self.ask_all("outcome", timeout=START)
