@@ -115,10 +115,10 @@ class Shape:
 
 
 def product_of(dtype: str, device: torch.device) -> Multiply:
-    """Return what multiplies matrices of an element type into a buffer, only ``int16`` with further memory.
+    """Return a function that multiplies matrices of an element type into a buffer.
 
-    Eight-bit floats on NVIDIA's Hopper as its matrix units sum them, which is its full rate: without it every
-    few terms are added up once more in single precision, outside of the units.
+    Only that of ``int16`` takes further memory. On NVIDIA's Hopper the matrix units alone sum products of
+    8-bit floats, which is its full rate: else other units add up every few terms in single precision.
     """
     if dtype == "int8":
         return lambda a, b, out: torch._int_mm(a, b, out=out)

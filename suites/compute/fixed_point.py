@@ -22,9 +22,8 @@ matrix units take multiples of 16 best."""
 
 def bytes_of(numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return high and low bytes (int8) of whole numbers (int16) up to `BOUND`: number = 256 * high + low."""
-    return ((numbers + 128) >> 8).to(torch.int8), numbers.to(
-        torch.int8
-    )  # which keeps the last 8 bits
+    low = numbers.to(torch.int8)  # the last 8 bits
+    return ((numbers + 128) >> 8).to(torch.int8), low
 
 
 def multiply(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:

@@ -22,7 +22,7 @@ REPEATS = {"smoke": 10, "standard": 1000, "soak": 100_000}
 """Products, each compared with the first."""
 
 PRODUCTS_16 = 4
-"""Products of bytes in one of 16 bits, which is repeated the fewer times."""
+"""Products of bytes that one of 16 bits takes, so that it is repeated a quarter as often."""
 
 
 @pytest.mark.anubis(

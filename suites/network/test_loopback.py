@@ -72,8 +72,8 @@ def test_tcp_round_trip(
     metrics=["socket_rate", "socket_round_trip", "ring_rate", "ring_round_trip"],
     question="How quickly do two processes exchange the same bytes without TCP, and through memory?",
     action="Low with TCP only: filters, shaping or settings of TCP (`tc qdisc show dev lo`, `nft list "
-    "ruleset`). Low with the socket, too: the kernel (version, mitigations, security modules). Low through "
-    "memory, too: the core or its memory",
+    "ruleset`). Low with the socket, too: the kernel (version, mitigations, security modules). `ring_rate` "
+    "low, too: the core or its memory (`ring_round_trip` has notices by the kernel's sockets)",
 )
 @pytest.mark.parametrize("way", ["socket", "ring"])
 def test_without_tcp(anubis_metric: MetricFixture, anubis_node: NodeFixture, way: str) -> None:

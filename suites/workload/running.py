@@ -111,8 +111,7 @@ def training_step(
         sizes: Its batch.
         device: Where.
         dtype: Type of the products: with a short one torch chooses what is computed in it, and weights
-            stay in
-            single precision, but for a network that is `light`.
+            stay in single precision, but for a network that is `light`.
         part: Another number gives another batch.
     """
     kind = cast(torch.dtype, getattr(torch, dtype))
@@ -203,9 +202,8 @@ def fitting_served(workload: Workload, sizes: Sizes, device: torch.device, dtype
         return sizes
     kind = cast(torch.dtype, getattr(torch, dtype))
     weights = workload.parameters * kind.itemsize
-    one = (
-        bytes_of_example(workload, sizes) * kind.itemsize // 4
-    )  # more than inference keeps at any moment
+    # More than inference keeps at any moment.
+    one = bytes_of_example(workload, sizes) * kind.itemsize // 4
     if weights + one > FREE_SHARE * known[1]:
         raise NoRoomError(
             f"{workload.name} in {dtype} takes {(weights + one) / 1e9:.0f} GB, of which this "

@@ -11,7 +11,7 @@ MARGIN = 0.05
 ranks differ by 1 % or so, the same ones in every round."""
 
 CHANCE = 0.01
-"""Probability with which one of several equal ranks may be named: each is the slowest in as many rounds."""
+"""Probability with which a rank may be named although all are equal, each the slowest in as many rounds."""
 
 Rounds = Sequence[Sequence[float]]
 """Seconds of every rank's own work, round by round."""
