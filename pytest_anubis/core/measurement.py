@@ -29,6 +29,9 @@ MISTAKE = "the benchmark is written wrongly: "
 GATE_STOPPED = "the gate stopped the run before anything was measured"
 """Blocker of a run whose hardware was rejected, or could not be tested, before its first test."""
 
+WAY = " -> "
+"""Separates two nodes, sender first, in the name of a unit that is the way from one to the other."""
+
 TOOL_PROPERTY = "anubis_tool"
 """Name of the test's properties (pytest's ``record_property``) with the tools that it ran."""
 

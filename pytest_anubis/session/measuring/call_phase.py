@@ -211,10 +211,11 @@ class Judge:
         self, item: pytest.Item, recorder: Recorder, *, whole: bool = True
     ) -> tuple[MetricVerdict, ...]:
         """Return the verdicts on recorded metrics, and for a `whole` test on declared ones without values."""
-        verdicts = [
-            _excused(self._judge_one(measurement), recorder.excuses.get(measurement.device))
-            for measurement in recorder.measurements
-        ]
+        verdicts = [self._judge_one(measurement) for measurement in recorder.measurements]
+        if recorder.excuses:
+            from pytest_anubis.session.measuring.sample_verdicts import excused
+
+            verdicts = [excused(verdict, recorder.excuses) for verdict in verdicts]
         verdicts += recorder.conclusions
         if any(measurement.metric.part_of for measurement in recorder.measurements):
             from pytest_anubis.validator.explaining.step_shares import with_step_shares
@@ -421,14 +422,6 @@ def _without_traceback(
     for entry in shown.reprtraceback.reprentries:
         entry.lines = [f"INCONCLUSIVE: {text}", f"next step: {environment.partition('; ')[2]}"]
     report.longrepr = shown
-
-
-def _excused(verdict: MetricVerdict, blame: str | None) -> MetricVerdict:
-    """Return a verdict that rejects nothing if a unit of another node is to blame."""
-    if blame is None or verdict.outcome is not Outcome.FAIL:
-        return verdict
-    text = f"{verdict.text}; not this node's: {blame}"
-    return replace(verdict, outcome=Outcome.MARGINAL, reason=Reason.UNUSUAL, text=text)
 
 
 def _forget(item: pytest.Item, key: pytest.StashKey[Any]) -> None:

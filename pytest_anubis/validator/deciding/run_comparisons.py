@@ -22,6 +22,7 @@ from pytest_anubis.validator.judging.column_judging import (
 from pytest_anubis.validator.judging.device_split import split_by_device
 from pytest_anubis.validator.judging.history_judging import judge_by_history
 from pytest_anubis.validator.judging.peer_judging import judge_by_peers
+from pytest_anubis.validator.judging.sample_judging import UNREFERENCED
 
 History = Callable[[], Sequence[Population]]
 """Returns what the node measured in earlier runs; called only if needed, since reading takes time."""
@@ -29,7 +30,6 @@ History = Callable[[], Sequence[Population]]
 Key = tuple[str, str, str]
 """Benchmark, metric, device."""
 
-_UNREFERENCED = (Reason.NO_BASELINE, Reason.NO_CRITERION, Reason.BELOW_NOMINAL)
 _CONCLUSIVE = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 
 
@@ -43,7 +43,7 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     values has that of the first device.
     """
     open_ones = {
-        (v.benchmark, v.metric, v.device): v for v in run.verdicts if v.reason in _UNREFERENCED
+        (v.benchmark, v.metric, v.device): v for v in run.verdicts if v.reason in UNREFERENCED
     }
     criteria = baseline.criteria if baseline else ()
     whole = [c for c in criteria if c.scope == "node"]
@@ -134,7 +134,7 @@ def _compared(
     history: History,
 ) -> dict[Key, MetricVerdict]:
     found: dict[Key, MetricVerdict] = {}
-    for judged in judge_by_peers(_populations(run, _of_several_devices(lonely.values()))):
+    for judged in judge_by_peers(_populations(run, _of_several_devices(run, lonely.values()))):
         for verdict in judged.verdicts():
             _keep(found, verdict)
     rest = [m for key, m in lonely.items() if key not in found]
@@ -151,11 +151,15 @@ def _compared(
     return found
 
 
-def _of_several_devices(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the measurements of metrics that more than one device has; others have no peers."""
+def _of_several_devices(run: RunRecord, measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Return the measurements of metrics that more than one device has; others have no peers.
+
+    Other hosts and ways to them are no devices of this node.
+    """
     several: dict[tuple[str, str, str], list[Measurement]] = {}
     for m in measurements:
-        several.setdefault((m.benchmark, m.metric.name, m.group), []).append(m)
+        if not run.devices or set(run.devices).issuperset(m.device.split(">")):
+            several.setdefault((m.benchmark, m.metric.name, m.group), []).append(m)
     return [m for members in several.values() if len(members) > 1 for m in members]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_anubis.core.baseline import ALPHA, Baseline, Criterion
+from pytest_anubis.core.measurement import WAY
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
@@ -146,7 +147,9 @@ def _beside_peers(population: Population) -> _Seen:
     exact = population.metric.better == "equal"
     columns = None if exact else rows.quantile_columns(rows.grid()).astype(np.float64)
     within = np.zeros(total) if exact else np.nan_to_num(within_variances(population, rows))
-    for members in _groups(population, rows.usable):
+    # The other node may slow down a way between two.
+    own = np.array([WAY not in device for device in population.devices], dtype=np.bool_)
+    for members in _groups(population, rows.usable & own):
         if columns is None:
             _exact(seen, members)
             continue

@@ -44,6 +44,9 @@ from pytest_anubis.validator.similarity.distance import sides, uniformly_worse
 from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_text
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
 
+UNREFERENCED = (Reason.NO_BASELINE, Reason.NO_CRITERION, Reason.BELOW_NOMINAL)
+"""Reasons of metrics without a criterion, which other devices and earlier runs judge where they can."""
+
 _GROUP_SHOWN = 60  # characters of a group's label in a text
 
 EQUAL = 0.995

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -194,3 +196,10 @@ def test_healthy_runs_of_many_metrics_are_not_rejected_by_the_past() -> None:
         (found,) = judge_by_history(populations, past)
         rejected += found[0].outcome is Outcome.FAIL
     assert rejected <= 1
+
+
+def test_ways_to_other_nodes_have_no_peers() -> None:
+    samples = noise(1, 8)
+    samples[3] = samples[3] * 0.5
+    ways = replace(nodes(samples), devices=tuple(f"n0 -> n{i + 1}" for i in range(8)))
+    assert failed(ways) == []
