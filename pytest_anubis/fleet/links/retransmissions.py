@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LEAST_WAYS = 2
-"""Ways to a port that must have lost segments: of a single one its sender may be the cause as well."""
+from pytest_anubis.fleet.links.common_ends import common_ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ def resending_ports(
     """Return the receiving ports that lost segments of more than half of their senders.
 
     A way counts if segments were sent again in most of its repeats, so that a lost one now and then names no
-    port, and neither does a sender that loses segments to everyone: these are one way of each port.
+    port. Neither do senders that lose segments to most others (`common_ends`).
 
     Args:
         resent: TCP segments that were sent again, by repeat, sender and receiver; nan if not measured.
@@ -56,11 +55,15 @@ def resending_ports(
         return ()
     known = ~np.isnan(table).any(axis=0)
     lost = known & (np.median(np.nan_to_num(table), axis=0) > 0)
-    found = []
-    for node in range(len(lost)):
-        ways, measured = int(lost[:, node].sum()), int(known[:, node].sum())
-        if ways >= LEAST_WAYS and 2 * ways > measured:
-            segments = int(np.nansum(table[:, :, node]))
-            port = ResendingPort(node=node, ways=ways, measured=measured, segments=segments)
-            found.append(port)
+    found = [
+        ResendingPort(
+            node=node,
+            ways=int(lost[:, node].sum()),
+            measured=int(known[:, node].sum()),
+            segments=int(np.nansum(table[:, :, node])),
+        )
+        for part in common_ends(lost, known, share=0.5)
+        for node in part.nodes
+        if part.kind == "receive"
+    ]
     return tuple(sorted(found, key=lambda one: -one.segments))

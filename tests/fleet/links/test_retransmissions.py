@@ -57,3 +57,10 @@ def test_where_nothing_was_counted_nothing_is_named() -> None:
     table = np.full((3, 6, 6), np.nan)
     table[:, 0, [2, 3]] = table[:, [2, 3], 0] = 40
     assert [port.node for port in resending_ports(table.tolist())] == [0]
+
+
+def test_several_senders_that_lose_segments_name_no_receiver() -> None:
+    table = quiet()
+    table[:, [0, 1, 2, 3]] = 40  # four of each port's five senders
+    table[:, range(6), range(6)] = np.nan
+    assert resending_ports(table.tolist()) == ()
