@@ -219,7 +219,7 @@ class PairsFixture(Protocol):
     def fan_in(self, *, size: int = 6_422_528, repeats: int = 3) -> tuple[str, ...]:
         """Measure each host with all others at once; return who is to blame for slow ones.
 
-        All others send it a block of `size` bytes at once, then it sends one to each of them; this is run
+        All others send it up to `size` bytes at once, then it sends as many to each of them; this is run
         `repeats` times for every host. Records ``fan_in_rate`` and ``fan_out_rate`` of each host, with all
         its blocks, and property ``fan_in_fairness``: Jain's index of its senders, 1 if they were served
         alike. Returns one line for each host, or direction of its port, that is to blame.

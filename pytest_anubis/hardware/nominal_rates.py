@@ -59,19 +59,16 @@ def slowest_nvlink_rate(cards: Iterable[Accelerator]) -> NominalRate | None:
     return min(known, key=lambda rate: rate.value)
 
 
-def port_rate(
-    ports: Iterable[Nic], name: str = "", *, most: float = float("inf")
-) -> NominalRate | None:
+def port_rate(ports: Iterable[Nic], name: str = "") -> NominalRate | None:
     """Return what a network port carries one way.
 
     Args:
         ports: Those of the inventory.
         name: The port; empty: the fastest one of which the speed is known.
-        most: None is returned for a port that is faster than this, bytes per second.
     """
     known = [port for port in ports if port.speed and name in ("", port.name)]
     fastest = max(known, key=lambda port: port.speed or 0.0, default=None)
-    if fastest is None or fastest.speed is None or fastest.speed * 1e9 / 8 > most:
+    if fastest is None or fastest.speed is None:
         return None
     return NominalRate(
         value=fastest.speed * 1e9 / 8, of=f"port {fastest.name} of {fastest.speed:g} Gbit/s"

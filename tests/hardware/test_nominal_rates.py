@@ -8,7 +8,6 @@ import pytest
 
 from pytest_anubis.core.inventory import Accelerator, Nic
 from pytest_anubis.hardware.nominal_rates import (
-    TCP,
     adapters_rate,
     nvlink_rate,
     pcie_rate,
@@ -83,7 +82,6 @@ def test_a_port_has_the_rate_of_its_link() -> None:
     assert named is not None
     assert (fastest.value, named.value) == (50e9, 1.25e9)
     assert port_rate(ports, "eth1") is port_rate(ports, "eth7") is None
-    assert port_rate(ports, most=TCP) is None
 
 
 FAST = [

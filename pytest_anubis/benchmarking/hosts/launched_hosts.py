@@ -112,7 +112,7 @@ def launched_hosts(environment: Mapping[str, str], name: str) -> LaunchedHosts |
             "where the first one is"
         )
     port = _number(environment, "MASTER_PORT", PORT)
-    interface = "" if environment.get(INTERFACE) else interface_to(master, port)
+    interface = environment.get(INTERFACE) or interface_to(master, port)
     return LaunchedHosts(
         count=count, number=number, name=name, master=master, port=port, interface=interface
     )

@@ -12,13 +12,17 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
+import numpy as np
+
 from pytest_anubis.benchmarking.children import Child, Group
 from pytest_anubis.fleet.links.attribution import (
     Accusation,
     attribute,
     expected_by_distance,
     typical_rates,
+    without_peers,
 )
+from pytest_anubis.fleet.links.common_ends import common_ends
 from pytest_anubis.fleet.links.fan_rates import fan_rates
 from pytest_anubis.fleet.links.pair_plans import Round, check_rounds, fans, ways
 
@@ -42,6 +46,9 @@ PILOT = 1 << 20
 
 SIZES = (1 << 16, 1 << 30)
 """Minimum and maximum bytes of a transfer."""
+
+LONGEST = 10.0
+"""Seconds that the slowest fan should take at most: a small part of the time for which gloo waits."""
 
 SETTLE = 2.0
 """Seconds to wait for further failures after the first one, which may come from a host waiting for
@@ -69,6 +76,11 @@ class Place:
 
 class Hosts(Protocol):
     """Hosts among which pairs are measured: simulated ones, or those of a launcher."""
+
+    @property
+    def interface(self) -> str:
+        """Name of the network interface between them; empty if unknown."""
+        ...
 
     def __len__(self) -> int:
         """Return the number of hosts."""
@@ -101,6 +113,19 @@ class PairRates:
         """Return the rates of one direction, in time order."""
         return tuple(one[sender][receiver] for one in self.rates)
 
+    def changed(self) -> dict[tuple[int, int], frozenset[int]]:
+        """Return the ways on which bytes arrived changed, sender first, with the hosts that may be to blame.
+
+        These are both ends, or the one that several such ways have in common.
+        """
+        wrong = np.array(self.wrong)
+        ends = common_ends(wrong > 0, ~np.isnan(wrong))
+        found = {}
+        for a, b in np.argwhere(wrong > 0).tolist():
+            common = [part.nodes[0] for part in ends if (a, b) in part.ways(len(wrong))]
+            found[a, b] = frozenset(common or (a, b))
+        return found
+
     def joined(self, later: PairRates) -> PairRates:
         """Return these results and later ones of the same plan as one."""
         return PairRates(
@@ -120,18 +145,21 @@ class PairGroup(Group):
 
     Args:
         hosts: The hosts.
+        port: Bytes per second that the port of these hosts carries now; 0 if unknown.
         patience: Seconds to wait for the other hosts.
 
     Attributes:
         names: Names of the hosts after `join`; equal names get the hosts' numbers.
+        ports: What their ports carry in bytes per second, after `join`; 0 if unknown.
         own: Numbers of the hosts whose processes this session starts.
     """
 
-    def __init__(self, hosts: Hosts, *, patience: float = PATIENCE) -> None:
+    def __init__(self, hosts: Hosts, *, port: float = 0.0, patience: float = PATIENCE) -> None:
         global _groups
         super().__init__(timeout=ROUND, settle=SETTLE)
         _groups += 1
         self.names: tuple[str, ...] = ()
+        self.ports: tuple[float, ...] = ()
         self._world = len(hosts)
         self._patience = patience
         places = hosts.places()
@@ -141,7 +169,7 @@ class PairGroup(Group):
                 self._start(
                     Child(
                         MODULE,
-                        [place.name, str(_groups), str(patience)],
+                        [place.name, str(_groups), str(patience), str(port)],
                         name=f"host {place.name}",
                         environment=place.environment,
                         within=place.within,
@@ -156,11 +184,17 @@ class PairGroup(Group):
         """
         answers = self.ask_all("join", timeout=self._patience + ROUND)
         names = [str(name) for name in answers[0]["names"]]
+        self.ports = tuple(answers[0]["ports"])
         self.names = tuple(
             f"{name}#{number}" if names.count(name) > 1 else name
             for number, name in enumerate(names)
         )
         return self.names
+
+    @property
+    def unequal(self) -> tuple[float, ...]:
+        """The `ports`, if all are known and not the same; else empty."""
+        return self.ports if all(self.ports) and len(set(self.ports)) > 1 else ()
 
     def size_for(self, rounds: Sequence[Round], seconds: float) -> int:
         """Return the bytes that the fastest direction of the first round sends in `seconds`.
@@ -259,7 +293,7 @@ class PairGroup(Group):
         """
         return _confirmed(
             lambda: self.measure(rounds, size=size, repeats=repeats),
-            lambda rates: _guilty(rates, hops, good),
+            lambda rates: _guilty(rates, hops, good, self.unequal),
         )
 
     def find_guilty_hosts(self, *, size: int, repeats: int) -> tuple[PairRates, list[Accusation]]:
@@ -268,15 +302,18 @@ class PairGroup(Group):
         The result is the same on all hosts.
 
         Args:
-            size: As for `measure_fans`.
+            size: As for `measure_fans`; less if the slowest fan would take too long.
             repeats: As for `measure_fans`; doubled if a host is accused.
 
         Raises:
             ChildError: A host failed or is gone.
         """
+        quick = self.measure_fans(size=SIZES[0], repeats=1).together
+        longest = int(np.nanmin(quick) * LONGEST / (self._world - 1))
+        size = min(size, max(SIZES[0], longest))
         return _confirmed(
             lambda: self.measure_fans(size=size, repeats=repeats),
-            lambda rates: fan_rates(rates.rates, rates.together).guilty(),
+            lambda rates: fan_rates(rates.rates, rates.together).guilty(self.unequal),
         )
 
 
@@ -293,8 +330,17 @@ def _confirmed(
 
 
 def _guilty(
-    rates: PairRates, hops: Sequence[Sequence[int]] | None, good: Sequence[int]
+    rates: PairRates,
+    hops: Sequence[Sequence[int]] | None,
+    good: Sequence[int],
+    ports: Sequence[float],
 ) -> list[Accusation]:
+    """Accuse parts of slow ways.
+
+    Where the hosts' `ports` differ, ways are compared whose slower port is the same. Ports with too few of
+    their speed are never accused.
+    """
     typical = typical_rates(rates.rates)
-    expected = None if hops is None else expected_by_distance(typical, hops)
-    return attribute(typical, expected=expected, good=good)
+    alike = np.minimum.outer(ports, ports) if hops is None and ports else hops
+    expected = None if alike is None else expected_by_distance(typical, alike)
+    return attribute(typical, expected=expected, good=[*good, *without_peers(ports)])

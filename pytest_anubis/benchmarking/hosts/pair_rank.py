@@ -40,23 +40,25 @@ BLANK = 255
 class PairRank:
     """One host's part in the measurements."""
 
-    def __init__(self, number: int, world: int, name: str) -> None:
+    def __init__(self, number: int, world: int, name: str, port: float) -> None:
         self._number = number
         self._world = world
         self._name = name
+        self._port = port
         self._pattern = torch.empty(0, dtype=torch.uint8)
         self._arrived = torch.empty((0, 0), dtype=torch.uint8)
         self._threads = ThreadPoolExecutor(max_workers=max(1, world - 1))
         self._files = Files()
 
     def join(self, _request: Message) -> Message:
-        """Wait for all hosts and answer with their ``names``."""
+        """Wait for all hosts and answer with their ``names`` and the rates of their ``ports``."""
         text = self._name.encode()[:NAME_BYTES].ljust(NAME_BYTES, b"\0")
         own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         names = [torch.empty_like(own) for _ in range(self._world)]
         dist.all_gather(names, own)
         decoded = [bytes(name.tolist()).rstrip(b"\0").decode(errors="replace") for name in names]
-        return {"names": decoded}
+        ports = self._gather(torch.tensor([self._port], dtype=torch.float64))
+        return {"names": decoded, "ports": ports.flatten().tolist()}
 
     def measure(self, request: Message) -> Message:
         """Run ``rounds`` of ways ``repeats`` times with transfers of ``bytes``; return all results.
@@ -151,10 +153,10 @@ def main(arguments: Sequence[str]) -> None:
     """Connect to the other hosts and answer until the parent closes the socket.
 
     Args:
-        arguments: The socket's descriptor, the host's name, the number of the group in this run, and the
-            seconds to wait for the other hosts.
+        arguments: The socket's descriptor, the host's name, the number of the group in this run, the
+            seconds to wait for the other hosts, and what the host's port carries.
     """
-    descriptor, name, group, patience = arguments
+    descriptor, name, group, patience, port = arguments
     number, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
     # torch exports neither by name.
@@ -175,7 +177,7 @@ def main(arguments: Sequence[str]) -> None:
         world_size=world,
         timeout=timedelta(seconds=TIMEOUT),
     )
-    rank = PairRank(number, world, name)
+    rank = PairRank(number, world, name, float(port))
     try:
         answer(int(descriptor), {"join": rank.join, "measure": rank.measure})
     finally:

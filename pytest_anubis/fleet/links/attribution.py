@@ -59,6 +59,9 @@ MAX_EXACT_NODES = 128
 """Nodes up to which mu is computed anew without each part's ways. One part of more nodes has less than a
 fiftieth of all ways, too few to move the median, and the work grows with the cube."""
 
+MIN_ALIKE = 3
+"""Nodes with ports of one speed that it takes to compare them, where the speeds of ports differ."""
+
 RIVAL_SHARE = 0.05
 """Posterior share from which another part is reported together with the one that is accused."""
 
@@ -234,31 +237,48 @@ def _no_rivals(accused: list[Accusation]) -> list[Accusation]:
 
 
 def attribute_ports(
-    sending: Sequence[float] | Matrix, receiving: Sequence[float] | Matrix
+    sending: Sequence[float] | Matrix,
+    receiving: Sequence[float] | Matrix,
+    ports: Sequence[float] = (),
 ) -> list[Accusation]:
     """Return the nodes, or directions of their ports, that are to blame for slow rates with all others.
 
     Of each node and direction there is one rate, with all other nodes at once. These count as one more
-    node that is known to be good (`attribute`), and each direction is compared with its own median. A rate
-    counts up to 5 % above it: where one port is so slow that all others wait for it, only the other direction
-    of its own node does not wait.
+    node that is known to be good (`attribute`), and each direction is compared with its own median among the
+    nodes with ports of the same speed. A rate counts up to 5 % above it: where one port is so slow that all
+    others wait for it, only the other direction of its own node does not wait.
 
     Args:
         sending: Rate of each node when it sends to all others.
         receiving: Its rate when all others send to it.
+        ports: Speed of each node's port; empty if they are the same or unknown.
 
     Raises:
         ValueError: A rate is negative.
     """
     count = len(sending)
+    both = np.array([sending, receiving], dtype=float)
+    speeds = np.array(ports or [0.0] * count)
+    usual = np.empty_like(both)
+    for speed in np.unique(speeds):
+        same = speeds == speed
+        usual[:, same] = np.median(both[:, same], axis=1, keepdims=True)
     rates = np.full((count + 1, count + 1), np.nan)
     expected = np.ones_like(rates)
-    usual, back = np.median(sending), np.median(receiving)
-    rates[:count, count] = np.minimum(sending, usual * (1 + MIN_LOSS))
-    rates[count, :count] = np.minimum(receiving, back * (1 + MIN_LOSS))
-    expected[:count, count], expected[count, :count] = usual, back
+    rates[:count, count], rates[count, :count] = np.minimum(both, usual * (1 + MIN_LOSS))
+    expected[:count, count], expected[count, :count] = usual
+    good = [*without_peers(ports), count]
     fewer = max(1, (count - 1) // 2)
-    return attribute(rates, expected=expected, good=[count], kinds=PORTS, jointly=fewer)
+    return attribute(rates, expected=expected, good=good, kinds=PORTS, jointly=fewer)
+
+
+def without_peers(ports: Sequence[float]) -> list[int]:
+    """Return the nodes whose port is as fast as that of one other at most: too few to compare them with.
+
+    Args:
+        ports: Speed of each node's port; empty if they are the same or unknown.
+    """
+    return [node for node, speed in enumerate(ports) if ports.count(speed) < MIN_ALIKE]
 
 
 def typical_rates(repeats: npt.ArrayLike) -> Matrix:
@@ -275,13 +295,13 @@ def typical_rates(repeats: npt.ArrayLike) -> Matrix:
 
 
 def expected_by_distance(
-    rates: Sequence[Sequence[float]] | Matrix, hops: Sequence[Sequence[int]]
+    rates: Sequence[Sequence[float]] | Matrix, hops: Sequence[Sequence[int]] | Matrix
 ) -> Matrix:
     """Return for each way the median rate of all ways of the same distance; nan where none was measured.
 
     Args:
         rates: N x N as for `attribute`.
-        hops: N x N, the nodes' distances in links.
+        hops: N x N, the nodes' distances in links, or whatever else sorts ways into those of one rate.
     """
     given = np.asarray(rates, dtype=float)
     far = np.asarray(hops)

@@ -35,9 +35,13 @@ class FanRates:
     sending: Matrix
     fairness: tuple[float, ...]
 
-    def guilty(self) -> list[Accusation]:
-        """Return the nodes, or directions of their ports, that are slower than the others."""
-        return attribute_ports(typical_rates(self.sending), typical_rates(self.receiving))
+    def guilty(self, ports: Sequence[float] = ()) -> list[Accusation]:
+        """Return the nodes, or directions of their ports, that are slower than the others.
+
+        Args:
+            ports: As for `attribute_ports`.
+        """
+        return attribute_ports(typical_rates(self.sending), typical_rates(self.receiving), ports)
 
 
 def fan_rates(

@@ -18,6 +18,7 @@ import pytest
 
 from pytest_anubis.codec import from_plain
 from pytest_anubis.core.inventory import Nic
+from pytest_anubis.core.measurement import WAY
 from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.fixture_types import PairsFixture
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from pytest_anubis.fleet.links.attribution import Accusation
     from pytest_anubis.fleet.links.pair_plans import Round
     from pytest_anubis.fleet.links.retransmissions import ResendingPort
-
-TO = " -> "
-"""Separates the names of two nodes, sender first."""
 
 SECONDS = 0.1
 """Intended length of a transfer, about a thousand times its two confirmations on a healthy network."""
@@ -52,6 +50,9 @@ FAIRNESS = "fan_in_fairness"
 RESENDING = "resending_ports"
 """Property of a test with the receiving ports to which TCP sent segments again."""
 
+PORTS = "port_speeds"
+"""Property of a test with the ports that are faster or slower than most."""
+
 GB = 1e9
 
 
@@ -60,7 +61,6 @@ class Pairs:
 
     Args:
         properties: The test's properties, (name, value) pairs, to which findings are added.
-        nominal: What a host's port carries; None if unknown.
     """
 
     def __init__(
@@ -71,7 +71,6 @@ class Pairs:
         benchmark: str,
         node: str,
         properties: list[tuple[str, object]] | None = None,
-        nominal: NominalRate | None = None,
     ) -> None:
         self._group = group
         self._recorder = recorder
@@ -79,8 +78,9 @@ class Pairs:
         self._benchmark = benchmark
         self._node = node
         self._properties = properties if properties is not None else []
-        self._nominal = nominal
         self.names = group.names
+        if group.unequal:
+            self._properties.append((PORTS, _port_text(self.names, group.ports)))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -123,7 +123,7 @@ class Pairs:
                 evidence = [port for port in resending if port.node in part.nodes]
                 self._conclude(name, accusation, evidence)
             else:
-                ways = [f"{self.names[a]}{TO}{self.names[b]}" for a, b in part.ways(len(self))]
+                ways = [f"{self.names[a]}{WAY}{self.names[b]}" for a, b in part.ways(len(self))]
                 self._excuse(ways, accusation)
         self._check(rates)
         return tuple(accusation.text(self.names) for accusation in found)
@@ -142,11 +142,13 @@ class Pairs:
             rates, found = self._group.find_guilty_hosts(size=size, repeats=repeats)
         fans = fan_rates(rates.rates, rates.together)
         own = {host: self.names[host] for host in self._group.own}
+        ports = self._group.ports
         for host, name in own.items():
+            rating = self._nominal(host) if 2 * ports[host] <= sum(ports) else None
             unit = self._recorder.of(name)
             for metric, table in ((FAN_IN, fans.receiving), (FAN_OUT, fans.sending)):
                 values = (table[:, host] / GB).tolist()
-                unit.record(metric, values, unit="GB/s", better="higher", nominal=self._nominal)
+                unit.record(metric, values, unit="GB/s", better="higher", nominal=rating)
         fairness = [f"{name} {fans.fairness[host]:.2f}" for host, name in own.items()]
         self._properties.append((FAIRNESS, ", ".join(fairness)))
         for accusation in found:
@@ -176,23 +178,34 @@ class Pairs:
             for receiver in range(len(self)):
                 values = [rate / GB for rate in rates.of(sender, receiver)]
                 if values and not math.isnan(values[0]):
-                    unit = f"{self.names[sender]}{TO}{self.names[receiver]}"
+                    unit = f"{self.names[sender]}{WAY}{self.names[receiver]}"
                     self._recorder.of(unit).record(
                         name,
                         values,
                         unit="GB/s",
                         better="higher",
-                        nominal=self._nominal,
+                        nominal=self._nominal(sender, receiver),
                         evidence=lost.get(receiver, ()),
                     )
 
+    def _nominal(self, *hosts: int) -> NominalRate | None:
+        """Return what the slowest port of some hosts carries; None if one is unknown, or too fast for TCP."""
+        from pytest_anubis.hardware.nominal_rates import TCP
+
+        ports = self._group.ports
+        slowest = min(hosts, key=lambda host: ports[host])
+        if not 0 < ports[slowest] <= TCP:
+            return None
+        of = f"the port of {self.names[slowest]} ({_speed(ports[slowest])} Gbit/s)"
+        return NominalRate(value=ports[slowest], of=of)
+
     def _check(self, rates: PairRates) -> None:
-        """Fail if bytes arrived changed at one of this session's hosts."""
+        """Fail if bytes arrived changed, and one of this session's hosts is to blame or may be."""
+        own = set(self._group.own)
         changed = [
-            f"{self.names[a]}{TO}{self.names[b]}"
-            for a in range(len(self))
-            for b in self._group.own
-            if rates.wrong[a][b] > 0
+            f"{self.names[a]}{WAY}{self.names[b]}"
+            for (a, b), ends in rates.changed().items()
+            if own & ends
         ]
         if changed:
             pytest.fail(f"bytes arrived changed from {', '.join(changed)}", pytrace=False)
@@ -282,7 +295,8 @@ def anubis_pairs(
 
     if not torch.distributed.is_available():
         pytest.skip("not applicable: this build of torch has no distributed package")
-    with PairGroup(anubis_hosts) as group:
+    port = _port_of(anubis_hosts, request.config.stash[context_key].inventory)
+    with PairGroup(anubis_hosts, port=port) as group:
         try:
             group.join()
         except ChildError as error:
@@ -294,21 +308,29 @@ def anubis_pairs(
             benchmark_id(request.node),
             request.config.stash[context_key].node,
             request.node.user_properties,
-            _port_rate(anubis_hosts, request.config.stash[context_key].inventory),
         )
 
 
-def _port_rate(hosts: Hosts, inventory: Mapping[str, Any]) -> NominalRate | None:
-    """Return what the port between the hosts carries; None if unknown, or faster than TCP by one process.
+def _port_of(hosts: Hosts, inventory: Mapping[str, Any]) -> float:
+    """Return what the port between the hosts carries now, in bytes per second; 0 if unknown."""
+    from pytest_anubis.hardware.nominal_rates import port_rate
 
-    Simulated hosts represent nodes with the fastest port of the inventory.
-    """
-    from pytest_anubis.benchmarking.hosts.launched_hosts import LaunchedHosts
-    from pytest_anubis.hardware.nominal_rates import TCP, port_rate
+    if not hosts.interface:
+        return 0.0
+    rate = port_rate((from_plain(Nic, one) for one in inventory.get("nics", ())), hosts.interface)
+    return rate.value if rate else 0.0
 
-    name = ""
-    if isinstance(hosts, LaunchedHosts):
-        if not hosts.interface:
-            return None
-        name = hosts.interface
-    return port_rate((from_plain(Nic, one) for one in inventory.get("nics", ())), name, most=TCP)
+
+def _port_text(names: Sequence[str], ports: Sequence[float]) -> str:
+    """Return the speeds that few hosts have, such as ``n3's port: 10 Gbit/s, the others 25``."""
+    usual = max(ports, key=ports.count)
+    odd = [
+        f"{name}'s port: {_speed(port)} Gbit/s"
+        for name, port in zip(names, ports, strict=True)
+        if port != usual
+    ]
+    return f"{', '.join(odd)}, the others {_speed(usual)}"
+
+
+def _speed(port: float) -> str:
+    return f"{port * 8 / GB:g}"

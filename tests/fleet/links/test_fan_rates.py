@@ -128,3 +128,15 @@ def test_dead_sender_accuses_no_receiver() -> None:
     table[3] = RATE / 1e6  # every fan into another host waits for n3
     np.fill_diagonal(table, np.nan)
     assert parts(rates_of([table, table]).guilty()) == [Part("send", (3,))]
+
+
+def test_hosts_with_slower_ports_by_design_are_compared_among_themselves() -> None:
+    ports = [25.0] * 5 + [10.0] * 3
+    slower = dict.fromkeys((5, 6, 7), 0.4)
+    for seed in range(20):
+        fans = measured(seed, send=slower, receive=slower)
+        assert not fans.guilty(ports)
+        fans = measured(seed, send=slower, receive=slower | {6: 0.2})
+        assert parts(fans.guilty(ports)) == [Part("receive", (6,))]
+        fans = measured(seed, send={7: 0.4}, receive={7: 0.3})
+        assert not fans.guilty([25.0] * 7 + [10.0])  # the only one of its speed

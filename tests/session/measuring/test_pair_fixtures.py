@@ -25,6 +25,8 @@ SUITE = """
 import pytest
 
 class Hosts:
+    interface = ""
+
     def __len__(self):
         return 4
 
@@ -48,17 +50,20 @@ FAN = SUITE.replace('["pair_rate"]', '["fan_in_rate", "fan_out_rate"]').replace(
 
 
 class FakeGroup:
-    """Four hosts, of which the third sends at a half of the rate."""
+    """Four hosts, of which the third sends (`turned`: receives) at a half of the rate."""
 
     own: tuple[int, ...] = (0, 1, 2, 3)
-    wrong = 0.0
+    wrong: tuple[tuple[int, int], ...] = ()
+    ports: tuple[float, ...] = (0.0,) * 5
+    unequal: tuple[float, ...] = ()
+    turned = False
     error = ""
     names: tuple[str, ...] = ("n0", "n1", "n2", "n3")
     resent = 0.0
     kept = 0.5
     own_share = 1.0
 
-    def __init__(self, _hosts: object) -> None:
+    def __init__(self, _hosts: object, **_: object) -> None:
         pass
 
     def __enter__(self) -> Self:
@@ -77,14 +82,17 @@ class FakeGroup:
             raise ChildError(self.error)
 
     def size_for(self, rounds: Sequence[object], _seconds: float) -> int:
-        assert len(rounds) == 3
+        assert len(rounds) in (3, 5)
         return 1000
 
     def find_guilty(self, _rounds: object, **_: object) -> tuple[PairRates, object]:
-        rates = np.full((4, 4), 100e9)
+        count = len(self.names)
+        rates = np.full((count, count), 100e9)
         rates[2] = 50e9
         np.fill_diagonal(rates, np.nan)
-        resent = np.zeros((4, 4))
+        if self.turned:
+            rates = rates.T
+        resent = np.zeros((count, count))
         resent[:, 2] = self.resent
         np.fill_diagonal(resent, np.nan)
         return self._results([rates] * 42, resent), attribute(rates)
@@ -105,11 +113,14 @@ class FakeGroup:
     def _results(
         self, rates: list[npt.NDArray[np.float64]], resent: npt.NDArray[np.float64]
     ) -> PairRates:
+        wrong = np.zeros((len(self.names),) * 2)
+        for way in self.wrong:
+            wrong[way] = 3
         tables = [tuple(map(tuple, table.tolist())) for table in (*rates, resent)]
         return PairRates(
             names=self.names,
             rates=tuple(tables[:-1]),
-            wrong=((self.wrong,) * 4,) * 4,
+            wrong=tuple(map(tuple, wrong.tolist())),
             resent=(tables[-1],) * len(rates),
         )
 
@@ -181,22 +192,10 @@ def test_another_hosts_fault_fails_nothing_here(
     assert {one.device for one in record.measurements} == {"n0 -> n1", "n0 -> n2", "n0 -> n3"}
 
 
-@pytest.mark.usefixtures("group")
 def test_slow_way_whose_other_end_is_to_blame_is_told(
-    pytester: pytest.Pytester, group: type[FakeGroup], learn: Learn, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, group: type[FakeGroup], learn: Learn
 ) -> None:
-    group.own = (0,)
-    slow = group.find_guilty
-
-    def receiving(self: FakeGroup, rounds: object, **_: object) -> tuple[PairRates, object]:
-        rates, _found = slow(self, rounds)
-        turned = np.asarray(rates.rates[0]).T
-        table = tuple(tuple(row) for row in turned.tolist())
-        return PairRates(names=rates.names, rates=(table,) * 42, wrong=rates.wrong), attribute(
-            turned
-        )
-
-    monkeypatch.setattr(group, "find_guilty", receiving)
+    group.own, group.turned = (0,), True
     run(pytester, learn).assert_outcomes(passed=1)
     record = record_of(pytester)
     (verdict,) = [v for v in record.verdicts if v.outcome is Outcome.MARGINAL]
@@ -204,13 +203,54 @@ def test_slow_way_whose_other_end_is_to_blame_is_told(
     assert "not this node's: receiving of n2: 50 % slower" in verdict.text
 
 
+def test_way_to_a_slow_host_rejects_none_without_a_baseline(
+    pytester: pytest.Pytester, group: type[FakeGroup]
+) -> None:
+    group.own, group.turned, group.names = (0,), True, ("n0", "n1", "n2", "n3", "n4")
+    result = run(pytester, None, SUITE.replace("== 4", "== 5"))
+    assert result.ret == 20
+    found = {v.device: (v.outcome, v.text) for v in record_of(pytester).verdicts if v.metric}
+    assert Outcome.FAIL not in {outcome for outcome, _ in found.values()}
+    outcome, text = found["n0 -> n2"]
+    assert outcome is Outcome.MARGINAL
+    assert text.startswith("pair_rate has no criterion; not this node's: receiving of n2: 50 %")
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize("ways", [SUITE, FAN], ids=["ways", "fans"])
+def test_other_hosts_are_no_other_devices_of_this_node(
+    pytester: pytest.Pytester, ways: str
+) -> None:
+    run(pytester, None, ways)
+    bad = [v.device for v in record_of(pytester).verdicts if v.outcome is Outcome.FAIL]
+    assert bad == ["sending of n2" if ways == SUITE else "receiving of n2"]
+
+
+def test_way_has_the_nominal_rate_of_its_slower_port(
+    pytester: pytest.Pytester, group: type[FakeGroup]
+) -> None:
+    group.ports = group.unequal = (3.125e9, 1.25e9, 12.5e9, 3.125e9)
+    run(pytester, None, SUITE, "--junit-xml=report.xml")
+    found = {m.device: m.metric.nominal for m in record_of(pytester).measurements}
+    rates = {way: rate.value for way, rate in found.items() if rate}
+    assert rates["n0 -> n1"] == rates["n1 -> n2"] == 1.25
+    assert rates["n0 -> n2"] == rates["n2 -> n3"] == 3.125
+    named = {rate.of for rate in found.values() if rate}
+    assert named == {f"the port of {port} Gbit/s)" for port in ("n0 (25", "n1 (10", "n3 (25")}
+    said = "n1's port: 10 Gbit/s, n2's port: 100 Gbit/s, the others 25"
+    report = (pytester.path / "report.xml").read_text()
+    assert f'name="port_speeds" value="{said}"' in report
+
+
 def test_changed_bytes_and_hosts_that_do_not_come(
     pytester: pytest.Pytester, group: type[FakeGroup]
 ) -> None:
-    group.wrong = 3.0
+    group.wrong = ((1, 0), (1, 2), (1, 3))
     result = run(pytester, None)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*bytes arrived changed from n0 -> n0*"])
+    result.stdout.fnmatch_lines(["*bytes arrived changed from n1 -> n0, n1 -> n2, n1 -> n3*"])
+    group.own = (0,)  # which only receives what n1 changes
+    run(pytester, None).assert_outcomes(skipped=1)
     group.error = "host a is gone; it printed: Traceback ... no route to n1"
     result = run(pytester, None)
     result.assert_outcomes(skipped=1)
