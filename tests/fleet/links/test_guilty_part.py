@@ -73,4 +73,4 @@ def test_the_slow_direction_is_named_when_all_send_to_one_at_once(
     hosts.reset()
     slow_receiving(hosts)
     _, found = group.find_guilty_hosts(size=1 << 19, repeats=3)
-    assert [one.part for one in found[:1]] == [Part("receive", (3,))]
+    assert [one.part for one in found] == [Part("receive", (3,))]
