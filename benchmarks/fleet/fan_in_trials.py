@@ -44,7 +44,7 @@ CLOSE = 0.15
 
 
 def main() -> int:
-    """Print a row for each case; return 1 if nothing can be measured here."""
+    """Print a row for each case; return 1 if too few trials end well, 2 if nothing can be measured here."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--trials", type=int, default=20, help="of each case")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
@@ -57,7 +57,8 @@ def main() -> int:
         hosts = simulated_hosts(options.hosts, rate=options.rate)
     except NotPossible as why:
         print(f"not measured: {why}")
-        return 1
+        return 2
+    good = True
     with hosts, PairGroup(hosts) as group:
         group.join()
         if "times" in options.only:
@@ -65,10 +66,10 @@ def main() -> int:
         print("| case | found by | trials | right host | none | another |")
         print("|---|---|---|---|---|---|", flush=True)
         if "fans" in options.only:
-            _slow(hosts, group, options)
+            good &= _slow(hosts, group, options)
         if "queues" in options.only:
-            _short(hosts, group, options)
-    return 0
+            good &= _short(hosts, group, options)
+    return 0 if good else 1
 
 
 def _times(group: PairGroup, count: int) -> None:
@@ -90,13 +91,17 @@ def _times(group: PairGroup, count: int) -> None:
     )
 
 
-def _slow(hosts: SimulatedHosts, group: PairGroup, options: argparse.Namespace) -> None:
-    """Print how often a slow receiving direction is named by fans, and who is where none is slow."""
+def _slow(hosts: SimulatedHosts, group: PairGroup, options: argparse.Namespace) -> bool:
+    """Print how often a slow receiving direction is named by fans, and who is where none is slow.
+
+    Return whether 19 of 20 are named, and none where none is slow.
+    """
 
     def named() -> set[str]:
         _, found = group.find_guilty_hosts(size=SMALL, repeats=3)
         return {one.part.named(hosts.names) for one in found}
 
+    good = True
     for case, kept in (("nothing", None), (f"receives at {options.kept:g}", options.kept)):
         counts: Counter[str] = Counter()
         for host in _chosen(options):
@@ -105,11 +110,18 @@ def _slow(hosts: SimulatedHosts, group: PairGroup, options: argparse.Namespace) 
                 hosts.shape(host, receive=kept * options.rate)
             counts[_verdict(named(), f"receiving of {hosts.names[host]}")] += 1
         _row(case, "rates of fans", counts)
+        word, share = ("none", 1.0) if kept is None else ("right", 0.95)
+        good &= counts[word] >= share * options.trials
+    return good
 
 
-def _short(hosts: SimulatedHosts, group: PairGroup, options: argparse.Namespace) -> None:
-    """Print how often a short queue is named by retransmissions, and by rates alone."""
+def _short(hosts: SimulatedHosts, group: PairGroup, options: argparse.Namespace) -> bool:
+    """Print how often a short queue is named by retransmissions, and by rates alone.
+
+    Return whether retransmissions name 18 of 20.
+    """
     plan = round_robin(options.hosts)
+    good = True
     for case, queue in (("nothing", None), (f"queue of {options.queue:,} bytes", options.queue)):
         by_segments: Counter[str] = Counter()
         by_rates: Counter[str] = Counter()
@@ -133,6 +145,8 @@ def _short(hosts: SimulatedHosts, group: PairGroup, options: argparse.Namespace)
             f"segments sent again per transfer to that host, by trial: {sorted(segments)}",
             file=sys.stderr,
         )
+        good &= queue is None or by_segments["right"] >= 0.9 * options.trials
+    return good
 
 
 def _chosen(options: argparse.Namespace) -> Iterable[int]:
