@@ -244,6 +244,8 @@ def _build(key: Key, rows: _KeySamples, storage: SampleStorage | None) -> Popula
     usual = _most(Counter(variant[:2] for variant in rows.variants))
     chosen = max(variant for variant in rows.variants if variant[:2] == usual)
     metric = _most(Counter({m: n for m, n in rows.metrics.items() if m.variant == chosen}))
+    if len({m.nominal and m.nominal.value for m in rows.metrics if m.variant == chosen}) > 1:
+        metric = replace(metric, nominal=None)  # that of one kind of link says nothing about others
     units = list(zip(rows.nodes, rows.devices, rows.runs, strict=True))
     order = sorted(range(len(units)), key=units.__getitem__)
     problems = {row: rows.problems[i] for row, i in enumerate(order) if i in rows.problems}

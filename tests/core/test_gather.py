@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.sample import SampleProblem
 
+PCIE = NominalRate(value=64.0, of="PCIe 5.0 x16")
 SAMPLE = st.fixed_dictionaries(
     {
         "benchmark": st.sampled_from(["b1", "b2"]),
@@ -20,6 +23,7 @@ SAMPLE = st.fixed_dictionaries(
                 Metric(name="m", unit="GB/s", better="higher"),
                 Metric(name="m", unit="MB/s", better="higher"),
                 Metric(name="m", unit="GB/s", better="higher", version=2),
+                Metric(name="m", unit="GB/s", better="higher", version=2, nominal=PCIE),
             ]
         ),
         "node": st.sampled_from(["n1", "n2", "n3"]),
@@ -97,3 +101,13 @@ def test_only_samples_of_the_newest_version_count() -> None:
     kinds = {population.runs[row]: problem.kind for row, problem in population.problems.items()}
     assert kinds == {"r0": "version", "r1": "version", "r2": "version", "r4": "failed"}
     assert population.problems[0].text.startswith("measured by version 1")
+
+
+def test_the_nominal_rate_of_most_links_does_not_judge_the_others() -> None:
+    rated = Metric(name="m", unit="GB/s", better="higher", nominal=PCIE)
+    older = replace(rated, nominal=NominalRate(value=32.0, of="PCIe 4.0 x16"))
+    samples = [sample(f"r{number}", 1, metric=rated) for number in range(6)]
+    assert gathered(samples).populations()[0].metric == rated
+    for other in (older, replace(rated, nominal=None)):
+        (mixed,) = gathered([*samples, sample("r6", 1, metric=other)]).populations()
+        assert (mixed.metric.nominal, mixed.problems) == (None, {})

@@ -65,7 +65,7 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     compared = _compared(run, lonely, open_ones, history)
     # Peers or earlier runs may all be as far below the nominal rate, and do not clear it.
     return found + [
-        replace(verdict, test=lonely[key].test)
+        replace(verdict, test=lonely[key].test, nominal=lonely[key].metric.nominal)
         for key, verdict in compared.items()
         if verdict.outcome is Outcome.FAIL or open_ones[key].reason is not Reason.BELOW_NOMINAL
     ]

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Triage, Trouble
 from pytest_anubis.validator.deciding.run_comparisons import comparisons
@@ -105,6 +106,35 @@ def test_load_does_not_excuse_a_device_whose_exact_result_differs_from_its_peers
     )
     found = {v.device: v.outcome for v in comparisons(run, None, tuple)}
     assert [device for device, outcome in found.items() if outcome is Outcome.FAIL] == ["cuda:5"]
+
+
+def test_each_card_keeps_its_own_nominal_rate_among_its_peers() -> None:
+    best = [NominalRate(value=32.0 if card == 5 else 40.0, of="PCIe") for card in range(8)]
+    measured = [
+        Measurement(
+            test=f"suite.py::test_copy[cuda:{card}]",
+            benchmark="suite.py::test_copy",
+            component="link",
+            metric=Metric(name="rate", unit="GB/s", better="higher", nominal=best[card]),
+            device=f"cuda:{card}",
+            values=tuple(30.0 + 0.01 * (number + card) for number in range(9)),
+        )
+        for card in range(8)
+    ]
+    open_ones = tuple(
+        MetricVerdict(
+            outcome=Outcome.INCONCLUSIVE,
+            reason=Reason.NO_BASELINE,
+            text="no baseline",
+            benchmark=one.benchmark,
+            metric="rate",
+            device=one.device,
+            test=one.test,
+        )
+        for one in measured
+    )
+    run = replace(RUN, measurements=tuple(measured), verdicts=open_ones, results=(), planned=())
+    assert [one.nominal for one in comparisons(run, None, tuple)] == best
 
 
 SLOW = MetricVerdict(
