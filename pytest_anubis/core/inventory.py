@@ -149,7 +149,8 @@ class Nic:
     address: str | None = None  # MAC address or GUID
     pci: str | None = None
     link_width: int | None = None  # PCIe lanes in use
-    link_width_max: int | None = None  # PCIe lanes possible
+    link_width_max: int | None = None  # PCIe lanes that adapter and slot could use
+    link_generation_max: Annotated[int | None, Rare] = None  # that adapter and slot could use
     numa_node: Annotated[int | None, Rare] = None  # nearest NUMA node
     bridges: Annotated[tuple[str, ...], Rare] = ()  # PCI bridges above it, the root port last
     unreadable: tuple[str, ...] = ()  # sensors that failed, ``field: reason``

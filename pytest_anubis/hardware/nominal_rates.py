@@ -1,7 +1,8 @@
 """What links and ports could deliver at best, in bytes per second, by an inventory.
 
-Only what a part could do at most counts, not what it does now: a link that trained down keeps its nominal
-rate, and shows by the share of it that it reaches.
+A PCIe link counts with what its card and its slot could do, so that one that trained down shows by the share
+that it reaches. A port counts with its present speed, and NVLinks with that of the slowest which is up, since
+nothing says what they could do at most: one that trained down lowers its nominal rate.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ TCP = 25e9 / 8
 on the processor, so that the port's rate says nothing about it."""
 
 
-def pcie_rate(card: Accelerator) -> NominalRate | None:
-    """Return what a card's PCIe link carries one way; None if its generation or width is unknown."""
-    generation, width = card.link_generation_max, card.link_width_max
+def pcie_rate(part: Accelerator | Nic) -> NominalRate | None:
+    """Return what a PCIe link carries one way; None if its generation or width is unknown."""
+    generation, width = part.link_generation_max, part.link_width_max
     lane = _LANE.get(generation or 0)
     if lane is None or not width:
         return None
@@ -60,7 +61,7 @@ def slowest_nvlink_rate(cards: Iterable[Accelerator]) -> NominalRate | None:
 
 
 def port_rate(ports: Iterable[Nic], name: str = "") -> NominalRate | None:
-    """Return what a network port carries one way.
+    """Return what a network port carries one way, and no more than its slot.
 
     Args:
         ports: Those of the inventory.
@@ -70,9 +71,10 @@ def port_rate(ports: Iterable[Nic], name: str = "") -> NominalRate | None:
     fastest = max(known, key=lambda port: port.speed or 0.0, default=None)
     if fastest is None or fastest.speed is None:
         return None
-    return NominalRate(
+    rate = NominalRate(
         value=fastest.speed * 1e9 / 8, of=f"port {fastest.name} of {fastest.speed:g} Gbit/s"
     )
+    return min((rate, pcie_rate(fastest) or rate), key=lambda rate: rate.value)
 
 
 def adapters_rate(ports: Iterable[Nic], cards: Sequence[Accelerator]) -> NominalRate | None:

@@ -84,6 +84,15 @@ def test_a_port_has_the_rate_of_its_link() -> None:
     assert port_rate(ports, "eth1") is port_rate(ports, "eth7") is None
 
 
+def test_a_port_carries_no_more_than_its_slot() -> None:
+    port = Nic(name="eth0", speed=200.0, link_generation_max=3, link_width_max=16)
+    assert port_rate([port]) == pcie_rate(port)
+    for slot in (replace(port, link_generation_max=4), replace(port, link_width_max=None)):
+        rate = port_rate([slot])
+        assert rate is not None
+        assert rate.value == 25e9
+
+
 FAST = [
     Nic(
         name=f"mlx5_{i}/1",

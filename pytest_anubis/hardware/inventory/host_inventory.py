@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from pytest_anubis.core.inventory import Memory, Processor, System
@@ -151,18 +152,22 @@ def pci_link(files: Files, address: str | None) -> dict[str, int | None]:
     if not address:
         return {}
     folder = f"{_PCI}/{address.lower()}"
-    # A bridge above it may be older: its slot's.
-    above = _addresses(files, folder)[1:]
-    most = [
-        generation(files.text(f"{one}/max_link_speed"))
-        for one in (folder, *(f"{_PCI}/{one}" for one in above))
-    ]
+    # A bridge above it may be older or narrower: its slot's.
+    above = [f"{_PCI}/{one}" for one in _addresses(files, folder)[1:]]
+    speeds = [generation(files.text(f"{one}/max_link_speed")) for one in (folder, *above)]
+    widths = [files.integer(f"{one}/max_link_width", "link_width_max") for one in (folder, *above)]
     return {
         "link_width": _positive(files.integer(f"{folder}/current_link_width", "link_width")),
-        "link_width_max": _positive(files.integer(f"{folder}/max_link_width", "link_width_max")),
+        "link_width_max": _least(map(_positive, widths)),
         "link_generation": generation(files.text(f"{folder}/current_link_speed")),
-        "link_generation_max": min(filter(None, most), default=None) if most[0] else None,
+        "link_generation_max": _least(speeds),
     }
+
+
+def _least(found: Iterable[int | None]) -> int | None:
+    """Return the least of a device's value and those of the bridges above it; None if its own is unknown."""
+    own, *above = found
+    return None if own is None else min(filter(None, (own, *above)))
 
 
 def generation(speed: str | None) -> int | None:

@@ -119,6 +119,7 @@ def _interface(files: Files, name: str) -> Nic:
         pci=address,
         link_width=link.get("link_width"),
         link_width_max=link.get("link_width_max"),
+        link_generation_max=link.get("link_generation_max"),
         **pci_place(files, address),
         unreadable=tuple(files.unreadable),
     )
@@ -148,6 +149,7 @@ def _port(files: Files, adapter: str, port: str) -> Nic:
         pci=address,
         link_width=link.get("link_width"),
         link_width_max=link.get("link_width_max"),
+        link_generation_max=link.get("link_generation_max"),
         **pci_place(files, address),
         unreadable=tuple(files.unreadable),
     )

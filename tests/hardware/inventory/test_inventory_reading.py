@@ -242,6 +242,22 @@ def test_link_that_does_not_answer_has_no_width(tmp_path: Path) -> None:
     assert pci_link(Files(tmp_path), None) == {}
 
 
+def test_narrower_or_older_slot_limits_what_a_link_could_do(tmp_path: Path) -> None:
+    base, real = "/sys/bus/pci/devices", "/sys/devices/pci0000:5d/0000:5d:01.0/0000:5e:00.0"
+    files = {
+        f"{real}/max_link_width": "16",
+        f"{real}/max_link_speed": "32.0 GT/s PCIe",
+        f"{real}/net/eth0/operstate": "up",
+        f"{real}/net/eth0/device -> {real}": "",
+        f"/sys/class/net/eth0 -> {real}/net/eth0": "",
+        f"{base}/0000:5e:00.0 -> {real}": "",
+        f"{base}/0000:5d:01.0/max_link_width": "8",
+        f"{base}/0000:5d:01.0/max_link_speed": "16.0 GT/s PCIe",
+    }
+    (port,) = read_nics(Files(lay_out(tmp_path, files)))
+    assert (port.link_width_max, port.link_generation_max) == (8, 4)
+
+
 def test_this_machine_can_be_read_and_survives_json() -> None:
     inventory = read_inventory()
     assert inventory.node
