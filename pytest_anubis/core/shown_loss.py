@@ -5,6 +5,8 @@ A verdict judges the distribution of the values; the two numbers are only its me
 
 from __future__ import annotations
 
+from pytest_anubis.core.metric import percent_text, value_text
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.verdict import MetricVerdict
 
 _SIDES = ("higher", "lower")
@@ -42,3 +44,18 @@ def shown_similarity(verdict: MetricVerdict) -> float | None:
     bad = limit is not None and alike < limit
     hidden = bad and (shown >= (limit or 0.0) or 1 - shown < (1 - alike) / 2)
     return None if verdict.part or hidden else shown
+
+
+def nominal_text(nominal: NominalRate | None, value: float | None, better: str, unit: str) -> str:
+    """Return which share of its nominal rate a value reaches; empty if unknown.
+
+    It is ``reaches 47 % of what PCIe 5.0 x16 carries, 63 GB/s``, or where lower is better ``takes 3.0 times
+    as long as PCIe 5.0 x16 needs, 2 ms``.
+    """
+    attained = nominal.attained(value, better) if nominal else None
+    if not nominal or not attained:
+        return ""
+    best = value_text(nominal.value, unit)
+    if better == "lower":
+        return f"takes {1 / attained:.1f} times as long as {nominal.of} needs, {best}"
+    return f"reaches {percent_text(attained)} of what {nominal.of} carries, {best}"

@@ -6,6 +6,7 @@ import math
 
 from pytest_anubis.core.loss_shares import LossShare
 from pytest_anubis.core.metric import percent_text
+from pytest_anubis.core.shown_loss import nominal_text
 from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.report.text.numbers import count_text, value_text
 from pytest_anubis.report.text.safe_text import plain_line
@@ -20,11 +21,9 @@ def evidence_lines(verdict: MetricVerdict) -> list[str]:
 
 def attained_text(verdict: MetricVerdict) -> str:
     """Return which share of the nominal rate a value reaches; empty if unknown, or its text says it."""
-    if not verdict.nominal or not verdict.attained or verdict.reference is Reference.MODEL:
-        return ""
-    best = value_text(verdict.nominal.value, verdict.unit)
-    text = f"{verdict.metric} reaches {percent_text(verdict.attained)} of what {verdict.nominal.of} carries"
-    return plain_line(f"{text}, {best}")
+    share = nominal_text(verdict.nominal, verdict.value, verdict.better, verdict.unit)
+    said = not share or verdict.reference is Reference.MODEL
+    return "" if said else plain_line(f"{verdict.metric} {share}")
 
 
 def shares_text(verdict: MetricVerdict) -> str:

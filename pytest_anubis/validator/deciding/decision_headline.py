@@ -14,7 +14,7 @@ from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.machine_marks import machine_mismatch
 from pytest_anubis.core.metric import first_of, loss_text, percent_text, value_text, whole_of
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.shown_loss import ALL_DEVICES, shown_similarity
+from pytest_anubis.core.shown_loss import ALL_DEVICES, nominal_text, shown_similarity
 from pytest_anubis.core.verdict import (
     HOST,
     NOISY,
@@ -283,7 +283,7 @@ def _reservations(
         first, more = unusual[0], f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
         how = "changed within its run"
         if first.reason is Reason.BELOW_NOMINAL:
-            how = f"{percent_text(first.attained or 0.0)} of its nominal rate"
+            how = nominal_text(first.nominal, first.value, first.better, first.unit)
         elif first.part:
             how = f"in its distribution: {first.part}"
         elif first.reason is not Reason.CHANGE_POINT and first.similarity is not None:

@@ -24,13 +24,12 @@ from pytest_anubis.core.metric import (
     exact_text,
     loss_size,
     loss_text,
-    percent_text,
     slip_text,
     value_text,
 )
 from pytest_anubis.core.nominal_rate import ATTAINED
 from pytest_anubis.core.sample import NOTHING_DONE, FloatArray, Population, unusable_reason
-from pytest_anubis.core.shown_loss import median_similarity
+from pytest_anubis.core.shown_loss import median_similarity, nominal_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.certainty import certainty_of
 from pytest_anubis.validator.judging.verdict_table import (
@@ -308,16 +307,15 @@ def _without_criterion(
     if problem is not None:
         return _unusable(unjudged, problem, few=unjudged.count == 0)
     name = unjudged.metric
-    nominal, attained = unjudged.nominal, unjudged.attained
-    if nominal and attained and attained < ATTAINED and not unjudged.disturbance:
-        carries = f"what {nominal.of} carries, {value_text(nominal.value, unjudged.unit)}"
+    attained = unjudged.attained
+    if attained and attained < ATTAINED and not unjudged.disturbance:
+        share = nominal_text(unjudged.nominal, unjudged.value, unjudged.better, unjudged.unit)
         return replace(
             unjudged,
             outcome=Outcome.MARGINAL,
             reason=Reason.BELOW_NOMINAL,
             reference=Reference.MODEL,
-            text=f"{name} is {value_text(unjudged.value, unjudged.unit)}: it reaches "
-            f"{percent_text(attained)} of {carries}",
+            text=f"{name} is {value_text(unjudged.value, unjudged.unit)}: it {share}",
         )
     if baseline is None:
         text = f"{name} was measured, but there is no baseline to judge it by"

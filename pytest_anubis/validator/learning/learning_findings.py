@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_anubis.core.baseline import DOUBTFUL, Criterion, Finding
-from pytest_anubis.core.metric import found_from, loss_size, percent_text, similarity_text
+from pytest_anubis.core.metric import found_from, loss_size, similarity_text
 from pytest_anubis.core.nominal_rate import ATTAINED
+from pytest_anubis.core.shown_loss import nominal_text
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import cluster_finding
 from pytest_anubis.validator.learning.undecided_groups import UNDECIDED
@@ -94,11 +95,12 @@ def _below_nominal(criterion: Criterion) -> list[Finding]:
     """Return a finding if what a criterion makes normal is far below what the hardware could deliver."""
     metric = criterion.metric
     attained = metric.nominal and metric.nominal.attained(criterion.typical, metric.better)
-    if not metric.nominal or not attained or attained >= ATTAINED:
+    if not attained or attained >= ATTAINED:
         return []
+    share = nominal_text(metric.nominal, criterion.typical, metric.better, metric.unit)
     text = (
-        f"{metric.name}: {percent_text(attained)} of what {metric.nominal.of} carries would be normal from "
-        "now on: look at the links before this baseline accepts nodes"
+        f"{metric.name}: a value that {share}, would be normal from now on: look at the links before this "
+        "baseline accepts nodes"
     )
     return [Finding(kind=DOUBTFUL, benchmark=criterion.benchmark, metric=metric.name, text=text)]
 
