@@ -29,7 +29,7 @@ from pytest_anubis.passwords import shown_place
 from pytest_anubis.store.atomic import writing_atomically
 from pytest_anubis.store.run_files import files_of
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
-from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.column_judging import JudgedColumns, attained_shares
 from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL, OUTCOMES, PASS, REASONS
 
 SCHEMA = 2
@@ -197,11 +197,13 @@ class _Table:
             if first <= row < part.stop:
                 ends[row - first] = self._end(row, ends[row - first])
         fixed = f'{self._fixed}, "value": '
+        values = _numbers(columns.value[part])
+        if (metric := columns.population.metric).nominal:
+            shares = _numbers(attained_shares(metric, columns.value[part]))
+            values = map('{}, "nominal_share": {}'.format, values, shares)
         return [
             f'{head}{fixed}{value}, "similarity": {similarity}, "limit": {end}'
-            for head, value, similarity, end in zip(
-                heads, _numbers(columns.value[part]), similarities, ends, strict=True
-            )
+            for head, value, similarity, end in zip(heads, values, similarities, ends, strict=True)
         ]
 
     def _end(self, row: int, usual: str) -> str:

@@ -71,8 +71,7 @@ class JudgedColumns:
             no longer counts as bad (see `LaterRuns`).
         confirmed: Rows that fail as other runs of the same unit do (see `confirm`).
         reference: What decided, where anything was compared.
-        by_history: Row -> its verdict, where the unit's own history decided (see `history_judging`), or its
-            nominal rate (see `below_nominal`).
+        by_history: Row -> its verdict, where the unit's own history decided (see `history_judging`).
     """
 
     population: Population
@@ -190,8 +189,14 @@ def below_nominal(judged: JudgedColumns, baseline: Baseline | None) -> JudgedCol
         return judged
     model = judge_columns(judged.population, None, baseline=baseline)
     low = (model.reason == REASONS.index(Reason.BELOW_NOMINAL)) & (judged.outcome != FAIL)
-    found = {row: model.verdict(row, baseline) for row in np.flatnonzero(low).tolist()}
-    return judged.with_verdicts(found, by_history={**judged.by_history, **found})
+    return judged.marked(
+        low,
+        MARGINAL,
+        Reason.BELOW_NOMINAL,
+        similarity=np.where(low, np.nan, judged.similarity),
+        threshold=np.where(low, np.nan, judged.threshold),
+        by_history={row: one for row, one in judged.by_history.items() if not low[row]},
+    )
 
 
 def with_run_named(verdict: MetricVerdict, words: str) -> MetricVerdict:
@@ -269,7 +274,7 @@ def judge_columns(
             outcome[wrong], reason[wrong] = FAIL, REASONS.index(Reason.BEYOND)
             threshold[wrong], similarity[~wrong] = 1.0, np.nan
         if population.metric.nominal is not None:
-            low = _attained(population.metric, rows.medians()) < ATTAINED
+            low = attained_shares(population.metric, rows.medians()) < ATTAINED
             outcome[low], reason[low] = MARGINAL, REASONS.index(Reason.BELOW_NOMINAL)
     elif (ours := population.metric.variant) != (theirs := criterion.metric.variant):
         other = Reason.OTHER_VERSION if ours[:2] == theirs[:2] else Reason.WRONG_UNIT
@@ -305,11 +310,11 @@ def judge_columns(
     )
 
 
-def _attained(metric: Metric, values: FloatArray) -> FloatArray:
+def attained_shares(metric: Metric, values: FloatArray) -> FloatArray:
     """Return which share of the metric's nominal rate each value reaches, as `NominalRate.attained`."""
-    nominal = metric.nominal
-    found = [None if nominal is None else nominal.attained(one, metric.better) for one in values]
-    return np.array([np.nan if one is None else one for one in found])
+    best = np.nan if metric.nominal is None else metric.nominal.value
+    positive = np.where(values > 0, values, np.nan)
+    return best / positive if metric.better == "lower" else positive / best
 
 
 def _compared(rows: UsableRows, criterion: Criterion) -> tuple[FloatArray, BoolArray]:

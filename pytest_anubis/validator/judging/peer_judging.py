@@ -59,10 +59,10 @@ class PeerColumns(JudgedColumns):
     peers: IntArray  # how many other devices there are to compare with
 
     def of_whole_sample(self, row: int, baseline: Baseline | None) -> MetricVerdict:
-        """Return the verdict on one device's values as a whole; `baseline` has no part in it."""
-        if row in self.by_history:
-            return self.by_history[row]
+        """Return the verdict on one device's values as a whole; `baseline` only names itself."""
         population = self.population
+        if REASONS[self.reason[row]] is Reason.BELOW_NOMINAL:
+            return judge_row(population, row, None, baseline)
         problem = population.problems.get(row)
         name, count = population.metric.name, int(self.peers[row])
         outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from pytest_anubis.cli.shared.judged_json import judged_json
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.sample import Population, SampleProblem, population_of
+from pytest_anubis.core.shown_loss import nominal_text
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference
+from pytest_anubis.report.text.step_share_text import attained_text
 from pytest_anubis.validator import judge_node, judge_sample
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
@@ -58,6 +62,24 @@ def test_a_value_below_six_tenths_is_marginal(value: float, better: Direction, l
     judged = judge_fleet([population_of([[value] * 5], metric=metric, benchmark="b")], {})
     assert judged.columns[0].verdict(0).outcome is found.outcome
     assert judged.nodes[0].decision is Decision.UNDECIDED
+
+
+def test_a_time_takes_so_many_times_as_long() -> None:
+    time = Metric(
+        name="copy", unit="ms", better="lower", nominal=NominalRate(value=2.0, of="the link")
+    )
+    said = "takes 3.0 times as long as the link needs, 2 ms"
+    assert judge_sample([6.0] * 5, None, metric=time).text == f"copy is 6 ms: it {said}"
+    criterion = Criterion(benchmark="b", metric=time, centre=(6.0,), nodes=9)
+    assert attained_text(judge_sample([6.0] * 5, criterion, metric=time)) == f"copy {said}"
+    assert nominal_text(None, 6.0, "lower", "ms") == nominal_text(time.nominal, None, "lower", "ms")
+
+
+def test_the_share_is_in_the_file_of_verdicts() -> None:
+    for level, share in ((30.0, 0.47), (55.0, 0.86)):
+        found = judged_json(judge_fleet([cards(level)], {}), lambda *_: None)
+        rows = json.loads("".join(found))["verdicts"]
+        assert [round(row["nominal_share"], 2) for row in rows] == [share] * 8
 
 
 def test_a_disturbed_value_says_nothing_about_the_link() -> None:
