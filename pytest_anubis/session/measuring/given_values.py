@@ -81,6 +81,10 @@ def rated(metric: Metric, nominal: float | NominalRate | None, of: str) -> Metri
         raise MetricUsageError(f"metric {metric.name!r}: nominal_of={of!r}: give a text")
     try:
         if isinstance(nominal, NominalRate):
+            if not metric.unit.endswith(("B/s", "bit/s")):
+                raise ValueError(
+                    f"a link carries bytes per second, not {metric.unit}; give a number with nominal_of="
+                )
             per_byte = 8 if metric.unit.endswith("bit/s") else 1
             value, of = in_unit(1.0, metric.unit, nominal.value * per_byte), of or nominal.of
         elif isinstance(nominal, bool | str):

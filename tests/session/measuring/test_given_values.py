@@ -76,6 +76,8 @@ def test_a_run_refuses_them_as_wrong_usage(
     ("unit", "better", "nominal", "of"),
     [
         ("s", "lower", NominalRate(value=1e9, of="PCIe"), ""),
+        ("TFLOP/s", "higher", NominalRate(value=1e9, of="PCIe"), ""),
+        ("samples/s", "higher", NominalRate(value=1e9, of="PCIe"), ""),
         ("GB/s", "equal", 3.0, "x"),
         ("GB/s", "higher", 3.0, ""),
         ("GB/s", "higher", float("nan"), "x"),
