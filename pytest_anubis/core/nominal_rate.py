@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pytest_anubis.core.field_types import Range, compact
@@ -34,6 +34,11 @@ class NominalRate:
             raise ValueError(f"nominal={self.value}: it has to be a finite number above 0")
         if not self.of.strip() or not self.of.isprintable():
             raise ValueError("say what is rated so, such as nominal_of='PCIe 5.0 x16'")
+
+    @property
+    def both_ways(self) -> NominalRate:
+        """What both ways of a link carry together, if each is independent of the other."""
+        return replace(self, value=2 * self.value, of=f"{self.of} both ways")
 
     def attained(self, value: float | None, better: str) -> float | None:
         """Return which share of it a measured value reaches; None without a value above 0.

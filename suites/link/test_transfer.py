@@ -77,6 +77,7 @@ def test_both_ways(
 
     size = anubis_node.pick(**SIZES)
     transfer = Transfer(size, anubis_device.torch)
+    # Without nominal=: the host's bridges and memory may carry less than both ways of the link.
     anubis_metric.measure(
         "both_ways_rate", transfer.both_ways, work=2.0 * size, unit="GB/s", better="higher"
     )
@@ -144,6 +145,7 @@ def test_copies_of_all_cards(
     with AllCards(kind, count, size) as cards:
         for way in WAYS:
             slowest = Slowest(cards, way, cards.times_within(way, loaded))
+            # Without nominal=: cards may share the link above a switch.
             anubis_metric.collect(f"all_{way}_rate", slowest, unit="GB/s", better="higher")
             record_property(f"slowest_{way}", slowest.text)
             sys.stdout.write(f"all_{way}_rate: slowest was {slowest.text}\n")

@@ -137,4 +137,5 @@ def test_rdma_from_cards(
             line = both_ends(tool, version, port, [*options, *there], only_here(help_text))
             assert line.bandwidth, f"{port} and card {card}: no rate"
             name = f"rate_{port}_card_{card}"
+            # Without nominal=: between two sockets or switches the host may carry less than the port.
             anubis_metric.record(name, line.bandwidth, unit="Gbit/s", better="higher")

@@ -28,7 +28,15 @@ Costs = Callable[..., list[float]]
 CPU = torch.device("cpu")
 MIB = 1 << 20
 CARDS = [torch.device("cuda", index) for index in range(8)]
-PAIR = Pair(Device("cuda:2", 2), Device("cuda:6", 6))
+LINKS = {
+    "index": 0,
+    "vendor": "nvidia",
+    "name": "H200",
+    "link_generation_max": 5,
+    "link_width_max": 16,
+}
+LINKS |= {"nvlinks": 18, "nvlink_speed": 26562, "fabric": "completed"}
+PAIR = Pair(Device("cuda:2", 2, card=LINKS), Device("cuda:6", 6, card=LINKS))
 WAY = CARDS[2], CARDS[6]
 
 
@@ -109,7 +117,11 @@ def test_hidden_rate_of_a_link_is_read_back(
             test(longer, PAIR, Node())
         (_, both) = longer.values
         assert both == "peer_both_ways_rate"
+        assert longer.asked[both]["nominal"].value == pytest.approx(2 * 18 * 26.562e9)
         assert 0.94 < longer.values[both][0] / 137 < 1.05
+    rated = {name: asked.get("nominal") for name, asked in taken.asked.items()}
+    by_kernel = test is test_peer.test_peer_kernel  # whose units may be slower than the links
+    assert rated == dict.fromkeys(flows, None if by_kernel else PAIR.nominal())
     link.rate /= 2
     slower = Kept()
     test(slower, PAIR, Node())
@@ -198,12 +210,14 @@ def test_permutation_is_measured_once_and_each_pair_gets_its_own_way(
     for number in (2, 5, 0, 2):  # the last one again, as in a soak
         source, target = (f"cuda:{one}" for one in (number, (number + 4) % 8))
         link.copied, taken = 0, Kept()
-        pair = Pair(Device(source, number), Device(target, (number + 4) % 8))
+        ends = Device(source, number, card=LINKS), Device(target, (number + 4) % 8, card=LINKS)
+        pair = Pair(*ends)
         if CARDS[number] in (CARDS[2], torn[0]):  # one finds it, the other one is it
             with pytest.raises(AssertionError, match="'cuda:0>cuda:4': 7"):
                 test_peer.test_peer_permutation(taken, pair, Node(), loaded)
         else:
             test_peer.test_peer_permutation(taken, pair, Node(), loaded)
+        assert taken.asked["peer_loaded_rate"]["nominal"] == PAIR.nominal()
         values.append(taken.values["peer_loaded_rate"])
         copied.append(link.copied)
     assert [bool(count) for count in copied] == [True, False, False, True]
@@ -383,6 +397,9 @@ def test_copies_between_host_and_card(
 
     monkeypatch.setattr(torch, "empty", noting)
     taken = Taken()
-    test(taken, Device("cuda:0"), Node())
+    card = Device("cuda:0", card=LINKS)
+    test(taken, card, Node())
     assert list(taken.asked) == metrics
+    rated = {asked.get("nominal") for asked in taken.asked.values()}
+    assert rated == {card.nominal() if test is test_transfer.test_host_device_copy else None}
     assert sizes == [(9 << 20) + 5] * locked

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from pytest_anubis.benchmarking import placement, precision, ranks, sizes
+from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.hardware import round_plans
 from pytest_anubis.hardware.round_plans import Settle
 from pytest_anubis.session.collecting.device_parameters import Device
@@ -74,8 +75,9 @@ class Node:
         """Return the profile's."""
         return of[self.profile]
 
-    def nominal(self, link: str = "port", name: str = "") -> None:
-        """Return that nothing is known."""
+    def nominal(self, link: str = "port", name: str = "") -> NominalRate:
+        """Return a rate that names the link."""
+        return NominalRate(value=4e9, of=f"{link} {name}".rstrip())
 
 
 @pytest.fixture
@@ -332,6 +334,7 @@ def test_ranks_on_cards_take_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         test_overlap.test_overlap(taken, group)
         assert sizes == [8 << 20, 6 << 20]
         assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+        assert taken.asked["bus_bandwidth"]["nominal"] == Node().nominal("nvlink")
         monkeypatch.setattr(test_operations, "SWEEP", {"1MiB": 1 << 20})
         monkeypatch.setattr(test_operations, "LARGE", {"3MiB": 3 << 20})
         monkeypatch.setattr(test_operations, "ROUND", 0.001)

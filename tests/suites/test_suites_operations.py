@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -67,6 +68,26 @@ def test_all_reduce_is_measured_by_each_of_its_algorithms(monkeypatch: pytest.Mo
         test_operations.test_all_reduce_by(Taken(), Node(), "ring")
     with pytest.raises(pytest.skip.Exception, match="not applicable: fewer than two"):
         test_operations.test_all_reduce_through_adapters(Taken(), Node())
+
+
+def test_rates_of_links_are_recorded_with_what_they_could_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = MagicMock(**{"bus_bandwidth.return_value": 3e9, "wrong_elements.return_value": 0})
+    group.__enter__.return_value = group
+    monkeypatch.setattr("suites.collective.group.RankGroup", lambda *_, **__: group)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(test_operations, "active_ports", lambda: [Port("mlx5_0", 1)])
+    found = []
+    for algorithm in test_operations.ALGORITHMS:
+        taken = Taken()
+        test_operations.test_all_reduce_by(taken, Node(), algorithm)
+        found.append(taken.asked["bus_bandwidth"]["nominal"])
+    assert found == [Node().nominal("nvlink"), None, None]
+    taken = Taken()
+    test_operations.test_all_reduce_through_adapters(taken, Node())
+    assert taken.asked["bus_bandwidth"]["nominal"] == Node().nominal("adapters")
 
 
 def test_rank_that_does_not_notice_an_error_is_not_believed(
