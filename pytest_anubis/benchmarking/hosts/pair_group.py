@@ -20,7 +20,7 @@ from pytest_anubis.fleet.links.attribution import (
     attribute,
     expected_by_distance,
     typical_rates,
-    without_peers,
+    usual_speeds,
 )
 from pytest_anubis.fleet.links.common_ends import common_ends
 from pytest_anubis.fleet.links.fan_rates import fan_rates
@@ -337,10 +337,10 @@ def _guilty(
 ) -> list[Accusation]:
     """Accuse parts of slow ways.
 
-    Where the hosts' `ports` differ, ways are compared whose slower port is the same. Ports with too few of
-    their speed are never accused.
+    Where the hosts' `ports` differ, ways are compared whose slower port should have the same speed.
     """
     typical = typical_rates(rates.rates)
-    alike = np.minimum.outer(ports, ports) if hops is None and ports else hops
+    speeds = usual_speeds(ports)
+    alike = np.minimum.outer(speeds, speeds) if hops is None and speeds else hops
     expected = None if alike is None else expected_by_distance(typical, alike)
-    return attribute(typical, expected=expected, good=[*good, *without_peers(ports)])
+    return attribute(typical, expected=expected, good=good)

@@ -60,7 +60,8 @@ MAX_EXACT_NODES = 128
 fiftieth of all ways, too few to move the median, and the work grows with the cube."""
 
 MIN_ALIKE = 3
-"""Nodes with ports of one speed that it takes to compare them, where the speeds of ports differ."""
+"""Nodes with ports of one speed that are compared by themselves. One or two with a slower port are compared
+with all others, since a port that negotiated down looks like that."""
 
 RIVAL_SHARE = 0.05
 """Posterior share from which another part is reported together with the one that is accused."""
@@ -258,7 +259,7 @@ def attribute_ports(
     """
     count = len(sending)
     both = np.array([sending, receiving], dtype=float)
-    speeds = np.array(ports or [0.0] * count)
+    speeds = np.array(usual_speeds(ports) or [0.0] * count)
     usual = np.empty_like(both)
     for speed in np.unique(speeds):
         same = speeds == speed
@@ -267,18 +268,18 @@ def attribute_ports(
     expected = np.ones_like(rates)
     rates[:count, count], rates[count, :count] = np.minimum(both, usual * (1 + MIN_LOSS))
     expected[:count, count], expected[count, :count] = usual
-    good = [*without_peers(ports), count]
     fewer = max(1, (count - 1) // 2)
-    return attribute(rates, expected=expected, good=good, kinds=PORTS, jointly=fewer)
+    return attribute(rates, expected=expected, good=[count], kinds=PORTS, jointly=fewer)
 
 
-def without_peers(ports: Sequence[float]) -> list[int]:
-    """Return the nodes whose port is as fast as that of one other at most: too few to compare them with.
+def usual_speeds(ports: Sequence[float]) -> list[float]:
+    """Return the speed that each node's port should have: its own if enough nodes have it, else the usual one.
 
     Args:
         ports: Speed of each node's port; empty if they are the same or unknown.
     """
-    return [node for node, speed in enumerate(ports) if ports.count(speed) < MIN_ALIKE]
+    usual = max(sorted(set(ports)), key=ports.count, default=0.0)
+    return [speed if ports.count(speed) >= MIN_ALIKE else usual for speed in ports]
 
 
 def typical_rates(repeats: npt.ArrayLike) -> Matrix:

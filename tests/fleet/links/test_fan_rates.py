@@ -138,5 +138,10 @@ def test_hosts_with_slower_ports_by_design_are_compared_among_themselves() -> No
         assert not fans.guilty(ports)
         fans = measured(seed, send=slower, receive=slower | {6: 0.2})
         assert parts(fans.guilty(ports)) == [Part("receive", (6,))]
-        fans = measured(seed, send={7: 0.4}, receive={7: 0.3})
-        assert not fans.guilty([25.0] * 7 + [10.0])  # the only one of its speed
+
+
+def test_port_that_negotiated_down_is_accused() -> None:
+    for seed in range(20):
+        fans = measured(seed, send={7: 0.4}, receive={7: 0.4})
+        accused = {node for part in parts(fans.guilty([25.0] * 7 + [10.0])) for node in part.nodes}
+        assert accused == {7}
