@@ -21,7 +21,7 @@ BIT = 10
 
 
 def spoil(arrived: torch.Tensor) -> None:
-    """Wait, flip a bit of or add 1 to one number in the middle of what the second rank got, or end that rank."""
+    """Wait, ``flip`` a bit of or ``add`` 1 to one number that the second rank got, or end that rank."""
     fault = Path(os.environ[FAULT]).read_text(encoding="ascii")
     if fault == "slow":
         time.sleep(DELAY)

@@ -273,7 +273,7 @@ def attribute_ports(
 
 
 def usual_speeds(ports: Sequence[float]) -> list[float]:
-    """Return the speed that each node's port should have: its own if enough nodes have it, else the usual one.
+    """Return the speed that each node's port should have: its own if enough have it, else the usual one.
 
     Args:
         ports: Speed of each node's port; empty if they are the same or unknown.
