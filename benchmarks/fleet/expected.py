@@ -133,7 +133,7 @@ def hosts(share: float, _seed: int) -> Ending:
 
 
 def times(trials: int) -> bool:
-    """Print gloo's times on four hosts at hidden rates over those expected; return if all-reduce's are near."""
+    """Print gloo's times at hidden rates over those expected; return whether all-reduce's are near."""
     chance, near = random.Random(13), False
     with simulated_hosts(WORLD, rate=PORT) as network:
         within = [network.command(host) for host in range(WORLD)]
