@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis import MetricFixture, NodeFixture
+from suites.joint_rounds import collect_with
 
 if TYPE_CHECKING:
     from suites.compute.units import Cores
@@ -64,18 +65,15 @@ def test_burn_cores(anubis_metric: MetricFixture, anubis_node: NodeFixture, core
     """Every core does vectors of both precisions and whole numbers in turns; each block ends as it should."""
     for _ in range(round(anubis_node.pick(**BURN) / LOAD)):
         cores.load(LOAD)
-    slowest: dict[float, float] = {}
 
-    def rate() -> float:
-        done = cores.load(SECONDS)
-        all_cores = sum(core.rate for core in done) / 1e9
-        slowest[all_cores] = min(core.rate for core in done) / 1e9
-        return all_cores
+    def rate() -> tuple[float, float]:
+        rates = [core.rate / 1e9 for core in cores.load(SECONDS)]
+        return sum(rates), min(rates)
 
-    kept = anubis_metric.collect("burn_rate", rate, unit="GOP/s", better="higher")
+    slowest = collect_with(anubis_metric, "burn_rate", rate, unit="GOP/s", better="higher")
     anubis_metric.record(
         "slowest_core_rate",
-        [slowest[value] for value in kept],
+        slowest,
         unit="GOP/s",
         better="higher",
         question="How many operations a second does the slowest core do beside the others?",

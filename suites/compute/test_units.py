@@ -15,6 +15,7 @@ SECONDS = 0.05
     scope="node",
     resources=["cpu"],
     cost="25s",
+    version=2,  # products of 16 bits use vectors with every compiler
     profiles=("standard", "soak"),
     metrics=["unit_rate"],
     goal="Every core computes at the rate of its class, and computes right",

@@ -176,8 +176,8 @@ def test_numa_bandwidth(anubis_metric: MetricFixture) -> None:
         elements //= 2
         if arrays * most * elements * ELEMENT < BEYOND * cache:
             pytest.skip(
-                f"not applicable: of each node's memory {room / 1e6:.0f} MB can be used, in half of which "
-                f"arrays of {most} cores are not {BEYOND} times the last-level cache"
+                f"of each node's memory {room / 1e6:.0f} MB can be used now, in half of which arrays of "
+                f"{most} cores are not {BEYOND} times the last-level cache: end what else takes memory"
             )
     anywhere = {cpu for cpus in starts.values() for cpu in cpus}
     streams = {}

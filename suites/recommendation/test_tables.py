@@ -27,7 +27,7 @@ BEYOND = 4
 """Times the last-level caches that a host's tables are large, at least."""
 
 HOST_SHARE = 1 / 8
-"""Share of a host's whole memory that they take at most: what others leave of it would change their size."""
+"""Share of all of a host's memory that its tables take at most, so that their size is always the same."""
 
 BATCHES = (8, 64)
 """Least and most steps that take turns; between them as many as look up twice what the caches hold."""

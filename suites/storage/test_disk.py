@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis import MetricFixture, NodeFixture
+from suites.joint_rounds import collect_with
 
 if TYPE_CHECKING:
     from suites.storage.fio import Direction, DiskFile, Mixed, Windows
@@ -149,14 +150,13 @@ def counted(runs: Sequence[Windows], kept: Sequence[float]) -> list[Windows]:
 def test_mixed_io(anubis_metric: MetricFixture, anubis_node: NodeFixture, disk: DiskFile) -> None:
     """Seventy reads to thirty writes keep their rate and their latencies, and what was written comes back."""
     seconds = anubis_node.pick(smoke=0.5, standard=3.0, soak=10.0)
-    windows: dict[float, Mixed] = {}
 
-    def rate() -> float:
+    def rate() -> tuple[float, Mixed]:
         window = disk.mixed(seconds)
-        windows[window.rate] = window
-        return window.rate
+        return window.rate, window
 
-    rates = anubis_metric.collect(
+    windows = collect_with(
+        anubis_metric,
         "mixed_operation_rate",
         rate,
         unit="IOPS",
@@ -164,7 +164,7 @@ def test_mixed_io(anubis_metric: MetricFixture, anubis_node: NodeFixture, disk: 
         rounds=anubis_node.pick(**WINDOWS),
     )
     for name in LATENCIES:
-        values = [windows[rate].latencies[name.replace("latency_", "")] for rate in rates]
+        values = [window.latencies[name.replace("latency_", "")] for window in windows]
         anubis_metric.record(
             name, values, unit="us", better="lower", rounds_of="mixed_operation_rate"
         )

@@ -275,15 +275,23 @@ class TrafficGroup(NodeRanks):
         """Return every rank's bits and losses of fresh jobs in turns and alone (`JobTraffic.check_jobs`)."""
         return self.ask_all("check_jobs", timeout=START, steps=steps)
 
-    def prepare_tables(self, places: Sequence[int], **shape: object) -> int:
+    def prepare_tables(
+        self, places: Sequence[int], *, rows: int, samples: int, **shape: object
+    ) -> int:
         """Make tables, each on its rank or by rows; return the samples of a step for which there is room.
 
         Args:
             places: Ranks, or `recommendation.placement.BY_ROWS`.
-            **shape: As for `recommendation.tables.Shape`.
+            rows: Of a table, fewer where a device has no room.
+            samples: Of a step, likewise.
+            **shape: The rest of `recommendation.tables.Shape`.
         """
-        answers = self.ask_all("prepare_tables", timeout=START, places=list(places), **shape)
-        return int(answers[0]["samples"])
+        whole = {"rows": rows, "samples": samples, **shape}
+        answers = self.ask_all("fit_tables", timeout=START, **whole)
+        times = max(int(answer["times"]) for answer in answers)
+        fitted = {"rows": rows // times, "samples": samples // times, **shape}
+        self.ask_all("prepare_tables", timeout=START, places=list(places), **fitted)
+        return samples // times
 
     def tables(self, times: int = 1) -> PartTimes:
         """Return the seconds of a step of spread tables, the mean of so many, in its three forms."""

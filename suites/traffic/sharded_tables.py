@@ -69,18 +69,20 @@ class TableTraffic:
         self._seat = seat
         self._held: list[Held] = []
 
-    def prepare_tables(self, request: Message) -> Message:
-        """Make tables of a shape (``rows``, ``width``, ``samples``, ``pooling``) at their ``places``.
+    def fit_tables(self, request: Message) -> Message:
+        """Answer how many ``times`` fewer rows and samples of a shape this rank's device has room for."""
+        shape, seat = _shape_of(request), self._seat
+        tables = -(-shape.tables // seat.world)
+        wanted = tables * shape.rows * shape.width * ELEMENT
+        wanted += DRAWN * shape.samples * sum(shape.pooling)
+        return {"times": wanted // fitting(wanted, seat.device)}
 
-        Rows and samples are halved until every rank's device has room; answers the samples.
-        """
-        shape = Shape(
-            request["rows"], request["width"], request["samples"], tuple(request["pooling"])
-        )
-        shape = self._fitted(shape)
+    def prepare_tables(self, request: Message) -> Message:
+        """Make tables of a shape (``rows``, ``width``, ``samples``, ``pooling``) at their ``places``."""
+        shape = _shape_of(request)
         self._places: list[int] = request["places"]
         self._take(shape, 0, "uniform", self._tables(shape))
-        return {"samples": shape.samples}
+        return {}
 
     def time_tables(self, request: Message) -> Message:
         """Answer the seconds of some ``forms`` of a step, the mean of so many ``times``.
@@ -130,16 +132,6 @@ class TableTraffic:
         """Give up all tables."""
         self._held = []
         return {}
-
-    def _fitted(self, shape: Shape) -> Shape:
-        """Return a shape with the same share of rows and samples as the rank with the least room can have."""
-        tables = -(-shape.tables // self._seat.world)
-        wanted = tables * shape.rows * shape.width * ELEMENT
-        wanted += DRAWN * shape.samples * sum(shape.pooling)
-        least = torch.tensor(fitting(wanted, self._seat.device), device=self._seat.device)
-        dist.all_reduce(least, dist.ReduceOp.MIN)
-        times = wanted // int(least)
-        return replace(shape, rows=shape.rows // times, samples=shape.samples // times)
 
     def _tables(self, shape: Shape) -> list[tuple[int, Tables]]:
         """Make this rank's parts of all tables."""
@@ -237,3 +229,8 @@ class TableTraffic:
         dist.all_to_all_single(arrived, torch.cat(rows), counts, [len(one) for one in rows])
         self._seat.spoil(arrived)
         return list(torch.split(arrived, counts))
+
+
+def _shape_of(request: Message) -> Shape:
+    """Return the shape that a request states."""
+    return Shape(request["rows"], request["width"], request["samples"], tuple(request["pooling"]))

@@ -287,7 +287,7 @@ class Cards:
 class Group:
     """Three hosts with healthy ways."""
 
-    names, own, ports, unequal = ("here", "there", "far"), (0,), (0.0,) * 3, ()
+    names, own, ports, differing_ports = ("here", "there", "far"), (0,), (0.0,) * 3, ()
 
     def size_for(self, *_: object) -> int:
         """Return bytes."""

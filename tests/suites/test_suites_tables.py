@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from suites.traffic.seat import Seat
 from suites.traffic.sharded_tables import TableTraffic
 from tests.suites.test_suites_on_a_card import Node, Taken
 from tests.suites.traffic_groups import behind_link, faulty, of_ranks
+from tests.suites.work_probe import doubles
 
 CPU = torch.device("cpu")
 SHAPE = Shape(rows=1 << 8, width=16, samples=24, pooling=(3, 1, 5))
@@ -107,15 +108,6 @@ def test_flipped_bit_is_found_with_its_table_and_row() -> None:
     assert tables.wrong_rows() == [divmod(row, SHAPE.rows)]
     wrong = wrong_sums(SHAPE, batch, tables.lookup(batch.rows, batch.starts))
     assert divmod(int(batch.sums[5]), SHAPE.tables) in wrong
-
-
-def doubles(seconds: Callable[[int], float]) -> None:
-    """Assert that twice the work takes about twice as long, in one of some trials."""
-    for _ in range(5):  # others may take the core meanwhile
-        ratio = seconds(2) / seconds(1)
-        if 1.4 < ratio < 2.6:
-            return
-    pytest.fail(f"twice the work took {ratio:.2f} times as long")
 
 
 @pytest.mark.alone
@@ -255,13 +247,9 @@ def test_spread_tables_take_half_of_a_devices_memory(
     memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_anubis.benchmarking.sizes.memory_of", lambda _: (memory, memory))
-    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_: None)
-    traffic = TableTraffic(Seat(0, 2, CPU))
-    shape = Shape(rows=1 << 20, width=128, samples=1 << 13, pooling=(240, *(8,) * 7))
-    found = traffic._fitted(shape)
-    assert (shape.rows // found.rows, shape.samples // found.samples) == (
-        (1, 1) if memory > 8 << 30 else (2, 2)
-    )
+    shape = {"rows": 1 << 20, "width": 128, "samples": 1 << 13, "pooling": [240, *(8,) * 7]}
+    answer = TableTraffic(Seat(0, 2, CPU)).fit_tables(shape)
+    assert answer == {"times": 1 if memory > 8 << 30 else 2}
 
 
 @pytest.mark.alone

@@ -12,6 +12,7 @@ from suites.traffic import test_experts
 from suites.traffic.group import PARTS, PartTimes, TrafficGroup, Way, groups_of, quickest
 from tests.suites.test_suites_on_a_card import Taken
 from tests.suites.traffic_groups import behind_link, faulty, of_ranks
+from tests.suites.work_probe import doubles
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 
@@ -55,12 +56,15 @@ def test_twice_the_tokens_and_half_the_links_rate_show_in_the_exchange() -> None
             group.layer(Way(1, 1))
             return min(group.layer(Way(1, 1)).exchange for _ in range(3))
 
-        size: dict[str, Any] = {"width": 128, "inner": 8, "dtype": "float32"}
-        group.prepare_experts(**size, tokens=4096)
-        few = exchange()
-        carried = group.prepare_experts(**size, tokens=8192)
-        whole = exchange()
-        assert 1.4 < whole / few < 2.6
+        def prepare(times: int) -> int:
+            return group.prepare_experts(width=128, inner=8, dtype="float32", tokens=4096 * times)
+
+        def seconds(times: int) -> float:
+            prepare(times)
+            return exchange()
+
+        doubles(seconds)
+        carried, whole = prepare(2), exchange()
         assert carried / whole < 1.05 * RATE
         link.shape(RATE / 2)
         assert exchange() > 1.4 * whole

@@ -29,6 +29,7 @@ from suites.traffic.seat import Seat
 from suites.traffic.two_tiers import TierTraffic
 from tests.suites.test_suites_on_a_card import Node, Taken
 from tests.suites.traffic_groups import behind_link, faulty, of_ranks, run
+from tests.suites.work_probe import doubles
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 SIZE, CHUNKS = 1 << 16, 4
@@ -101,12 +102,15 @@ def test_stretch_is_what_tiers_lose_together_and_not_a_slow_tier() -> None:
 @pytest.mark.alone
 def test_twice_the_bytes_take_twice_as_long_and_half_the_rate_across_shows_in_that_tier() -> None:
     with behind_link(RATE, 4) as (group, link):
-        whole: list[TierTimes] = []
-        for size in (2 << 20, 4 << 20):
-            seen, stages = group.prepare_tiers(size, 8, 2)
+
+        def seconds(times: int) -> float:
+            seen, stages = group.prepare_tiers(times << 21, 8, 2)
             assert seen[1].bandwidth < 1.05 * RATE
-            few, whole = whole, [group.tiers(stages) for _ in range(3)]
-        assert 1.4 < min(one.together for one in whole) / min(one.together for one in few) < 2.6
+            return min(group.tiers(stages).together for _ in range(3))
+
+        doubles(seconds)
+        _, stages = group.prepare_tiers(4 << 20, 8, 2)
+        whole = [group.tiers(stages) for _ in range(3)]
         link.shape(RATE / 2)
         half = [group.tiers(stages) for _ in range(3)]
         assert min(one.across for one in half) > 1.4 * min(one.across for one in whole)

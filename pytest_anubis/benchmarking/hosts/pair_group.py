@@ -47,6 +47,9 @@ PILOT = 1 << 20
 SIZES = (1 << 16, 1 << 30)
 """Minimum and maximum bytes of a transfer."""
 
+PILOTS = 3
+"""Runs of small blocks from which the size of a fan's blocks is derived."""
+
 LONGEST = 10.0
 """Seconds that the slowest fan should take at most: a small part of the time for which gloo waits."""
 
@@ -192,7 +195,7 @@ class PairGroup(Group):
         return self.names
 
     @property
-    def unequal(self) -> tuple[float, ...]:
+    def differing_ports(self) -> tuple[float, ...]:
         """The `ports`, if all are known and not the same; else empty."""
         return self.ports if all(self.ports) and len(set(self.ports)) > 1 else ()
 
@@ -284,7 +287,8 @@ class PairGroup(Group):
             rounds: As for `measure`.
             size: As for `measure`.
             repeats: As for `measure`; doubled if a host or link is accused.
-            hops: The hosts' distances in links, if distant hosts are expected to be slower.
+            hops: The hosts' distances in links, if distant hosts are expected to be slower; the speeds of
+                their ports do not count then.
             good: Hosts that are known to be good.
 
         Raises:
@@ -293,7 +297,7 @@ class PairGroup(Group):
         """
         return _confirmed(
             lambda: self.measure(rounds, size=size, repeats=repeats),
-            lambda rates: _guilty(rates, hops, good, self.unequal),
+            lambda rates: _guilty(rates, hops, good, self.differing_ports),
         )
 
     def find_guilty_hosts(self, *, size: int, repeats: int) -> tuple[PairRates, list[Accusation]]:
@@ -308,12 +312,14 @@ class PairGroup(Group):
         Raises:
             ChildError: A host failed or is gone.
         """
-        quick = self.measure_fans(size=SIZES[0], repeats=1).together
-        longest = int(np.nanmin(quick) * LONGEST / (self._world - 1))
+        # A lost packet of small blocks costs TCP a fifth of a second, a slow port is slow every time.
+        quick = np.array(self.measure_fans(size=SIZES[0], repeats=PILOTS).together)
+        best = quick.reshape(PILOTS, 2, -1).max(axis=0)
+        longest = int(best.min() * LONGEST / (self._world - 1))
         size = min(size, max(SIZES[0], longest))
         return _confirmed(
             lambda: self.measure_fans(size=size, repeats=repeats),
-            lambda rates: fan_rates(rates.rates, rates.together).guilty(self.unequal),
+            lambda rates: fan_rates(rates.rates, rates.together).guilty(self.differing_ports),
         )
 
 

@@ -20,6 +20,9 @@ from pytest_anubis.fleet.links.attribution import (
     typical_rates,
 )
 
+WAITING = 1.2
+"""Times the rate at which a node's part of other fans is as late as their other parts: noise included."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanRates:
@@ -67,6 +70,7 @@ def fan_rates(
 def slowed_by(accusation: Accusation, count: int) -> bool:
     """Return whether a part is so slow that other nodes' fans wait for it.
 
-    In the fan of another of `count` nodes it has a share of 1 / (count - 1) of that node's rate.
+    In the fan of another of `count` nodes it has a share of 1 / (count - 1) of that node's rate. Where all
+    wait for it, its loss is relative to rates that it has lowered, and does not say more than that.
     """
-    return (1 - max(accusation.losses)) * (count - 1) < 1
+    return (1 - max(accusation.losses)) * (count - 1) < WAITING

@@ -79,7 +79,7 @@ class Pairs:
         self._node = node
         self._properties = properties if properties is not None else []
         self.names = group.names
-        if group.unequal:
+        if group.differing_ports:
             self._properties.append((PORTS, _port_text(self.names, group.ports)))
 
     def __len__(self) -> int:
@@ -144,7 +144,9 @@ class Pairs:
         own = {host: self.names[host] for host in self._group.own}
         ports = self._group.ports
         for host, name in own.items():
-            rating = self._nominal(host) if 2 * ports[host] <= sum(ports) else None
+            # A fan ends with its last block, so that the slowest of the others can limit it.
+            least = min(port for other, port in enumerate(ports) if other != host)
+            rating = self._nominal(host) if ports[host] <= (len(self) - 1) * least else None
             unit = self._recorder.of(name)
             for metric, table in ((FAN_IN, fans.receiving), (FAN_OUT, fans.sending)):
                 values = (table[:, host] / GB).tolist()
@@ -196,7 +198,8 @@ class Pairs:
         slowest = min(hosts, key=lambda host: ports[host])
         if not 0 < ports[slowest] <= TCP:
             return None
-        of = f"the port of {self.names[slowest]} ({_speed(ports[slowest])} Gbit/s)"
+        owner = f"the port of {self.names[slowest]}" if self._group.differing_ports else "a port"
+        of = f"{owner} ({_speed(ports[slowest])} Gbit/s)"
         return NominalRate(value=ports[slowest], of=of)
 
     def _check(self, rates: PairRates) -> None:

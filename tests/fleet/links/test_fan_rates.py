@@ -121,6 +121,10 @@ def test_others_wait_only_for_one_that_is_slower_than_its_share() -> None:
     (tenth,) = measured(1, send={2: 0.1}).guilty()
     assert slowed_by(tenth, 8)
     assert not slowed_by(tenth, 32)
+    for seed in range(20):
+        accused = measured(seed, send={2: 0.1}, receive={2: 0.1}).guilty()
+        assert accused
+        assert all(slowed_by(one, 8) for one in accused)
 
 
 def test_dead_sender_accuses_no_receiver() -> None:

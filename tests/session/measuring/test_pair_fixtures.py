@@ -55,7 +55,7 @@ class FakeGroup:
     own: tuple[int, ...] = (0, 1, 2, 3)
     wrong: tuple[tuple[int, int], ...] = ()
     ports: tuple[float, ...] = (0.0,) * 5
-    unequal: tuple[float, ...] = ()
+    differing_ports: tuple[float, ...] = ()
     turned = False
     error = ""
     names: tuple[str, ...] = ("n0", "n1", "n2", "n3")
@@ -229,7 +229,7 @@ def test_other_hosts_are_no_other_devices_of_this_node(
 def test_way_has_the_nominal_rate_of_its_slower_port(
     pytester: pytest.Pytester, group: type[FakeGroup]
 ) -> None:
-    group.ports = group.unequal = (3.125e9, 1.25e9, 12.5e9, 3.125e9)
+    group.ports = group.differing_ports = (3.125e9, 1.25e9, 12.5e9, 3.125e9)
     run(pytester, None, SUITE, "--junit-xml=report.xml")
     found = {m.device: m.metric.nominal for m in record_of(pytester).measurements}
     rates = {way: rate.value for way, rate in found.items() if rate}
@@ -240,6 +240,15 @@ def test_way_has_the_nominal_rate_of_its_slower_port(
     said = "n1's port: 10 Gbit/s, n2's port: 100 Gbit/s, the others 25"
     report = (pytester.path / "report.xml").read_text()
     assert f'name="port_speeds" value="{said}"' in report
+
+
+def test_fan_has_the_nominal_rate_of_a_port_that_the_others_can_fill(
+    pytester: pytest.Pytester, group: type[FakeGroup]
+) -> None:
+    group.ports = group.differing_ports = (3.125e9, 3.125e9, 3.125e9, 0.125e9)
+    run(pytester, None, FAN)
+    found = {(m.device, m.metric.nominal is None) for m in record_of(pytester).measurements}
+    assert found == {("n0", True), ("n1", True), ("n2", True), ("n3", False)}
 
 
 def test_changed_bytes_and_hosts_that_do_not_come(

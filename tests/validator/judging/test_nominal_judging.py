@@ -72,7 +72,8 @@ def test_a_time_takes_so_many_times_as_long() -> None:
     assert judge_sample([6.0] * 5, None, metric=time).text == f"copy is 6 ms: it {said}"
     criterion = Criterion(benchmark="b", metric=time, centre=(6.0,), nodes=9)
     assert attained_text(judge_sample([6.0] * 5, criterion, metric=time)) == f"copy {said}"
-    assert nominal_text(None, 6.0, "lower", "ms") == nominal_text(time.nominal, None, "lower", "ms")
+    assert nominal_text(None, 6.0, "lower", "ms") == ""
+    assert nominal_text(time.nominal, None, "lower", "ms") == ""
 
 
 def test_the_share_is_in_the_file_of_verdicts() -> None:
