@@ -314,8 +314,8 @@ class PairGroup(Group):
         """
         # A lost packet of small blocks costs TCP a fifth of a second, a slow port is slow every time.
         quick = np.array(self.measure_fans(size=SIZES[0], repeats=PILOTS).together)
-        best = quick.reshape(PILOTS, 2, -1).max(axis=0)
-        longest = int(best.min() * LONGEST / (self._world - 1))
+        slowest = min(quick[way::2].max(axis=0).min() for way in (0, 1))
+        longest = int(slowest * LONGEST / (self._world - 1))
         size = min(size, max(SIZES[0], longest))
         return _confirmed(
             lambda: self.measure_fans(size=size, repeats=repeats),
