@@ -12,9 +12,11 @@
 - waiting: in how many of 20 trainings of four ranks one that may run a quarter of the time is named (wanted:
   19), and in how many of equal ones any (wanted: none);
 - tables: lookups and updates of twice the pooling (wanted: 1.6 to 2.4 times as long), and how far placements
-  of eight tables are from the best of all (wanted: at most 5 %).
+  of eight tables are from the best of all (wanted: at most 5 %);
+- stack: bytes over a loopback interface of three hidden rates, by TCP over that rate (wanted: .85 to 1.0) and
+  without TCP over their own rates before (wanted: .9 or more).
 
-Usage: python benchmarks/suites/traffic.py [--rounds 8] [--only experts layered tiers jobs cut waiting tables]
+Usage: python benchmarks/suites/traffic.py [--rounds 8] [--only PATTERN ...]
 All but the choice of a way, waiting and tables need root and iproute2. Other load on the machine disturbs it.
 What cannot be measured counts as missed.
 """
@@ -49,6 +51,7 @@ from pytest_anubis.benchmarking.shaped_link import (
     trusted,
 )
 from pytest_anubis.benchmarking.turns import values_in_turns
+from suites.network.loopback import Loopback
 from suites.pipeline.group import PipelineGroup
 from suites.recommendation.placement import BY_ROWS, placed
 from suites.recommendation.tables import Batch, Plan, Tables, gradients_of
@@ -66,6 +69,10 @@ RATE = 30e6
 
 SLOW = 20e6
 """Bytes a second of the jobs' link: waking a thread on shared CPUs is then little of an exchange."""
+
+MIB = 1 << 20
+LOOPED = 80 << 10
+"""Bytes of a shaper's bucket on a loopback interface: more than its longest packet."""
 
 STEPS = 8
 """Of both jobs in a row: the first product and the last exchange have no partner, half a step in all."""
@@ -322,6 +329,31 @@ def tables(rounds: int) -> bool:
     return good and worst <= 1.05
 
 
+def stack(rounds: int) -> bool:
+    """Print the rates of TCP, a Unix socket and memory inside a namespace whose loopback is limited."""
+    good = True
+    for rate in (15e6, 25e6, 40e6):
+        with ShapedLink(rate) as link:
+            ways = ("tcp", "socket", "ring")
+            free = {way: looped(link, way, 64 * MIB, rounds) for way in ways}
+            limits = shaper(rate, LOOPED).split()
+            add = [trusted("tc"), "qdisc", "replace", "dev", "lo", "root", *limits]
+            run(link.command(0, add))
+            tcp = looped(link, "tcp", 8 * MIB, 2) / rate
+            kept = {way: looped(link, way, 64 * MIB, rounds) / free[way] for way in ways[1:]}
+        print(f"stack: at {rate / 1e6:.0f} MB/s TCP reaches {tcp:.2f} of it", end="; ")
+        print(", ".join(f"{way} {share:.2f} of its own" for way, share in kept.items()), flush=True)
+        good &= 0.85 < tcp < 1.01 and min(kept.values()) >= 0.9
+    return good
+
+
+def looped(link: ShapedLink, way: str, size: int, rounds: int) -> float:
+    """Return the best rate of some transfers inside one end of a link, bytes per second."""
+    with Loopback(way, within=link.command(0)) as loop:
+        loop.rate(MIB)
+        return max(loop.rate(size) for _ in range(rounds))
+
+
 def busiest(work: Sequence[float], chosen: Sequence[int], ranks: int) -> float:
     """Return the work of the rank that has the most of it, without tables by rows."""
     loads = [0.0] * ranks
@@ -346,6 +378,7 @@ PATTERNS = {
     "jobs": jobs,
     "cut": cut,
     "waiting": waiting,
+    "stack": stack,
 }
 
 
