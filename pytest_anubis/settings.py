@@ -267,6 +267,13 @@ def _history(text: str, base: Path) -> str:
 def _folder(path: Path) -> Path:
     if not path.is_dir():
         raise pytest.UsageError(f"--anubis-scratch {path}: no such folder; create it first")
+    place = path.resolve()
+    if place.is_relative_to("/dev") and not place.is_relative_to("/dev/shm"):  # noqa: S108 - of files
+        raise pytest.UsageError(f"--anubis-scratch {path}: holds devices; choose another folder")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise pytest.UsageError(
+            f"--anubis-scratch {path}: cannot be written; choose another folder"
+        )
     return path
 
 

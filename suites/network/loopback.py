@@ -33,6 +33,9 @@ class Loopback(Group):
         through: Takes the receiver's port and returns the port to connect to: a place for a relay
             that is slow or faulty.
         within: Command that runs both processes elsewhere, such as in a network namespace.
+
+    Attributes:
+        way: As above.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Loopback(Group):
         within: Sequence[str] = (),
     ) -> None:
         super().__init__(timeout=ROUND)
+        self.way = way
         cpu = str(max(os.sched_getaffinity(0)))
         with self._starting():
             receiver, self._sender = (

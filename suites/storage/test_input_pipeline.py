@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -75,8 +76,10 @@ def test_input_pipeline(
         group = captured(training.step, record_property) if on_a_card else ""
         runs = measure(anubis_metric, anubis_node.pick(**ROUNDS), samples, training, group)
         stalled = statistics.median(run.stall_share for run in runs)
+        bound = binding(training.ceilings(LOADED))
+        sys.stdout.write(f"{100 * stalled:.1f} % of a step waits for samples; {bound}\n")
         record_property("stall_share", f"{100 * stalled:.1f} %")
-        record_property("binding", binding(training.ceilings(LOADED)))
+        record_property("binding", bound)
 
 
 def measure(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from pytest_anubis import settings
 from pytest_anubis.durations import seconds
 from pytest_anubis.options import OPTIONS
 from pytest_anubis.settings import resolve
@@ -52,6 +56,7 @@ def test_lists_of_a_repeated_option_are_joined(pytester: pytest.Pytester) -> Non
         (["--anubis", "--anubis-timeout=0"], "", "more than 0"),
         (["--anubis", "--anubis-run-id=a/b"], "", "letters, digits"),
         (["--anubis", "--anubis-scratch=nowhere"], "", "no such folder"),
+        (["--anubis", "--anubis-scratch=/dev"], "", "holds devices"),
         (["--anubis"], "anubis_profile = quick", "smoke, standard, soak"),
         (["--anubis", "--anubis-inventory=none.json"], "", "none.json: cannot be read"),
         (["--anubis", "--anubis-baseline=none.json"], "", "none.json: no such file"),
@@ -182,3 +187,12 @@ def test_the_mark_is_documented(pytester: pytest.Pytester) -> None:
 def test_pytest_works_without_the_plugin(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_x():\n    pass\n")
     assert pytester.runpytest("-p", "no:anubis").ret == 0
+
+
+def test_scratch_folder_that_cannot_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings._folder(tmp_path) == tmp_path
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(pytest.UsageError, match="cannot be written"):
+        settings._folder(tmp_path)
