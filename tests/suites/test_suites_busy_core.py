@@ -743,5 +743,6 @@ def test_what_a_cards_own_clock_times_is_none_of_the_hosts(
     with stand_in(rounded=False):
         BY_ITS_OWN_CLOCK[name](Bench(make(CARD), monkeypatch, Node()))
     assert kept
+    assert not declared(name) - {one.metric.name for one in kept}
     assert not [one.metric.name for one in kept if one.disturbance]
     assert all(any(BUSY in line for line in one.evidence) for one in kept)

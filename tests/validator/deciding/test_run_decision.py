@@ -75,6 +75,23 @@ def test_a_run_says_which_tests_it_had() -> None:
     assert planned == {("suite.py::test_other", "cuda:0"), ("suite.py::test_plain", "node")}
 
 
+def unjudged(measured: list[Measurement]) -> RunRecord:
+    """Return a run of these measurements without a baseline."""
+    verdicts = tuple(
+        MetricVerdict(
+            outcome=Outcome.INCONCLUSIVE,
+            reason=Reason.NO_BASELINE,
+            text="no baseline",
+            benchmark=one.benchmark,
+            metric=one.metric.name,
+            device=one.device,
+            test=one.test,
+        )
+        for one in measured
+    )
+    return replace(RUN, measurements=tuple(measured), verdicts=verdicts, results=(), planned=())
+
+
 def test_load_does_not_excuse_a_device_whose_exact_result_differs_from_its_peers() -> None:
     wrong = Metric(name="wrong", unit="elements", better="equal")
     measured = [
@@ -89,21 +106,7 @@ def test_load_does_not_excuse_a_device_whose_exact_result_differs_from_its_peers
         )
         for card in range(8)
     ]
-    unjudged = [
-        MetricVerdict(
-            outcome=Outcome.INCONCLUSIVE,
-            reason=Reason.NO_BASELINE,
-            text="no baseline",
-            benchmark=one.benchmark,
-            metric="wrong",
-            device=one.device,
-            test=one.test,
-        )
-        for one in measured
-    ]
-    run = replace(
-        RUN, measurements=tuple(measured), verdicts=tuple(unjudged), results=(), planned=()
-    )
+    run = unjudged(measured)
     found = {v.device: v.outcome for v in comparisons(run, None, tuple)}
     assert [device for device, outcome in found.items() if outcome is Outcome.FAIL] == ["cuda:5"]
 
@@ -121,20 +124,7 @@ def test_each_card_keeps_its_own_nominal_rate_among_its_peers() -> None:
         )
         for card in range(8)
     ]
-    open_ones = tuple(
-        MetricVerdict(
-            outcome=Outcome.INCONCLUSIVE,
-            reason=Reason.NO_BASELINE,
-            text="no baseline",
-            benchmark=one.benchmark,
-            metric="rate",
-            device=one.device,
-            test=one.test,
-        )
-        for one in measured
-    )
-    run = replace(RUN, measurements=tuple(measured), verdicts=open_ones, results=(), planned=())
-    assert [one.nominal for one in comparisons(run, None, tuple)] == best
+    assert [one.nominal for one in comparisons(unjudged(measured), None, tuple)] == best
 
 
 SLOW = MetricVerdict(
