@@ -19,7 +19,10 @@ BYTES = {"smoke": 1024 * MIB, "standard": 8192 * MIB, "soak": 8192 * MIB}
 @pytest.mark.anubis(
     component="collective.allreduce",
     scope="node",
-    cost={"cpu": "5s", "accelerator": {1: "0.1s", 2: "14s", 8: "20s"}},  # the ranks begin first
+    cost={"cpu": "8s", "accelerator": {1: "0.1s", 2: "14s", 8: "20s"}},  # the ranks begin first
+    # On hosts an all-reduce goes over the loopback interface: what it shows beyond the TCP, memory and matrix
+    # benchmarks is how the ranks share the cores, which takes more values than `smoke` has.
+    profiles={"cpu": ("standard", "soak"), "accelerator": ("smoke", "standard", "soak")},
     deadline="300s",
     metrics=["bus_bandwidth"],
     resources=["cpu", "network"],
@@ -37,7 +40,7 @@ def test_all_reduce(
     if ranks.on_accelerators:
         size, times = ranks.fitting(anubis_node.pick(**BYTES)), 10
     else:
-        size, times = anubis_node.pick(smoke=16 * MIB, standard=64 * MIB, soak=64 * MIB), 3
+        size, times = 64 * MIB, 3
     ranks.prepare(size)
     for _ in range(3):
         rate = ranks.bus_bandwidth(size, times)

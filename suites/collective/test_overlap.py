@@ -26,9 +26,10 @@ stand between two readings of the host's state."""
     component="collective.overlap",
     scope="node",
     cost={
-        "cpu": "3s",
+        "cpu": "6s",
         "accelerator": {1: "0.1s", 2: "10s"},
     },  # the ranks of the all-reduce are there
+    profiles={"cpu": ("standard", "soak"), "accelerator": ("smoke", "standard", "soak")},
     deadline="300s",
     metrics=["overlap_stretch", "overlapped_step"],
     resources=["cpu", "network"],
