@@ -57,7 +57,6 @@ COMPONENTS = (
     "network.loopback",
     "training.convolution",
     "training.transformer",
-    "collective.allreduce",
     "compute.dispatch",
     "storage.disk",
 )
