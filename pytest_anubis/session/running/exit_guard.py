@@ -86,9 +86,11 @@ class ExitGuard:
             status = _late(config, error)
         if hasattr(config, "workerinput"):
             return status  # only the controller's status counts
-        decided = config.stash.get(decided_key, 0)
+        decided = config.stash.get(decided_key, None)
         if decided and status not in _STATUSES:  # such as syrupy's, which adds pytest's 1 to our 20
             status = decided
+        if decided is not None and decided != status == pytest.ExitCode.TESTS_FAILED:
+            status = _not_rejected(config, decided)
         if status == 0 and not config.stash.get(vouched_key, False):
             status = decided or Decision.UNDECIDED.exit_code
             sys.stderr.write(
@@ -97,6 +99,19 @@ class ExitGuard:
         if self._channel is not None and status is not None:
             os.write(self._channel, b"%d\n" % int(status))
         return status
+
+
+def _not_rejected(config: pytest.Config, decided: int) -> int:
+    """Return the status in place of 1, which says that the node was rejected, and which a plugin set.
+
+    An acceptance is taken back, because the plugin found the run a failure.
+    """
+    error = RuntimeError(f"a plugin of pytest changed the exit status from {decided} to 1")
+    if take_error := config.stash.get(late_key, None):
+        take_error(error)
+    status = decided or Decision.UNDECIDED.exit_code
+    sys.stderr.write(f"anubis: {error}; 1 means a rejected node, so it is {status}\n")
+    return status
 
 
 def _late(config: pytest.Config, error: BaseException) -> int:

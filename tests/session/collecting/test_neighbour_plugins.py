@@ -292,11 +292,12 @@ def test_death_repeated_by_a_plugin_is_no_evidence(
     assert ends == {"test_dies": "crashed", "test_lives": "passed"}
 
 
-def test_status_added_by_a_plugin_is_replaced(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("change", ["|= 1", "= 1"])
+def test_status_added_by_a_plugin_is_replaced(pytester: pytest.Pytester, change: str) -> None:
     """As syrupy, which adds pytest's 1 to the status."""
     pytester.makeconftest(
         "import pytest\n@pytest.hookimpl(trylast=True)\n"
-        "def pytest_sessionfinish(session):\n    session.exitstatus |= 1\n"
+        f"def pytest_sessionfinish(session):\n    session.exitstatus {change}\n"
     )
     pytester.makepyfile(SUITE)
     assert pytester.runpytest("--anubis", "--anubis-in-process").ret == Decision.UNDECIDED.exit_code

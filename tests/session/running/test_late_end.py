@@ -17,7 +17,7 @@ from tests.session.running.test_exit_guard import started
 HOOK = """
 import pytest
 @pytest.hookimpl({order})
-def {hook}():
+def {hook}:
     {how}
 """
 EXIT = "pytest.exit('enough')"
@@ -28,14 +28,15 @@ FAULT = "raise RuntimeError('a plugin of ours')"
 @pytest.mark.parametrize(
     ("order", "hook", "how", "codes"),
     [
-        ("tryfirst=True", "pytest_sessionfinish", EXIT, (2,)),
-        ("trylast=True", "pytest_sessionfinish", FAULT, (3,)),
-        ("trylast=True", "pytest_sessionfinish", "pytest.exit('enough', returncode=0)", (20,)),
-        ("tryfirst=True", "pytest_terminal_summary", INTERRUPT, (-2, 130)),
-        ("", "pytest_unconfigure", INTERRUPT, (-2, 130)),
-        ("", "pytest_unconfigure", FAULT, (3,)),
-        ("", "pytest_unconfigure", EXIT, (2,)),
-        ("", "pytest_unconfigure", "raise SystemExit(0)", (20,)),
+        ("tryfirst=True", "pytest_sessionfinish()", EXIT, (2,)),
+        ("trylast=True", "pytest_sessionfinish()", FAULT, (3,)),
+        ("trylast=True", "pytest_sessionfinish()", "pytest.exit('enough', returncode=0)", (20,)),
+        ("trylast=True", "pytest_sessionfinish(session)", "session.exitstatus |= 1", (20,)),
+        ("tryfirst=True", "pytest_terminal_summary()", INTERRUPT, (-2, 130)),
+        ("", "pytest_unconfigure()", INTERRUPT, (-2, 130)),
+        ("", "pytest_unconfigure()", FAULT, (3,)),
+        ("", "pytest_unconfigure()", EXIT, (2,)),
+        ("", "pytest_unconfigure()", "raise SystemExit(0)", (20,)),
     ],
 )
 def test_late_end_takes_the_acceptance_back(
@@ -75,7 +76,7 @@ def test_what_ends_a_rejected_run_leaves_it_rejected(
 ) -> None:
     learn()
     set_speed(project, [0.5 * value for value in HEALTHY])
-    project.makeconftest(HOOK.format(order="", hook="pytest_unconfigure", how=FAULT))
+    project.makeconftest(HOOK.format(order="", hook="pytest_unconfigure()", how=FAULT))
     process = started(project, "--anubis-in-process")
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1, said
@@ -87,7 +88,7 @@ def test_what_ends_a_rejected_run_leaves_it_rejected(
 
 def test_taken_back_run_can_be_resumed(project: pytest.Pytester, learn: Learn) -> None:
     learn()
-    conftest = project.makeconftest(HOOK.format(order="", hook="pytest_unconfigure", how=EXIT))
+    conftest = project.makeconftest(HOOK.format(order="", hook="pytest_unconfigure()", how=EXIT))
     process = started(project, "--anubis-in-process", "--anubis-run-id=r")
     process.communicate(timeout=60)
     assert process.returncode == 2
