@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pytest_anubis.core.field_types import AnyFloat, Count, NotNegative, compact
+from pytest_anubis.core.field_types import AnyFloat, Count, NotNegative, Rare, compact
 from pytest_anubis.core.metric import Metric
 
 Purpose = Literal["measure", "learn", "acceptance"]
@@ -140,6 +140,7 @@ class TestResult:
             nothing about the hardware. With the prefix `MISTAKE` it is the test's own code.
         tools: External programs that it ran, with version and path.
         action: What to do about its error, if known.
+        properties: What else it stated by ``record_property``, ``name: value``, shortened.
     """
 
     __test__ = False
@@ -158,6 +159,7 @@ class TestResult:
     environment: str = ""
     tools: tuple[str, ...] = ()
     action: str = ""
+    properties: Annotated[tuple[str, ...], Rare] = ()
 
     @property
     def duty(self) -> float | None:

@@ -343,6 +343,7 @@ def _show(record: RunRecord, verbosity: int) -> None:
         record.node_verdict,
         record.effective_verdicts,
         questions=asked_questions(record.planned, record.effective_verdicts, record.results),
+        results=record.results,
         cards=record.cards,
         verbosity=verbosity,
         width=shutil.get_terminal_size().columns,

@@ -34,7 +34,12 @@ from pytest_anubis.report.text.headlines import (
 from pytest_anubis.report.text.node_text import traits_text
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
 from pytest_anubis.report.text.part_lines import part_lines
-from pytest_anubis.report.text.summary_text import unsearched_names, unsearched_text
+from pytest_anubis.report.text.summary_text import (
+    STATED,
+    stated_lines,
+    unsearched_names,
+    unsearched_text,
+)
 
 MAX_PLOTS = 300
 """Measurements drawn, the worst first; a page with thousands would not open on a phone."""
@@ -214,6 +219,7 @@ def _lists(record: RunRecord, blocking: Sequence[str]) -> list[tuple[str, Sequen
         ("processes that died", died, True),
         ("about the journal itself", record.warnings, True),
         (unsearched_text(verdicts), unsearched_names(verdicts), False),
+        (STATED, stated_lines(record.results), False),
     ]
     return [one for one in lists if one[1]]
 

@@ -11,7 +11,7 @@ from pytest_anubis.core.asking.next_step import host_trouble, next_step, next_st
 from pytest_anubis.core.asking.open_questions import AskedQuestions, inapplicable, why_inapplicable
 from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.end_to_end import MetricPlace, end_to_end_losses, place_of_metric
-from pytest_anubis.core.measurement import NOT_INSTALLED
+from pytest_anubis.core.measurement import NOT_INSTALLED, TestResult
 from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.verdict import (
     HOST,
@@ -43,6 +43,8 @@ Line = tuple[str, str]
 _STYLE = {Decision.ACCEPTED: "green", Decision.REJECTED: "red", Decision.UNDECIDED: "yellow"}
 _ANSWERED = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
 _OF_BASELINE = (Hindrance.UNCOVERED, Hindrance.NO_BASELINE, Hindrance.NOTHING_JUDGED)
+STATED = "stated by tests"
+"""Title of the properties that tests have stated."""
 MAX_ENTRY = 280
 """Characters of a list's entry without ``-v``: enough for the cause and what to do, not for a trace."""
 _FOLDERS = re.compile(r"(?<![^\s(])(?<!--anubis )(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
@@ -65,6 +67,7 @@ def summary_lines(
     verdicts: Sequence[MetricVerdict],
     *,
     questions: AskedQuestions | None = None,
+    results: Sequence[TestResult] = (),
     cards: Mapping[str, str] = MappingProxyType({}),
     verbosity: int = 0,
     width: int = 80,
@@ -76,6 +79,7 @@ def summary_lines(
         node: The decision.
         verdicts: All metric verdicts of the run.
         questions: The run's questions; None if unknown. They are reported with ``-v`` only.
+        results: The ends of the run's tests. What they stated is reported with ``-v`` only.
         cards: Device -> slot and serial number of its card in words, as far as they are known.
         verbosity: pytest's: below 0 the decision only, from 1 every metric and every line.
         width: Columns of the terminal.
@@ -90,6 +94,7 @@ def summary_lines(
     if verbosity >= 0:
         lines += _lists(node, verdicts, cards, columns, verbose=verbose)
         if verbose:
+            lines += _listed(STATED, stated_lines(results), "", columns, None)
             texts = _verbose_texts(node, verdicts, questions or AskedQuestions())
             rows = sorted((v for v in verdicts if v.metric), key=lambda verdict: verdict.severity)
             lines += [(row, "") for row in (verdict_table(rows).splitlines() if rows else ())]
@@ -148,6 +153,15 @@ def _lists(
             odd = [v for v in looks if v.outcome is not Outcome.PASS]
             lines += _steps([*failed, *odd], columns, verbose=verbose, act=shared_act(node))
     return lines
+
+
+def stated_lines(results: Sequence[TestResult]) -> list[str]:
+    """Return what each test stated by ``record_property``, in one line each."""
+    return [
+        f"{one.test.rpartition('/')[2]}: {'; '.join(one.properties)}"
+        for one in results
+        if one.properties
+    ]
 
 
 def _bad_line(verdict: MetricVerdict, cards: Mapping[str, str], verbose: bool) -> str:

@@ -5,6 +5,7 @@ If a plugin repeats a test, earlier attempts do not count, except for a crash.
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,9 @@ from pytest_anubis.session.running.report_outcomes import (
     is_subtest,
     outcome_of,
 )
+
+MAX_PROPERTIES, MAX_PROPERTY = 100, 400
+"""Properties of a test that are recorded, and their characters; pytest's JUnit file has all."""
 
 
 class EndsOfTests:
@@ -141,6 +145,11 @@ class EndsOfTests:
             action=data.get("action", ""),
             tools=tuple(
                 str(what) for name, what in report.user_properties if name == TOOL_PROPERTY
+            ),
+            properties=tuple(
+                textwrap.shorten(f"{name}: {value}", MAX_PROPERTY)
+                for name, value in report.user_properties[:MAX_PROPERTIES]
+                if name != TOOL_PROPERTY and not name.startswith("anubis.")  # `junit_export`'s
             ),
         )
 

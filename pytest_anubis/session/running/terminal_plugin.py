@@ -236,6 +236,7 @@ class Terminal:
             verdict,
             record.effective_verdicts,
             questions=asked_questions(record.planned, record.effective_verdicts, record.results),
+            results=record.results,
             cards=record.cards,
             verbosity=verbosity,
             width=shutil.get_terminal_size().columns,

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from pytest_anubis.core.asking.open_questions import AskedQuestion, AskedQuestions, QuestionState
 from pytest_anubis.core.blocker import Blocker, Hindrance
+from pytest_anubis.core.measurement import TestResult
 from pytest_anubis.core.onset import Onset, SensorMove
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.text.summary_text import (
     coverage_text,
     grouped,
+    stated_lines,
     summary_lines,
     unsearched_names,
     untested_text,
@@ -51,6 +53,19 @@ def verdict(number: int, outcome: Outcome, **fields: object) -> MetricVerdict:
         threshold=0.95,
     )
     return replace(base, **fields)  # type: ignore[arg-type]  # fields of the verdict
+
+
+def test_what_tests_state_is_listed_with_v() -> None:
+    """One line a test that stated something, such as what limits an input pipeline."""
+    results = [
+        TestResult(test="suites/s.py::t", benchmark="", properties=("binding: reading", "x: 3 %")),
+        TestResult(test="suites/s.py::silent", benchmark=""),
+    ]
+    line = "s.py::t: binding: reading; x: 3 %"
+    for level in (0, 1):
+        said = [text for text, _ in summary_lines(NODE, [], results=results, verbosity=level)]
+        assert any(line in text for text in said) == (level == 1)
+    assert stated_lines(results) == [line]
 
 
 VERDICTS = [

@@ -429,3 +429,21 @@ def test_wrong_result_rejects_despite_disturbance(
     result = project.runpytest("--anubis")
     assert result.ret == 1
     assert ended(project, result)["decision"] == "REJECTED"
+
+
+def test_properties_of_a_test_are_in_its_result(
+    pytester: pytest.Pytester, in_workers: None
+) -> None:
+    """The journal has what `record_property` states, long values shortened, and no copy of the verdicts."""
+    pytester.makepyfile(
+        "def test_states(anubis_metric, record_property):\n"
+        "    record_property('binding', 'reading')\n"
+        "    record_property('long', 'word ' * 1000)\n"
+        "    anubis_metric.record('rate', [1.0, 1.0, 1.0], unit='GB/s')\n"
+    )
+    pytester.runpytest("--anubis")
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    (result,) = read_journal(path).results
+    binding, long = result.properties
+    assert binding == "binding: reading"
+    assert len(long) <= 400
