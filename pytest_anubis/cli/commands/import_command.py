@@ -35,6 +35,7 @@ from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.run_sources import since
 from pytest_anubis.codec.regular_files import open_regular
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.baselines.baseline_files import find_baseline
 
@@ -183,6 +184,7 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
                 )
             runs.add(known)
             imported = _import(options, source)
+            _check_hosts(imported, source)
             _keep(imported, source, options, folder, done)
         except (CommandError, ImportFileError) as error:
             done.refused.append(str(error))
@@ -230,6 +232,20 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
             "are imported"
         )
     return 1 if (done.lost or done.unknown_units) and not options.lenient else 0
+
+
+def _check_hosts(imported: Imported, source: _Source) -> None:
+    """Refuse a log whose own lines name other hosts than its path.
+
+    Raises:
+        CommandError: A run in it was of other hosts alone.
+    """
+    if source.node and imported.elsewhere:
+        hosts = first_of(imported.elsewhere, MAX_NAMES_LISTED)
+        raise CommandError(
+            f"{source.path}: its path says node {source.node}, the log {hosts}: import it by itself; "
+            "--node NAME decides"
+        )
 
 
 def _note_refused(

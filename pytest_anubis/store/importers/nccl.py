@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -17,6 +18,7 @@ from pytest_anubis.store.importers.import_result import (
     import_samples,
     read_output,
 )
+from pytest_anubis.store.namesakes import are_of_one_host
 from pytest_anubis.tool_outputs.nccl_tests import COLLECTIVES, END, NcclLog, NcclRun
 
 _UNKNOWN = "collective"
@@ -67,7 +69,8 @@ def import_nccl(path: Path, *, collective: str = "", **of_node: Unpack[OfNode]) 
     for one in measured:
         _take(samples, one)
     samples.notes.extend(_notes(measured, of_node["node"]))
-    return import_samples(path, samples, "network.collective", log.lines, **of_node)
+    imported = import_samples(path, samples, "network.collective", log.lines, **of_node)
+    return replace(imported, elsewhere=tuple(_elsewhere(measured, of_node["node"])))
 
 
 def _take(samples: Samples, run: NcclRun) -> None:
@@ -104,9 +107,19 @@ def _notes(runs: list[NcclRun], node: str) -> Iterator[str]:
                 "(NCCL_TESTS_MIN_BW); it is judged by the baseline"
             )
     hosts = list(dict.fromkeys(host for run in runs for host in run.hosts if host != "localhost"))
-    if len(hosts) > 1 or (hosts and _short(hosts[0]) != _short(node)):
+    if len(hosts) > 1 or _elsewhere(runs, node):
         named = first_of(hosts, _MAX_NAMES_LISTED)
         yield f"kept for node {node}; the log is of {named} (--node names another)"
+
+
+def _elsewhere(runs: list[NcclRun], node: str) -> list[str]:
+    """Return the hosts of runs on other hosts alone."""
+    found: dict[str, None] = {}
+    for run in runs:
+        hosts = [host for host in run.hosts if host != "localhost"]
+        if not any(are_of_one_host(host.lower(), node.lower()) for host in hosts):
+            found |= dict.fromkeys(hosts)
+    return list(found)
 
 
 def _why_nothing(log: NcclLog) -> str:
@@ -120,10 +133,6 @@ def _why_nothing(log: NcclLog) -> str:
         begin = f"nccl-tests began on line {log.runs[0].place}"
         return f"{begin} and has no line of results: it was cut off or hung"
     return "no line of results, so it is no output of nccl-tests"
-
-
-def _short(host: str) -> str:
-    return host.partition(".")[0].lower()
 
 
 def _from_file(path: Path) -> str:

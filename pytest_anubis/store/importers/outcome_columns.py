@@ -10,48 +10,56 @@ from typing import Any, NamedTuple
 _FAILED = frozenset(
     (
         *("fail", "failed", "failure", "error", "timeout", "timed out", "timed_out", "timedout"),
-        *("killed", "crash", "crashed", "aborted", "ko", "nok", "bad", "unhealthy", "rejected"),
-        *("unsuccessful", "not ok", "down", "unreachable", "node_fail"),
+        *(
+            "timed-out",
+            "killed",
+            "crash",
+            "crashed",
+            "abort",
+            "aborted",
+            "ko",
+            "nok",
+            "bad",
+            "down",
+        ),
+        *("unhealthy", "rejected", "unsuccessful", "not ok", "unreachable", "node_fail", "invalid"),
+        *("incomplete", "unfinished", "broken", "hung", "interrupted", "failures", "crashes"),
     )
 )
+"""Words that mean that a test failed; at the end of a column's name, what a yes in it means."""
 _PASSED = frozenset(
     (
         *("pass", "passed", "ok", "success", "succeeded", "successful", "complete", "completed"),
-        *("done", "good", "fine", "healthy", "accepted"),
+        *("done", "good", "fine", "healthy", "accepted", "finished", "valid"),
     )
 )
-"""Words that mean that a test passed."""
-_BLANK = frozenset(("", "n/a", "na", "-", "none", "null"))
+"""Words that mean that a test passed; at the end of a column's name, what a yes in it means."""
+_BLANK = frozenset(("", "n/a", "na", "#n/a", "-", "--", "none", "null", "nan"))
 _FINE = _PASSED | _BLANK
 """Words that mean no failure."""
 _YES = frozenset(("true", "yes", "y", "t", "1"))
 _NO = frozenset(("false", "no", "n", "f", "0"))
+_DIGITS = frozenset(("0", "1"))
 _ERRORS = ("error", "errors", "error_message", "exception")
+_GOOD_IF_YES = (_FAILED | _NO, _FINE | _YES)
+_BAD_IF_YES = (_FAILED | _YES, _FINE | _NO)
 STATES = {
     **dict.fromkeys(
-        ("status", "test_status", "state", "outcome", "verdict", "result"), (_FAILED, _FINE | {"0"})
+        ("status", "test_status", "state", "outcome", "verdict", "result"),
+        (_FAILED | {"no", "false"}, _FINE | {"0"}),
     ),
-    **dict.fromkeys(("pass", "passed", "success", "ok"), (_FAILED | _NO, _FINE | _YES)),
-    **dict.fromkeys(
-        ("fail", "failed", "error", "errors", "error_message", "exception"),
-        (_FAILED | _YES, _FINE | _NO),
-    ),
+    **dict.fromkeys(("pass", "passed", "success", "ok"), _GOOD_IF_YES),
+    **dict.fromkeys(("fail", "failed", *_ERRORS), _BAD_IF_YES),
 }
 """Column -> words that mean that the test failed, and words that mean that it did not."""
 _RESULTS = ("result", "outcome", "verdict")
 """Columns that contain numbers in some tables, except in rows of failed tests."""
 _ALL = re.compile(r"(?!0+/)(\d+)/\1")
 
-
-_NAMED_GOOD = frozenset(("pass", "passed", "ok", "healthy", "success", "succeeded", "successful"))
-_NAMED_BAD = frozenset(
-    (
-        *("fail", "failed", "failure", "error", "crash", "crashed", "killed", "unhealthy"),
-        *("timeout", "timedout", "timed_out", "timed out", "timed-out"),
-    )
-)
-"""Words at the end of a column's name that show the meaning of a yes in it."""
-_NOT = frozenset(("no", "not", "non", "without"))
+_WHOLE = re.compile(r"([01])\.0+")
+"""A yes or no of a column of numbers with a point."""
+_NOT = frozenset(("not", "non"))
+_OTHER_NOT = frozenset(("no", "without"))
 _NEARLY_ALL = 0.9
 """Share of a column's words that are outcomes, from which on it is a column of outcomes."""
 MAX_WORDS = 1_000
@@ -63,7 +71,8 @@ class Outcomes(NamedTuple):
 
     Attributes:
         failed: Words that mean that a test failed.
-        unknown: Unknown words. A number is unknown only if some word means that a test passed.
+        unknown: Unknown words. Among words of success a number or an empty cell is one, and an empty cell is
+            among zeros.
     """
 
     failed: list[int]
@@ -73,21 +82,31 @@ class Outcomes(NamedTuple):
 def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes | None:
     """Return the meaning of a column's words, its distinct cells; None if it is no column of outcomes.
 
-    Columns of outcomes are those in `STATES`, and any other in which nearly all cells that are not empty are
-    outcomes.
+    Columns of outcomes are those in `STATES`, those with a word of success or failure below a name that ends
+    in one, and any other in which nearly all cells that are not empty are outcomes.
     """
     words = ["" if cell is None else str(cell).strip().lower() for cell in cells]
+    if name not in _ERRORS:
+        words = [_WHOLE.sub(r"\1", word) if _WHOLE.fullmatch(word) else word for word in words]
     bad, fine = STATES.get(name) or _meanings(name)
-    known = [word in bad or word in fine or _says_nothing(word, name) for word in words]
+    named = name in STATES or "yes" in bad | fine
+    told = [count * (word not in _BLANK) for word, count in zip(words, counts, strict=True)]
+    good = _NO if name in _ERRORS else fine - _BLANK  # there an empty cell mostly means no error
+    spoken = not (good - _DIGITS).isdisjoint(words)
+    coded = name not in (*_RESULTS, *_ERRORS) and not (good & _DIGITS).isdisjoint(words)
+    sure = fine - _DIGITS if spoken and name not in _ERRORS else fine
+    if (spoken or coded) and (named or 2 * sum(told) > sum(counts)):
+        sure -= _BLANK
+    known = [word in bad or word in sure or _says_nothing(word, name) for word in words]
     if name not in STATES:
-        said = [count * (word not in _BLANK) for word, count in zip(words, counts, strict=True)]
-        clear = sum(count for count, one in zip(said, known, strict=True) if one)
-        telling = not (bad | fine - _BLANK).isdisjoint(words)
-        if not telling or clear < _NEARLY_ALL * sum(said):
+        clear = sum(count for count, one in zip(told, known, strict=True) if one)
+        telling = ((bad | fine) - _BLANK).intersection(words)
+        if not telling or (clear < _NEARLY_ALL * sum(told) and not (named and telling - _DIGITS)):
             return None
     elif name in _RESULTS:
-        bare = _PASSED.isdisjoint(words)
-        known = [bare if _is_finite(word) else one for one, word in zip(known, words, strict=True)]
+        known = [
+            not spoken if _is_finite(word) else one for one, word in zip(known, words, strict=True)
+        ]
     return Outcomes(
         failed=[place for place, word in enumerate(words) if word in bad],
         unknown=[place for place, one in enumerate(known) if not one],
@@ -104,13 +123,14 @@ def code_said(word: str) -> float:
 
 def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the words of failure and of none, with yes and no if the column's name shows their meaning."""
-    words = re.findall(r"(?:^(?:is|has))?(timed[\W_]?out|[a-z]+)", name)
-    said = (_NAMED_GOOD | _NAMED_BAD | _NOT).intersection(words)
-    if said and words[-1] in said:
-        if said <= _NAMED_GOOD:
-            return _FAILED | _NO, _FINE | _YES
-        if said <= _NAMED_BAD:
-            return _FAILED | _YES, _FINE | _NO
+    words = re.findall(r"(?:^(?:is|has|was|did))?(timed[\W_]?out|[a-z]+)", name)
+    said = (_PASSED | _FAILED).intersection(words)
+    if said and words[-1] in said and _OTHER_NOT.isdisjoint(words):
+        denied = sum(word in _NOT for word in words) % 2  # "not_passed"
+        if said <= (_FAILED if denied else _PASSED):
+            return _GOOD_IF_YES
+        if said <= (_PASSED if denied else _FAILED):
+            return _BAD_IF_YES
     return _FAILED, _FINE
 
 

@@ -96,6 +96,41 @@ def test_a_table_without_nodes_takes_them_from_paths(results: Path) -> None:
     assert "its path says node n3, the file n7: the file counts" in done.stdout
 
 
+def test_a_log_of_another_host_than_its_path_is_refused(results: Path) -> None:
+    def runs_on(node: str, *hosts: str) -> Path:
+        path = results / node / "nccl.log"
+        text = (DATA / "nccl_allreduce.log").read_text()
+        path.write_text("".join(text.replace("on localhost", f"on {host}") for host in hosts))
+        return path
+
+    call = (
+        "import",
+        "nccl",
+        "--node-pattern",
+        "results/{node}/nccl.log",
+        "--collective",
+        "all_reduce",
+    )
+    runs_on("n1", "N1.rack.example")
+    for hosts in (("n7",), ("n2", "n7"), ("n2.a", "n7", "n8")):  # also one run of several
+        wrong = runs_on("n2", *hosts)
+        done = anubis(*call)
+        assert done.returncode == 2
+        named = ", ".join(host for host in hosts if not host.startswith("n2"))
+        said = f"left out: {wrong.relative_to(results.parent)}: its path says node n2, the log {named}: "
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith(said)]
+        assert "--node NAME decides" in line
+        assert unread() == {("n1", "nccl"): 0, ("n2", "nccl"): 1, ("n3", "nccl"): 0}
+        assert "n2" in anubis("judge", ".anubis/imports").stdout
+    done = anubis(*call[:2], str(wrong), "--node", "n2", *call[4:])
+    assert (done.returncode, "kept for node n2; the log is of n2.a, n7, n8" in done.stdout) == (
+        0,
+        True,
+    )
+    runs_on("n2", "localhost", "n2")
+    assert anubis(*call).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

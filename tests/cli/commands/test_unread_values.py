@@ -121,7 +121,7 @@ def test_a_column_that_says_of_a_failure_is_read(
     [
         ("job_state", "COMPLETED", "CANCELLED by 1000", 20),
         ("retried", "no", "yes", 0),
-        ("not_passed", "false", "true", 0),
+        ("not_passed", "false", "true", 1),
         ("timeout", "300", "600", 0),
         ("slot", "upper", "down", 0),
     ],

@@ -273,6 +273,77 @@ def test_numbers_without_a_pass_are_no_outcomes(tmp_path: Path) -> None:
         assert import_table(tmp_path / "t.csv").wrong_count == 0
 
 
+def states(path: Path, name: str, words: list[str]) -> tuple[set[str], set[str], bool]:
+    """Return the nodes with a failed row, those with an unknown one, and whether the column is used."""
+    rows = [f"n{row},b,m,s,lower,1,{word}" for row, word in enumerate(words)]
+    path.write_text("\n".join([f"node,benchmark,metric,unit,better,value,{name}", *rows]))
+    found = import_table(path)
+    (population,) = found.populations
+    failed = {population.nodes[row] for row in population.problems}
+    unused = f"column {name.lower()!r} is not used" in found.notes
+    return failed, {run.node for run in found.runs if run.unread}, not unused
+
+
+@pytest.mark.parametrize(
+    "name", ["status", "State", "verdict", "result", "passed", "gpu_status", "valid"]
+)
+@pytest.mark.parametrize("usual", ["PASS", "ok", " Passed "])
+def test_among_words_of_success_only_they_are_success(
+    tmp_path: Path, name: str, usual: str
+) -> None:
+    for word in ("1", "7", "N/A", "-", "", " ", "null", "nan", "unknown", "skipped", "?"):
+        words = [*[usual] * 12, word]
+        assert states(tmp_path / "t.csv", name, words) == (set(), {"n12"}, True), word
+    for word in ("FAIL", "Error", "abort", "invalid", "timed-out"):
+        assert states(tmp_path / "t.csv", name, [word, *[usual] * 12]) == ({"n0"}, set(), True)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "failed", "unknown"),
+    [
+        ("status", ["0", "0.0", "00"], "", "2"),
+        ("status", ["0", "0", ""], "", "2"),
+        ("status", ["0", "0", "FAIL"], "2", ""),
+        ("status", ["", "", "FAIL"], "2", ""),  # only failures are told
+        ("status", ["PASS", "no", "False"], "12", ""),
+        ("status", ["PASS", "0", "0.0", "ok"], "", "12"),
+        ("passed", ["yes", "0", "1"], "1", "2"),
+        ("result", ["0", "5", ""], "", ""),  # values
+        ("passed", ["1", "1.0", "0"], "2", ""),
+        ("failed", ["False", "True", ""], "1", "2"),
+        ("error", ["", "0", "none", "false"], "", "02"),
+        ("error", ["", "0", "none"], "", ""),
+        ("remarks", ["ok", "", "", ""], "", ""),
+    ],
+)
+def test_what_an_odd_cell_means_among_others(
+    tmp_path: Path, name: str, words: list[str], failed: str, unknown: str
+) -> None:
+    found = states(tmp_path / "t.csv", name, words)
+    assert found[:2] == ({f"n{row}" for row in failed}, {f"n{row}" for row in unknown})
+
+
+GOOD = "completed finished valid success succeeded is_valid has_passed run-complete didComplete not_failed"
+BAD = "invalid aborted rejected failed failure crashed timed_out killed was_killed incomplete not_passed"
+
+
+@pytest.mark.parametrize("name", [*GOOD.split(), *BAD.split()])
+@pytest.mark.parametrize("words", ["yes no", "True False", "1 0", "1.0 0.0", "Y N", "t f"])
+def test_a_name_says_which_answer_is_good(tmp_path: Path, name: str, words: str) -> None:
+    good, bad = words.split() if name in GOOD.split() else reversed(words.split())
+    path = tmp_path / "t.csv"
+    assert states(path, name, [good, good, bad, good]) == ({"n2"}, set(), True)
+    assert states(path, name, [bad, bad]) == ({"n0", "n1"}, set(), True)
+    odd = states(path, name, [good, "partly", good, "perhaps", ""])  # also if it is not rare
+    assert odd == (set(), {"n1", "n3", "n4"}, True) or words[0] == "1"
+
+
+@pytest.mark.parametrize("name", ["completed", "valid_until", "timeout", "comment"])
+@pytest.mark.parametrize("word", ["2026-11-01T10:00", "300", "by hand"])
+def test_other_answers_below_such_a_name_are_not_used(tmp_path: Path, name: str, word: str) -> None:
+    assert states(tmp_path / "t.csv", name, [word, word, "", "7"]) == (set(), set(), False)
+
+
 def test_node_with_invalid_utf_8_still_counts(tmp_path: Path) -> None:
     head = "node,benchmark,metric,unit,better,value\n"
     rows = f"{head}bäd,b,m,s,lower,1\nbäd,b,n,s,lower,1\nok,b,m,s,lower,1\nok2,b,m,s,lower,1\n"
