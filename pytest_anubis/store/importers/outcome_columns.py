@@ -10,20 +10,10 @@ from typing import Any, NamedTuple
 _FAILED = frozenset(
     (
         *("fail", "failed", "failure", "error", "timeout", "timed out", "timed_out", "timedout"),
-        *(
-            "timed-out",
-            "killed",
-            "crash",
-            "crashed",
-            "abort",
-            "aborted",
-            "ko",
-            "nok",
-            "bad",
-            "down",
-        ),
-        *("unhealthy", "rejected", "unsuccessful", "not ok", "unreachable", "node_fail", "invalid"),
+        *("timed-out", "killed", "crash", "crashed", "abort", "aborted", "ko", "nok", "bad"),
+        *("unhealthy", "rejected", "unsuccessful", "not ok", "unreachable", "node_fail", "down"),
         *("incomplete", "unfinished", "broken", "hung", "interrupted", "failures", "crashes"),
+        "invalid",
     )
 )
 """Words that mean that a test failed; at the end of a column's name, what a yes in it means."""
@@ -41,13 +31,12 @@ _YES = frozenset(("true", "yes", "y", "t", "1"))
 _NO = frozenset(("false", "no", "n", "f", "0"))
 _DIGITS = frozenset(("0", "1"))
 _ERRORS = ("error", "errors", "error_message", "exception")
+_CALLED = ("status", "state", "outcome", "verdict", "result")
+"""Ends of names of columns of outcomes."""
 _GOOD_IF_YES = (_FAILED | _NO, _FINE | _YES)
 _BAD_IF_YES = (_FAILED | _YES, _FINE | _NO)
 STATES = {
-    **dict.fromkeys(
-        ("status", "test_status", "state", "outcome", "verdict", "result"),
-        (_FAILED | {"no", "false"}, _FINE | {"0"}),
-    ),
+    **dict.fromkeys((*_CALLED, "test_status"), (_FAILED | {"no", "false"}, _FINE | {"0"})),
     **dict.fromkeys(("pass", "passed", "success", "ok"), _GOOD_IF_YES),
     **dict.fromkeys(("fail", "failed", *_ERRORS), _BAD_IF_YES),
 }
@@ -55,11 +44,14 @@ STATES = {
 _RESULTS = ("result", "outcome", "verdict")
 """Columns that contain numbers in some tables, except in rows of failed tests."""
 _ALL = re.compile(r"(?!0+/)(\d+)/\1")
-
-_WHOLE = re.compile(r"([01])\.0+")
+_WHOLE = re.compile(r"^([01])\.0+$")
 """A yes or no of a column of numbers with a point."""
 _NOT = frozenset(("not", "non"))
+"""Words that reverse the meaning of a name."""
+_UNDONE = frozenset(("skipped", "cancelled", "canceled"))
+"""Ends of names of which a yes means neither success nor failure."""
 _OTHER_NOT = frozenset(("no", "without"))
+"""Words in names such as ``no_failed``, whose meaning is open."""
 _NEARLY_ALL = 0.9
 """Share of a column's words that are outcomes, from which on it is a column of outcomes."""
 MAX_WORDS = 1_000
@@ -87,9 +79,9 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     """
     words = ["" if cell is None else str(cell).strip().lower() for cell in cells]
     if name not in _ERRORS:
-        words = [_WHOLE.sub(r"\1", word) if _WHOLE.fullmatch(word) else word for word in words]
+        words = [_WHOLE.sub(r"\1", word) for word in words]
     bad, fine = STATES.get(name) or _meanings(name)
-    named = name in STATES or "yes" in bad | fine
+    named = name in STATES or "no" in bad | fine
     told = [count * (word not in _BLANK) for word, count in zip(words, counts, strict=True)]
     good = _NO if name in _ERRORS else fine - _BLANK  # there an empty cell mostly means no error
     spoken = not (good - _DIGITS).isdisjoint(words)
@@ -100,8 +92,9 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     known = [word in bad or word in sure or _says_nothing(word, name) for word in words]
     if name not in STATES:
         clear = sum(count for count, one in zip(told, known, strict=True) if one)
-        telling = ((bad | fine) - _BLANK).intersection(words)
-        if not telling or (clear < _NEARLY_ALL * sum(told) and not (named and telling - _DIGITS)):
+        telling = ((bad | fine | (_YES if named else bad)) - _BLANK).intersection(words)
+        certain = telling - _DIGITS if named else spoken and name.endswith(_CALLED)
+        if not telling or not (certain or clear >= _NEARLY_ALL * sum(told)):
             return None
     elif name in _RESULTS:
         known = [
@@ -124,6 +117,10 @@ def code_said(word: str) -> float:
 def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the words of failure and of none, with yes and no if the column's name shows their meaning."""
     words = re.findall(r"(?:^(?:is|has|was|did))?(timed[\W_]?out|[a-z]+)", name)
+    if words and words[-1] in _UNDONE:
+        return _FAILED, _FINE | _NO
+    if {"pass", "fail"}.issubset(words):
+        return _FAILED | _NO, _FINE | _YES | {"p"}
     said = (_PASSED | _FAILED).intersection(words)
     if said and words[-1] in said and _OTHER_NOT.isdisjoint(words):
         denied = sum(word in _NOT for word in words) % 2  # "not_passed"

@@ -313,6 +313,11 @@ def test_among_words_of_success_only_they_are_success(
         ("failed", ["False", "True", ""], "1", "2"),
         ("error", ["", "0", "none", "false"], "", "02"),
         ("error", ["", "0", "none"], "", ""),
+        ("skipped", ["no", "yes", "no"], "", "1"),
+        ("cancelled", ["yes", "True"], "", "01"),
+        ("pass_fail", ["P", "F", "PASS", "FAIL", "", "yes", "no"], "136", "4"),
+        ("gpu_status", ["PASS", "skipped", "skipped", "fail"], "3", "12"),
+        ("link_state", ["up", "down", "up"], "", ""),
         ("remarks", ["ok", "", "", ""], "", ""),
     ],
 )
