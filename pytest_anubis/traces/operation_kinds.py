@@ -58,8 +58,8 @@ _NAMES = {
         _embedding_bag _embedding_bag_forward_only _embedding_bag_backward _embedding_bag_dense_backward
         _embedding_bag_per_sample_weights_backward index_select index_select_backward index index_put
         _index_put_impl index_add index_copy index_fill gather gather_backward scatter scatter_add
-        scatter_reduce take take_along_dim put masked_select masked_scatter masked_fill nonzero one_hot
-        _unsafe_index _unsafe_index_put
+        scatter_reduce take take_along_dim put masked_select masked_select_backward
+        masked_scatter masked_scatter_backward masked_fill nonzero one_hot _unsafe_index _unsafe_index_put
     """,
     Kind.COPY: """
         copy clone contiguous cat concat concatenate stack hstack vstack to _to_copy type_as fill zero zeros
@@ -123,29 +123,15 @@ _KIND_OF = {name: kind for kind, names in _NAMES.items() for name in names.split
 
 ANY_ORDER = frozenset(
     [
-        "put",
-        "bincount",
-        "histc",
-        "cumsum",
-        "cumprod",
-        "logcumsumexp",
-        "kthvalue",
-        "median",
-        "nll_loss2d",
-        "nll_loss2d_forward",
-        "adaptive_max_pool2d_backward",
-        "_adaptive_avg_pool2d_backward",
-        "_adaptive_avg_pool3d_backward",
-        "avg_pool3d_backward",
-        "max_pool3d_with_indices_backward",
-        "upsample_bilinear2d_backward",
-        "_embedding_bag_backward",
-        "_embedding_bag_dense_backward",
-        "_scaled_dot_product_flash_attention_backward",
-        "_scaled_dot_product_efficient_attention_backward",
+        *("put", "bincount", "histc", "cumsum", "cumprod", "logcumsumexp", "kthvalue", "median"),
+        *("nll_loss2d", "nll_loss2d_forward", "adaptive_max_pool2d_backward"),
+        *("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"),
+        *("avg_pool3d_backward", "max_pool3d_with_indices_backward"),
+        *("upsample_bilinear2d_backward", "_embedding_bag_backward", "_embedding_bag_dense_backward"),
+        *("_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention_backward"),
         "_native_multi_head_attention",
     ]
-)
+)  # fmt: skip
 """Operations that may give other bits every time, even where torch is set to be deterministic: its mode that
 only warns keeps the quick backward of attention."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from pytest_anubis.traces.chosen_masks import mask_of
 from pytest_anubis.traces.execution_trace import Argument, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import Kind, kind_of, operation_name, plain_name
 
@@ -25,20 +26,10 @@ WHOLE = frozenset(
 
 _POSITIVE_ARGUMENTS = frozenset(
     [
-        "running_var",
-        "save_var",
-        "save_invstd",
-        "save_variance",
-        "rstd",
-        "var",
-        "total_weight",
-        "exp_avg_sq",
-        "exp_avg_sqs",
-        "max_exp_avg_sqs",
-        "state_sums",
-        "logsumexp",
+        *("running_var", "save_var", "save_invstd", "save_variance", "rstd", "var", "total_weight"),
+        *("exp_avg_sq", "exp_avg_sqs", "max_exp_avg_sqs", "state_sums", "logsumexp"),
     ]
-)
+)  # fmt: skip
 _POSITIVE_OPERATIONS = frozenset(
     ("sqrt", "rsqrt", "log", "log2", "log10", "_foreach_sqrt", "reciprocal", "multinomial")
 )
@@ -52,29 +43,16 @@ _DIVISORS = {
 }
 _SELECTING = frozenset(
     [
-        "gather",
-        "scatter",
-        "scatter_add",
-        "scatter_reduce",
-        "index_select",
-        "index_add",
-        "index_copy",
-        "index_fill",
-        "take_along_dim",
+        *("gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_copy"),
+        *("index_fill", "take_along_dim"),
     ]
-)
+)  # fmt: skip
 _TARGETS = frozenset(
     [
-        "cross_entropy_loss",
-        "nll_loss",
-        "nll_loss_nd",
-        "nll_loss_forward",
-        "nll_loss_backward",
-        "nll_loss2d",
-        "nll_loss2d_forward",
-        "nll_loss2d_backward",
+        *("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss_forward", "nll_loss_backward"),
+        *("nll_loss2d", "nll_loss2d_forward", "nll_loss2d_backward"),
     ]
-)
+)  # fmt: skip
 _BAGS = frozenset(("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"))
 
 
@@ -91,6 +69,7 @@ class Memory:
         one: All values are 1, as a number that the job multiplied or divided by is nearest to.
         bound: Whole numbers are below it.
         rising: Whole numbers rise evenly, as the offsets of bags do.
+        count: How many elements are not zero, of a mask that decides a size.
     """
 
     elements: int
@@ -101,6 +80,7 @@ class Memory:
     one: bool = False
     bound: int = 1
     rising: bool = False
+    count: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -194,6 +174,7 @@ def planned(operations: Sequence[Operation]) -> StepPlan:
                 or (place in hints.divisors and hints.bound(place) < 2),
                 bound=hints.bound(place),
                 rising=place in hints.rising,
+                count=hints.counts.get(place),
             )
     return StepPlan(memory=memory, given=places, freed=tuple(map(tuple, freed)))
 
@@ -254,6 +235,7 @@ class _Hints:
         self.ones: set[Place] = set()
         self.divisors: set[Place] = set()
         self.fan_in: dict[Place, int] = {}
+        self.counts: dict[Place, int] = {}
         self._bounds: dict[Place, int] = {}
         # A view or a copy of indices has the same values: what it is used for binds its origin.
         origin: dict[Key, Place] = dict(places)
@@ -261,11 +243,14 @@ class _Hints:
             _, name, _ = operation_name(operation.schema)
             name = plain_name(name)
             whole = [use for use in tensors_of(operation.inputs) if use.element in WHOLE]
-            if kind_of(operation.schema) in (Kind.BETWEEN, Kind.COPY) and whole:
+            taken = name in ("index", "masked_select")
+            if whole and (taken or kind_of(operation.schema) in (Kind.BETWEEN, Kind.COPY)):
                 first = origin.get(key_of(whole[0]))
                 for use in tensors_of(operation.outputs):
                     if first is not None and use.element in WHOLE:
                         origin.setdefault(key_of(use), first)
+            if (mask := mask_of(operation)) and mask[1].tensor < 0:
+                self.counts[places[key_of(mask[1])]] = mask[2]
             arguments = argument_names(operation.schema)
             for place, argument in enumerate(operation.inputs):
                 word = arguments[place] if place < len(arguments) else ""

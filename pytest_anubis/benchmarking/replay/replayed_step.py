@@ -21,6 +21,7 @@ from pytest_anubis.benchmarking.replay.operation_calls import (
 from pytest_anubis.benchmarking.replay.step_checks import (
     check_index_values,
     check_indices,
+    check_made,
     check_sizes,
     contiguous,
     dtype_of,
@@ -31,6 +32,7 @@ from pytest_anubis.benchmarking.replay.step_checks import (
 from pytest_anubis.benchmarking.sizes import NEEDED, give_back, host_memory, memory_of
 from pytest_anubis.benchmarking.verification import fingerprint, hashed
 from pytest_anubis.codec.codec_error import shown
+from pytest_anubis.traces.chosen_masks import with_chosen_masks
 from pytest_anubis.traces.execution_trace import ExecutionTrace, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import (
     ANY_ORDER,
@@ -86,7 +88,7 @@ class ReplayedStep:
         self.collectives: Counter[str] = Counter()
         missing: Counter[str] = Counter()
         calls: list[OperationCall] = []
-        for operation in with_saved_results(trace.operations):
+        for operation in with_chosen_masks(with_saved_results(trace.operations)):
             _, name, _ = operation_name(operation.schema)
             if kind_of(operation.schema) is Kind.COLLECTIVE:
                 self.collectives[operation.name] += 1
@@ -179,7 +181,9 @@ class ReplayedStep:
 
         def run(call: OperationCall, tensors: Tensors) -> Any:
             check_index_values(call, lambda use: tensors[self._slot_of(use)])
-            return call.run(tensors)
+            result = call.run(tensors)
+            check_made(call.operation, result)
+            return result
 
         try:
             with torch.random.fork_rng(devices=[]):
@@ -368,6 +372,11 @@ def _filled(memory: Memory, number: int, device: torch.device) -> torch.Tensor:
     dtype = dtype_of(memory.element)
     generator = torch.Generator(device=device).manual_seed(SEED + number)
     size = (memory.elements,)
+    if memory.count is not None:
+        marked = torch.zeros(size, dtype=dtype, device=device)
+        step = memory.elements // max(1, memory.count)
+        marked[: memory.count * step : max(1, step)] = 1
+        return marked
     if memory.one:
         return torch.ones(size, dtype=dtype, device=device)
     if memory.element in WHOLE:

@@ -16,6 +16,7 @@ from pytest_anubis.benchmarking.replay.operation_calls import (
     OperationCall,
 )
 from pytest_anubis.codec.codec_error import shown
+from pytest_anubis.traces.chosen_masks import mask_of
 from pytest_anubis.traces.execution_trace import Argument, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import (
     INDEX_MAKERS,
@@ -31,19 +32,9 @@ if TYPE_CHECKING:
     import torch
 
 _UNKNOWN_SIZE = frozenset(
-    [
-        "item",
-        "_local_scalar_dense",
-        "is_nonzero",
-        "equal",
-        "nonzero",
-        "masked_select",
-        "unique",
-        "unique_dim",
-        "_unique2",
-    ]
+    ("item", "_local_scalar_dense", "is_nonzero", "equal", "unique", "unique_dim", "_unique2")
 )
-"""Operations whose results' sizes depend on values; `_beside` counts what they may take at most."""
+"""Operations whose results' sizes depend on values that no trace says: `check_made` looks at them."""
 
 
 _BY_CHANNEL = ("weight", "bias", "running_mean", "running_var")
@@ -112,6 +103,22 @@ def check_index_values(
         if bool(wrong.any()):
             raise CannotReplayError(
                 f"{shown(operation.name)} (node {operation.id}): {word} from outside of 0 to {limit - 1}"
+            )
+
+
+def check_made(operation: Operation, result: Any) -> None:
+    """Refuse results of other sizes than recorded, of operations whose results' sizes depend on values.
+
+    Raises:
+        CannotReplayError: Names the operation.
+    """
+    if plain_name(operation_name(operation.schema)[1]) not in _UNKNOWN_SIZE:
+        return
+    for use, tensor in zip(tensors_of(operation.outputs), tensors_in(result), strict=False):
+        if use.shape != tuple(tensor.shape):
+            raise CannotReplayError(
+                f"{shown(operation.name)} (node {operation.id}): the sizes of its results depend on values, "
+                "which a trace does not hold"
             )
 
 
@@ -203,6 +210,8 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
             except NotImplementedError:
                 if name.startswith("_fused_") and call.writes and not operation.outputs:
                     continue  # it makes nothing, and what it writes is checked above
+                if mask_of(operation) is not None:
+                    continue  # it has this number of elements for results that fit
                 raise CannotReplayError(f"{where}: the sizes of its results are unknown") from None
             except Exception as error:  # whatever torch's own check of the arguments raises
                 text = shown(str(error).partition("\n")[0])
