@@ -150,7 +150,7 @@ def loaded_once() -> None:
     for name in (
         *("numpy", "scipy.optimize", "scipy.sparse", "scipy.special"),
         *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql", "sqlite3", "psycopg"),
-        *("pynvml", "_pytest.stepwise"),
+        *("pynvml", "_pytest.stepwise", "torch._dynamo"),  # torch's cannot be loaded a second time
     ):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
