@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import io
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ import pytest
 from pytest_anubis.cli.shared.arguments import add_json, add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file
-from pytest_anubis.cli.shared.project_files import project_files
 from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.core.measurement import ASKING, portable_id
 from pytest_anubis.report.text.goal_tree import (
@@ -25,7 +25,6 @@ from pytest_anubis.report.text.goal_tree import (
     goals_plain,
     goals_tree,
 )
-from pytest_anubis.traces.trace_names import is_trace
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -57,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Collect the tests, without running them, and print the tree."""
-    goals = _collect(options.tests, options.store)
+    goals = _collect(options.tests)
     if not goals:
         raise CommandError(
             f"{' '.join(options.tests)}: no benchmarks (tests that use anubis_metric)"
@@ -91,7 +90,18 @@ class _GoalCollector:
 
     def __init__(self) -> None:
         self.found: dict[str, BenchmarkGoal] = {}
+        self.timelines: list[str] = []
         self._deselected: list[pytest.Item] = []
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        # Without --anubis, pytest would collect no recorded job of a folder.
+        if (traces := config.pluginmanager.get_plugin("anubis-traces")) is not None:
+            traces.active = True
+
+    def pytest_warning_recorded(self, warning_message: Any) -> None:
+        if "a profiler's timeline" in (text := str(warning_message.message)):
+            self.timelines.append(text)
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self._deselected += items  # those of other profiles
@@ -121,18 +131,15 @@ def _metric_names(declared: object) -> tuple[str, ...]:
     return tuple(map(str, declared)) if isinstance(declared, list | tuple) else ()
 
 
-def _collect(tests: list[str], store: Path) -> list[BenchmarkGoal]:
+def _collect(tests: list[str]) -> list[BenchmarkGoal]:
     goals = _GoalCollector()
     output = io.StringIO()
     errors = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         arguments = ["--collect-only", "-q", "-p", "no:cacheprovider"]
         status = pytest.main([*arguments, *tests], plugins=[goals])
-        # Without --anubis, pytest collects a recorded job only by its name, and not next to its folder's.
-        files = (file for name in tests for file in project_files(Path(name), store))
-        named = sorted(str(file) for file in files if is_trace(file.name))
-        if named and status in _COLLECTED:
-            status = pytest.main([*arguments, *named], plugins=[goals])
+    for line in goals.timelines:
+        say(line, file=sys.stderr)
     if status not in _COLLECTED:
         lines = (errors.getvalue() + output.getvalue()).strip().splitlines()
         errors_only = [line for line in lines if line.startswith(("ERROR", "E  "))]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import time
 import types
+import warnings
 import zlib
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ import pytest
 from pytest_anubis.durations import seconds
 from pytest_anubis.fixture_types import DeviceFixture, MetricFixture
 from pytest_anubis.session.collecting.benchmark_mark import COMPONENT
+from pytest_anubis.session.context import context_key
 from pytest_anubis.traces.trace_names import SUFFIXES, is_trace
 
 if TYPE_CHECKING:
@@ -53,6 +54,13 @@ _WARM_UP = 3  # first steps, in which libraries choose their kernels
 _LONG = 5.0  # seconds of a step that needs one of them: preparing it has run it, too
 
 
+_wrong_key = pytest.StashKey[list[str]]()
+
+
+class _WrongStatementError(ValueError):
+    """The file beside a trace cannot be used; the message is one line and names it."""
+
+
 class TraceFile(pytest.Module):
     """A trace; a module without code, because fixtures of a module's scope need one."""
 
@@ -64,19 +72,40 @@ class TraceFile(pytest.Module):
         return module
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Yield the replay of the trace on every device."""
-        return self._genfunctions(TEST, getattr(self.obj, TEST))
+        """Yield the replay of the trace on every device; keep what is wrong in the file beside it."""
+        try:
+            return self._genfunctions(TEST, getattr(self.obj, TEST))
+        except _WrongStatementError as error:
+            active = self.config.stash[context_key].settings.active
+            if hasattr(self.config, "workerinput") and not active:
+                raise self.CollectError(str(error)) from None  # plain xdist loses all other errors
+            self.config.stash[_wrong_key].append(str(error))
+            return ()
 
 
 class TraceCollector:
     """Plugin that makes tests of traces.
 
+    Attributes:
+        active: The traces of folders are tests, too, as in a run with ``--anubis``; otherwise only those that
+            the command line names.
+
     Args:
-        active: This is a run with ``--anubis``; without, only traces that the command line names are tests.
+        active: The attribute's first value.
     """
 
     def __init__(self, *, active: bool) -> None:
-        self._active = active
+        self.active = active
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Begin without any wrong statement."""
+        config.stash[_wrong_key] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config) -> None:
+        """Refuse wrong files beside traces, as wrong marks are: a collector's error has no one exit code."""
+        if wrong := config.stash[_wrong_key]:
+            raise pytest.UsageError("\n".join(wrong))
 
     def pytest_collect_file(
         self, file_path: Path, parent: pytest.Collector
@@ -86,19 +115,24 @@ class TraceCollector:
         if not name.endswith(SUFFIXES):
             return None  # nearly all files
         named = parent.session.isinitpath(file_path)
-        if not (named or self._active):
+        if not (named or self.active):
             return None
         if is_trace(name) and (named or not _is_timeline(file_path)):
             found: TraceFile = TraceFile.from_parent(parent, path=file_path)
             return found
-        # Where -W makes it an error, another tool's file in a folder still stops no tests.
-        with nullcontext() if named else suppress(pytest.PytestWarning):
-            parent.warn(
-                pytest.PytestWarning(
-                    f"{name} looks like a profiler's timeline, which cannot be replayed; record with anubis "
-                    "trace record"
-                )
-            )
+        warning = pytest.PytestWarning(
+            f"{name} looks like a profiler's timeline, which cannot be replayed; record with anubis "
+            "trace record"
+        )
+        try:
+            parent.warn(warning)
+        except pytest.PytestWarning:
+            if named:
+                raise
+            # Where -W makes it an error, another tool's file in a folder is named, and stops no tests.
+            shown = warnings.WarningMessage(warning, pytest.PytestWarning, str(file_path), 0)
+            given = {"warning_message": shown, "when": "collect", "nodeid": "", "location": None}
+            parent.ihook.pytest_warning_recorded.call_historic(kwargs=given)
         return None
 
 
@@ -118,7 +152,7 @@ def _stated(trace: Path) -> dict[str, str]:
     """Return what the file next to a trace states.
 
     Raises:
-        pytest.Collector.CollectError: It cannot be read, or has a key or value that no mark takes.
+        _WrongStatementError: It cannot be read, or has a key or value that no mark takes.
     """
     path = trace.with_name(f"{trace.name.partition('.trace.json')[0]}.trace.toml")
     if not path.exists():
@@ -131,22 +165,22 @@ def _stated(trace: Path) -> dict[str, str]:
     try:
         stated = tomllib.loads(read_bytes(path, largest=LARGEST_STATEMENT).decode())
     except (OSError, CodecError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise pytest.Collector.CollectError(f"{path}: {str(error).partition(chr(10))[0]}") from None
+        raise _WrongStatementError(f"{path}: {str(error).partition(chr(10))[0]}") from None
     for key, value in stated.items():
         if key not in STATED:
-            raise pytest.Collector.CollectError(
+            raise _WrongStatementError(
                 f"{path}: no key {key[:40]!r}; valid keys: {', '.join(STATED)}"
             )
         if not isinstance(value, str) or not value.strip():
-            raise pytest.Collector.CollectError(f"{path}: {key} must be text, and not empty")
+            raise _WrongStatementError(f"{path}: {key} must be text, and not empty")
     if "component" in stated and not COMPONENT.fullmatch(stated["component"]):
-        raise pytest.Collector.CollectError(
+        raise _WrongStatementError(
             f"{path}: component {stated['component'][:40]!r} must look like 'accelerator.compute'"
         )
     try:
         seconds(stated.get("cost", "1s"))
     except ValueError as error:
-        raise pytest.Collector.CollectError(f"{path}: cost: {error}") from None
+        raise _WrongStatementError(f"{path}: cost: {error}") from None
     return stated
 
 

@@ -41,8 +41,12 @@ def test_a_trace_is_collected_for_each_device_and_measured(traced: pytest.Pytest
 def test_the_goals_of_a_folder_include_its_traces(
     traced: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (traced.path / "x.trace.json").write_text('{"traceEvents": []}')
     assert main(["goals", ".", "--format", "json"]) == 0
-    assert "job.trace.json::replay" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "job.trace.json::replay" in printed.out
+    assert "x.trace.json" not in printed.out
+    assert printed.err.count("x.trace.json looks like a profiler's timeline") == 1
 
 
 def test_the_same_ids_with_and_without_workers(traced: pytest.Pytester, in_workers: None) -> None:
@@ -85,12 +89,21 @@ def test_what_the_file_beside_it_states(traced: pytest.Pytester) -> None:
 )
 def test_a_wrong_file_beside_it_is_one_line(traced: pytest.Pytester, stated: str) -> None:
     (traced.path / "job.trace.toml").write_text(stated, encoding="latin-1")
-    result = traced.runpytest("job.trace.json")
-    result.assert_outcomes(errors=1)
-    (line,) = (
-        line for line in result.outlines if line.startswith("E ") or "job.trace.toml: " in line
-    )
-    assert "job.trace.toml" in line
+    traced.makepyfile(test_other=OTHER)
+    for options in (("job.trace.json",), ("--collect-only", "job.trace.json"), MEASURE):
+        result = traced.runpytest(*options)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        (line,) = (line for line in result.errlines if line)
+        assert "job.trace.toml: " in line
+
+
+def test_a_wrong_file_beside_it_is_named_by_plain_workers(
+    traced: pytest.Pytester, in_workers: None
+) -> None:
+    (traced.path / "job.trace.toml").write_text("colour = 'red'")
+    result = traced.runpytest("-n2", "-p", "xdist", "job.trace.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines("*job.trace.toml: no key 'colour'*")
 
 
 def test_a_damaged_trace_is_inconclusive_and_stops_no_other_test(traced: pytest.Pytester) -> None:
@@ -121,7 +134,10 @@ def test_other_tools_timelines_in_a_folder_are_no_tests(
     pytester.makepyfile(test_other=OTHER)
     (pytester.path / "chrome.trace.json").write_text('{"traceEvents": []}')
     (pytester.path / "list.trace.json").write_text("[{}]")
-    pytester.runpytest(*options, "-Werror").assert_outcomes(passed=1)
+    strict = pytester.runpytest(*options, "-Werror")
+    strict.assert_outcomes(passed=1)
+    named = {"chrome.trace.json", "list.trace.json"} if options else set()
+    assert {name for name in named if f"{name} looks like a" in strict.stdout.str()} == named
     warned = pytester.runpytest(*options, "-Wdefault::pytest.PytestWarning")
     warned.assert_outcomes(passed=1, warnings=2 if options else 0)
 
