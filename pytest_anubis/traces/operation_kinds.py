@@ -79,9 +79,9 @@ _NAMES = {
         output_nr _version
     """,
     Kind.POINTWISE: """
-        add sub rsub mul div true_divide floor_divide remainder fmod neg abs sign pow square sqrt rsqrt exp
-        exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh erf erfc erfinv
-        reciprocal sigmoid logit relu relu6 leaky_relu elu selu celu gelu silu mish hardtanh hardswish
+        add sub rsub mul div true_divide floor_divide remainder fmod neg abs sign sgn pow square sqrt rsqrt
+        exp exp2 expm1 log log2 log10 log1p xlogy sin cos tan asin acos atan atan2 sinh cosh tanh erf erfc
+        erfinv reciprocal sigmoid logit relu relu6 leaky_relu elu selu celu gelu silu mish hardtanh hardswish
         hardsigmoid softplus softsign prelu glu threshold clamp clamp_min clamp_max clip minimum maximum fmin
         fmax where lerp addcmul addcdiv floor ceil round trunc frac nan_to_num isnan isinf isfinite eq ne lt
         le gt ge logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_xor bitwise_not

@@ -137,6 +137,7 @@ class OperationCall:
     Attributes:
         operation: What was recorded.
         kind: Of the operation.
+        inside: Bytes that it makes at most, its results included; known after `check_sizes`.
         names: Names of the recorded inputs.
         writes: Numbers of the recorded inputs that it changes in place.
 
@@ -155,6 +156,7 @@ class OperationCall:
         "_function",
         "_named",
         "_named_fills",
+        "inside",
         "kind",
         "names",
         "operation",
@@ -175,7 +177,7 @@ class OperationCall:
             operation = replace(
                 operation, inputs=operation.inputs[:inputs], outputs=operation.outputs[:outputs]
             )
-        self.operation, self.kind = operation, kind
+        self.operation, self.kind, self.inside = operation, kind, 0
         recorded = _registered(torch, f"{name}.{overload}")
         translation = _TRANSLATED.get(name)
         self._function = _registered(torch, translation[0]) if translation else recorded

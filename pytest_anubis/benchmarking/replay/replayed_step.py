@@ -25,10 +25,9 @@ from pytest_anubis.benchmarking.replay.step_checks import (
     check_sizes,
     contiguous,
     dtype_of,
-    peak_bytes,
-    tensors_in,
     written_places,
 )
+from pytest_anubis.benchmarking.replay.step_memory import peak_bytes, tensors_in
 from pytest_anubis.benchmarking.sizes import NEEDED, give_back, host_memory, memory_of
 from pytest_anubis.benchmarking.verification import fingerprint, hashed
 from pytest_anubis.codec.codec_error import shown
@@ -140,7 +139,7 @@ class ReplayedStep:
         """
         import torch
 
-        peak = peak_bytes(self._calls, self._plan)
+        peak = peak_bytes(self._calls, self._plan, on_cpu=self._device.type == "cpu")
         copy = max(
             (one.bytes for one in self._plan.memory.values()), default=0
         )  # while it is filled

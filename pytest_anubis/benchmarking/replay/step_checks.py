@@ -7,7 +7,7 @@ memory by an index that nothing checks. Nothing is allocated here: sizes come fr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.benchmarking.replay.operation_calls import (
@@ -15,18 +15,17 @@ from pytest_anubis.benchmarking.replay.operation_calls import (
     CannotReplayError,
     OperationCall,
 )
+from pytest_anubis.benchmarking.replay.step_memory import tensors_in, with_bytes
 from pytest_anubis.codec.codec_error import shown
 from pytest_anubis.traces.chosen_masks import mask_of
 from pytest_anubis.traces.execution_trace import Argument, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import (
     INDEX_MAKERS,
     UNCHECKED,
-    Kind,
-    kind_of,
     operation_name,
     plain_name,
 )
-from pytest_anubis.traces.step_plan import Key, Place, StepPlan, key_of, place_of
+from pytest_anubis.traces.step_plan import Key, Place, key_of, place_of
 
 if TYPE_CHECKING:
     import torch
@@ -151,26 +150,6 @@ def index_limits(name: str, named: Mapping[str, Argument]) -> dict[str, int]:
     return {}
 
 
-def peak_bytes(calls: Sequence[OperationCall], plan: StepPlan) -> int:
-    """Return the most bytes that results take at any moment."""
-    live: dict[Key, int] = {}
-    now = most = 0
-    for call, freed in zip(calls, plan.freed, strict=True):
-        views = call.kind is Kind.BETWEEN or bool(call.writes)
-        owners = {use.storage for use in tensors_of(call.operation.inputs)} - {0}
-        most = max(most, now + _beside(call.operation))
-        for use in tensors_of(call.operation.outputs):
-            if views and use.storage in owners:
-                continue
-            size = use.count * use.element_bytes
-            now += size - live.get(key_of(use), 0)
-            live[key_of(use)] = size
-        most = max(most, now)
-        for key in freed:
-            now -= live.pop(key, 0)
-    return most
-
-
 def check_sizes(calls: Sequence[OperationCall]) -> None:
     """Refuse a trace whose operations would make other tensors than it says; nothing is allocated.
 
@@ -180,7 +159,7 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
     import torch
 
     meta = torch.device("meta")
-    checked: dict[tuple[Any, ...], None] = {}
+    checked: dict[tuple[Any, ...], int] = {}
     with torch.no_grad():
         for call in calls:
             operation = call.operation
@@ -192,9 +171,10 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
                     )
             form = (operation.schema, _form(operation.inputs), _form(operation.outputs))
             name = plain_name(operation_name(operation.schema)[1])
+            call.inside = checked.get(form, 0)
             if form in checked or name in _UNKNOWN_SIZE:
                 continue
-            checked[form] = None
+            checked[form] = 0
             if _parts(name, operation) > len(list(tensors_of(operation.outputs))):
                 raise CannotReplayError(f"{where}: it has more results than the trace says")
             if name.startswith("_fused_"):
@@ -202,9 +182,11 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
             _check_shapes(call, where)
             try:
                 uses = list(tensors_of(operation.inputs))
-                made = OperationCall(operation, meta, uses.index).run(
-                    [_empty(use, meta) for use in uses]
-                )
+                given = [_empty(use, meta) for use in uses]
+                one = OperationCall(operation, meta, uses.index)
+                made, inside = with_bytes(lambda: one.run(given), given)  # noqa: B023 - called here
+                if name != "scaled_dot_product_attention":  # which takes another way than on meta
+                    call.inside = checked[form] = inside
             except CannotReplayError:
                 raise
             except NotImplementedError:
@@ -229,9 +211,9 @@ def check_sizes(calls: Sequence[OperationCall]) -> None:
                 for use, tensor in zip(outputs, results, strict=False)
             ]
             # Of what is not recorded there may be as much as the operation is given.
-            given = sum(use.count * use.element_bytes for use in tensors_of(operation.inputs))
+            size = sum(use.count * use.element_bytes for use in tensors_of(operation.inputs))
             rest = results[len(outputs) :]
-            pairs.append((given, sum(tensor.numel() * tensor.itemsize for tensor in rest)))
+            pairs.append((size, sum(tensor.numel() * tensor.itemsize for tensor in rest)))
             for said, makes in pairs:
                 if makes > said:
                     raise CannotReplayError(
@@ -322,32 +304,6 @@ def _check_alike(operation: Operation, where: str) -> None:
         raise CannotReplayError(f"{where}: tensors with overlaps or gaps")
 
 
-def _beside(operation: Operation) -> int:
-    """Return the bytes that an operation may take besides its results: its inputs, broadcast.
-
-    A loss of (n, 1) and (1, n) has n x n differences before it sums them. An operation on lists takes one
-    tensor of each at a time, and makes no more than it returns.
-    """
-    uses = [one for one in operation.inputs if isinstance(one, TensorUse)]
-    name = plain_name(operation_name(operation.schema)[1])
-    if name == "scaled_dot_product_attention" and len(uses) > 1 and operation.inputs[4:5] != (0.0,):
-        # With dropout every query's weight for every key is kept, in three tensors.
-        query, key = uses[:2]
-        return 3 * query.element_bytes * math.prod((*query.shape[:-1], *key.shape[-2:-1]))
-    if kind_of(operation.schema) is not Kind.POINTWISE and name not in _UNKNOWN_SIZE:
-        return 0
-    sizes: list[int] = []
-    for use in uses:
-        for place, size in enumerate(reversed(use.shape)):
-            if place == len(sizes):
-                sizes.append(size)
-            sizes[place] = max(sizes[place], size)
-    each = max((use.element_bytes for use in uses), default=0)
-    if name in ("nonzero", "masked_select"):
-        each = 8 * max(1, len(sizes))
-    return math.prod(sizes) * each if uses else 0
-
-
 def _form(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return arguments without what distinguishes tensors of one form."""
     return tuple(
@@ -358,17 +314,6 @@ def _form(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         else one
         for one in arguments
     )
-
-
-def tensors_in(result: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors that an operation has returned, those in lists too."""
-    import torch
-
-    if isinstance(result, torch.Tensor):
-        yield result
-    elif isinstance(result, list | tuple):
-        for one in result:
-            yield from tensors_in(one)
 
 
 def dtype_of(element: str) -> torch.dtype:

@@ -13,7 +13,7 @@ import torch
 from pytest_anubis.benchmarking.replay import operation_calls, replayed_step
 from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError, OperationCall
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
-from pytest_anubis.benchmarking.replay.step_checks import peak_bytes, tensors_in
+from pytest_anubis.benchmarking.replay.step_memory import peak_bytes, tensors_in
 from pytest_anubis.benchmarking.verification import flip_bit
 from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
 from pytest_anubis.traces.operation_kinds import Kind

@@ -13,7 +13,7 @@ from torch import nn
 
 from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError, OperationCall
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
-from pytest_anubis.benchmarking.replay.step_checks import tensors_in
+from pytest_anubis.benchmarking.replay.step_memory import tensors_in
 from pytest_anubis.benchmarking.replay.trace_recording import recording
 from pytest_anubis.traces.execution_trace import ExecutionTrace, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.trace_reading import read_trace
