@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.traces.execution_trace import Opaque, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.operation_kinds import Kind, kind_of, operation_name
+from pytest_anubis.traces.step_plan import WHOLE, argument_names
 
 if TYPE_CHECKING:
     import torch
@@ -129,6 +130,36 @@ def _one_by(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *given, **named: function(*given, **named).fill_(1)
 
 
+def _default_of(operation: Operation) -> Any:
+    """Return the default type that an operation's result has, where it is another one here; else None."""
+    import torch
+
+    floating = {"double", "float", "c10::Half", "c10::BFloat16"}
+    made = {use.element for use in tensors_of(operation.outputs)} & floating
+    words = argument_names(operation.schema)
+    stated = dict(zip(words, operation.inputs, strict=False)).get("dtype")
+    given = {use.element for use in tensors_of(tuple(_with_numbers(operation)))}
+    if len(made) != 1 or stated is not None or given & floating or not given <= WHOLE:
+        return None
+    dtype = getattr(torch, ELEMENTS[made.pop()])
+    return None if dtype is torch.get_default_dtype() else dtype
+
+
+def _with_default(function: Callable[..., Any], dtype: Any) -> Callable[..., Any]:
+    """Return an operation that runs with a default type of its own, as the job had set it."""
+    import torch
+
+    def run(*given: Any, **named: Any) -> Any:
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            return function(*given, **named)
+        finally:
+            torch.set_default_dtype(before)
+
+    return run
+
+
 class OperationCall:
     """One operation of a trace, ready to be run on tensors in numbered slots.
 
@@ -185,6 +216,8 @@ class OperationCall:
             raise CannotReplayError(operation.name)
         if name.startswith(_EMPTY) and [use.count for use in tensors_of(operation.outputs)] == [1]:
             self._function = _one_by(self._function)
+        if (dtype := _default_of(operation)) is not None:
+            self._function = _with_default(self._function, dtype)
         known = recorded._schema.arguments
         if "Tensor" not in str(recorded._schema):  # torch's scripts multiply lists of any length
             raise CannotReplayError(operation.name)
@@ -237,12 +270,16 @@ def _with_numbers(operation: Operation) -> list[Any]:
     """Return the inputs, where what was a number of Python is one again.
 
     A trace has it as a tensor of double precision. As such it would make a result of double precision from
-    two tensors without dimensions; that the recorded result is none shows what it was.
+    two tensors without dimensions or from whole numbers; that the recorded result is none shows what it was.
     """
     results = {use.element for use in tensors_of(operation.outputs)}
     tensors = [one for one in operation.inputs if isinstance(one, TensorUse)]
-    low = results & {"float", "c10::Half", "c10::BFloat16"} & {one.element for one in tensors}
-    if not low or any(one.shape for one in tensors):
+    low = results & {"float", "c10::Half", "c10::BFloat16"}
+    if (
+        not low
+        or len(tensors) < 2
+        or any(one.shape and one.element not in WHOLE for one in tensors)
+    ):
         return list(operation.inputs)
     return [
         1.0 if isinstance(one, TensorUse) and one.element == "double" else one
