@@ -26,22 +26,8 @@ Translation = tuple[str, Callable[[Arguments], Arguments]]
 
 # Numbers of c10::ScalarType, as traces hold them.
 _TYPES = [
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "float32",
-    "float64",
-    "complex32",
-    "complex64",
-    "complex128",
-    "bool",
-    "qint8",
-    "quint8",
-    "qint32",
-    "bfloat16",
+    *("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32"),
+    *("complex64", "complex128", "bool", "qint8", "quint8", "qint32", "bfloat16"),
 ]
 _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 ELEMENTS = {
@@ -73,18 +59,21 @@ def _zeros_like(sizes: Sequence[int]) -> list[int]:
     return [0] * len(sizes)
 
 
+_NORM_BACKWARD: Translation = (
+    "native_batch_norm_backward.default",
+    lambda a: [a[1], a[0], *a[2:7], True, a[7], [True, True, a[2] is not None]],
+)
+_CONVOLUTION: Translation = (
+    "convolution.default",
+    lambda a: [*a[:3], a[4], a[3], a[5], False, _zeros_like(a[3]), a[6]],
+)
+
 # Where a device's own form is translated to: the name, and how its arguments are put.
 _TRANSLATED: dict[str, Translation] = {
     "cudnn_batch_norm": ("native_batch_norm.default", lambda a: a[:8]),
     "miopen_batch_norm": ("native_batch_norm.default", lambda a: a[:8]),
-    "cudnn_batch_norm_backward": (
-        "native_batch_norm_backward.default",
-        lambda a: [a[1], a[0], *a[2:7], True, a[7], [True, True, a[2] is not None]],
-    ),
-    "miopen_batch_norm_backward": (
-        "native_batch_norm_backward.default",
-        lambda a: [a[1], a[0], *a[2:7], True, a[7], [True, True, a[2] is not None]],
-    ),
+    "cudnn_batch_norm_backward": _NORM_BACKWARD,
+    "miopen_batch_norm_backward": _NORM_BACKWARD,
     "cudnn_convolution": (
         "convolution.default",
         lambda a: [a[0], a[1], None, a[3], a[2], a[4], False, _zeros_like(a[2]), a[5]],
@@ -93,22 +82,13 @@ _TRANSLATED: dict[str, Translation] = {
         "convolution.default",
         lambda a: [a[0], a[1], None, a[4], a[2], a[5], True, a[3], a[6]],
     ),
-    "miopen_convolution": (
-        "convolution.default",
-        lambda a: [*a[:3], a[4], a[3], a[5], False, _zeros_like(a[3]), a[6]],
-    ),
-    "miopen_depthwise_convolution": (
-        "convolution.default",
-        lambda a: [*a[:3], a[4], a[3], a[5], False, _zeros_like(a[3]), a[6]],
-    ),
+    "miopen_convolution": _CONVOLUTION,
+    "miopen_depthwise_convolution": _CONVOLUTION,
     "miopen_convolution_transpose": (
         "convolution.default",
         lambda a: [*a[:3], a[5], a[3], a[6], True, a[4], a[7]],
     ),
-    "mkldnn_convolution": (
-        "convolution.default",
-        lambda a: [*a[:3], a[4], a[3], a[5], False, _zeros_like(a[3]), a[6]],
-    ),
+    "mkldnn_convolution": _CONVOLUTION,
     "_reshape_alias": ("as_strided.default", lambda a: a[:3]),  # which checks that it stays within
     "pin_memory": ("clone.default", lambda a: a[:1]),
     "_pin_memory": ("clone.default", lambda a: a[:1]),
