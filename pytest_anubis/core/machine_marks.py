@@ -165,4 +165,8 @@ def _same(baseline: Baseline, node: str, machine: AbstractSet[str]) -> bool:
         return False
     if lasting_marks(learned) & lasting_marks(machine):
         return True
-    return not baseline.nodes or node in baseline.nodes
+    short = node.partition(".")[0]
+    of_one_host = (
+        short == one if "." in node else node == one.partition(".")[0] for one in baseline.nodes
+    )
+    return not baseline.nodes or node in baseline.nodes or any(of_one_host)

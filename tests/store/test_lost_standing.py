@@ -6,6 +6,7 @@ import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,7 @@ def plays(
     benchmark: str = "t",
     end: bool = True,
     node: str = "n1",
+    **more: Any,
 ) -> Path:
     """Write the journal of a run that judged one benchmark."""
     began = datetime.fromtimestamp(time.time() - 86400 * days_ago, UTC).isoformat()
@@ -44,7 +46,7 @@ def plays(
         device="cpu",
     )
     with Journal.create(store, run) as journal:
-        journal.write(RunStarted(run=run, node=node, started=began))
+        journal.write(RunStarted(run=run, node=node, started=began, **more))
         journal.write(Judged(verdict=found))
         journal.write(NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline="h")))
         if end:
@@ -168,6 +170,20 @@ def test_history_of_before_does_not_hide_a_later_journal(tmp_path: Path, end: bo
         assert health(tmp_path) == 1
     assert status(tmp_path).status is Status.UNDECIDED
     assert "not in the history" in status(tmp_path).why
+
+
+@pytest.mark.parametrize("lost", [(0,), (1, 2), (0, 1, 2)])
+def test_lines_lost_of_a_rejecting_journal_are_no_acceptance(
+    tmp_path: Path, lost: tuple[int, ...]
+) -> None:
+    """The journals were gathered without the nodes' files, and lost lines on their way."""
+    plays(tmp_path, "r1", 3)
+    bad = plays(tmp_path, "r2", 1, Decision.REJECTED, purpose="acceptance")
+    lines = bad.read_bytes().splitlines(keepends=True)
+    bad.write_bytes(b"".join(one for place, one in enumerate(lines) if place not in lost))
+    assert health(tmp_path) == 20
+    for command in (["fleet", "status"], ["fleet", "verdict"], ["judge"]):
+        assert main([*command, str(tmp_path)]) == 20
 
 
 def test_journals_under_the_full_name_of_a_host_count_too(tmp_path: Path) -> None:

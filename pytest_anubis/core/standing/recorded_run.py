@@ -83,7 +83,10 @@ def judged_run(
     waived: dict[Key, Waiver] = {}
     by_waived: dict[Key, set[Reference]] = {}
     for key, outcome, reason, by, waiver in outcomes:
-        reference = Reference.SELF if reason is Reason.UNSET else by  # any value answers it
+        # Any value answers what was not set; a value that its test alone knows to be right or wrong is
+        # answered by any other judge, and answers none of them.
+        declared = reason is Reason.BEYOND and by is Reference.NONE and key[1]
+        reference = Reference.SELF if reason is Reason.UNSET or declared else by
         if reason is Reason.WAIVED:
             both_of = (waived.get(key, waiver), waiver) if waiver else ()
             first = min(both_of, key=lambda one: one.expires or "~", default=None)
@@ -138,7 +141,7 @@ def said_of_node(record: RunRecord) -> str:
 
     With a recorded inventory that may be another machine's it accepts nothing. One that was killed after
     something had failed, or as a cycle of a soak, is undecided, as if it had been broken off: later runs have
-    to look at that again.
+    to look at that again. So is one that came to its end and whose journal lost lines, the verdict among them.
     """
     verdict = record.node_verdict
     if verdict is None:
@@ -146,7 +149,8 @@ def said_of_node(record: RunRecord) -> str:
             one.outcome is Outcome.FAIL or one.reason is Reason.WAIVED
             for one in record.effective_verdicts
         )
-        return Decision.UNDECIDED.value if bad or record.campaign else ""
+        lost = record.purpose == "acceptance" and record.ended and record.warnings
+        return Decision.UNDECIDED.value if bad or lost or record.campaign else ""
     if record.replayed and verdict.decision is Decision.ACCEPTED:
         return ""
     return verdict.decision.value
@@ -185,7 +189,7 @@ def passed_checks(record: RunRecord) -> Iterator[tuple[Key, Reference]]:
 
     So is each place where the run looked for faults of the hardware, that it did (`JudgedRun.looked`). Of a
     table, which has no inventory, that is every device that gave a value. The reference is MACHINE where the
-    inventory was compared with a baseline of this machine alone, else NONE.
+    inventory was compared with a baseline of this machine alone, SELF of right values, else NONE.
     """
     places = {plan.test: plan.place for plan in record.planned}
     for result in record.results:
@@ -197,7 +201,7 @@ def passed_checks(record: RunRecord) -> Iterator[tuple[Key, Reference]]:
         key = (one.benchmark, one.metric.name, one.device, one.group)
         right = one.metric.right
         if right is not None and key not in judged and set(one.values) == {right}:
-            yield key, Reference.NONE
+            yield key, Reference.SELF
     if not record.planned and not record.inventory:
         devices = {one.device for one in record.measurements if one.values}
         for device in sorted(devices.difference(HOST)):

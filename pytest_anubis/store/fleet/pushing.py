@@ -21,7 +21,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reason, Triage
 from pytest_anubis.store.collected_runs import RunSet, read_runs
-from pytest_anubis.store.fleet.unfiled import filed_runs, is_filed, store_of
+from pytest_anubis.store.fleet.unfiled import filed_runs, import_name, is_filed, store_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import HISTORY_TIMEOUT, use_history
 from pytest_anubis.store.history.contents.content_rows import (
@@ -174,9 +174,11 @@ def push(
             send(parcels)
             done += len(part)
         taken = {
-            one.name: file_sha256(one)
+            import_name(one): file_sha256(one)
             for one in files
-            if _lies_in(one.parent, IMPORTS_FOLDER, place) and one not in pushed.refused
+            if one.suffix == SUFFIX
+            and _lies_in(store_of(one) / IMPORTS_FOLDER, IMPORTS_FOLDER, place)
+            and one not in pushed.refused
         }
         use_history(place, lambda history: note_filed(history, place, taken))
     except HistoryError as error:
@@ -261,6 +263,7 @@ def _of_import(
         pushed.refused.add(path)
         return
     pushed.failed += [refused.reason for refused in runs.refused]
+    pushed.refused.update([path] if runs.refused else [])
     pushed.notes += runs.warnings
     judged = {(one.run, one.node, one.hardware_class): one for one in judge(runs)} if judge else {}
     found = {key: one.node_verdict for key, one in judged.items() if one.node_verdict is not None}

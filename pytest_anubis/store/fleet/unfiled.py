@@ -44,7 +44,7 @@ def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Pa
     others may have been filed in another history, or removed from this one for their age. An import that
     cannot be read may be of any node.
     """
-    files = sorted((place / IMPORTS_FOLDER).glob(f"*{SUFFIX}"))
+    files = sorted((place / IMPORTS_FOLDER).rglob(f"*{SUFFIX}"))
     there = filed_runs(connection) if files and connection is not None else set()
     found: dict[str, list[Path]] = {}
     noted = noted_imports(place)
@@ -52,7 +52,8 @@ def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Pa
     for file in files:
         same = False
         with contextlib.suppress(OSError):
-            same = noted.get(file.name) == file_sha256(file)  # it was filed, and not replaced since
+            # It was filed, and not replaced since.
+            same = noted.get(import_name(file)) == file_sha256(file)
         records = runs_in(file)
         unreadable += [] if records or same else [file]
         for record in records:
@@ -68,8 +69,14 @@ def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Pa
 
 
 def store_of(file: Path) -> Path:
-    """Return the store that contains an import or a journal."""
-    return file.parents[1 if file.parent.name == IMPORTS_FOLDER else 2]
+    """Return the store that contains an import, in any folder below its imports, or a journal."""
+    above = (one.parent for one in file.parents if one.name == IMPORTS_FOLDER)
+    return next(above, file.parents[min(2, len(file.parents) - 1)])
+
+
+def import_name(file: Path) -> str:
+    """Return the path of an import in its store's folder of imports."""
+    return file.relative_to(store_of(file) / IMPORTS_FOLDER).as_posix()
 
 
 def push_command(store: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from pytest_anubis.codec.input_limits import LARGEST_JSON
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.codec.regular_files import open_regular
+from pytest_anubis.core.events import RunStarted
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
 from pytest_anubis.store.journal.journal_lines import parse_line
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
@@ -81,9 +82,10 @@ def began_of(head: Mapping[str, Any]) -> float:
 
 
 def head_of(path: Path) -> dict[str, Any]:
-    """Return the first event of a journal, empty if it cannot be read or is damaged."""
+    """Return the first event of a journal, empty if it cannot be read, is damaged or lost."""
     try:
         with open_regular(path) as lines:
-            return parse_line(lines.readline(LARGEST_JSON))
+            found = parse_line(lines.readline(LARGEST_JSON))
     except (OSError, ValueError):
         return {}
+    return found if found.get("event") == RunStarted.kind else {}

@@ -255,3 +255,32 @@ def test_wrong_use_is_one_line(
 ) -> None:
     (here / "tests.py").write_text("")
     assert reason in said(capsys, *words, code=2)
+
+
+@pytest.mark.parametrize("folder", ["", "rack7/"])
+def test_damaged_import_is_not_taken_for_filed(
+    here: Path, capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
+    """Also in a folder below, and after a push that could not read it."""
+    values = fleet(8, 4)
+    write(here / "old.csv", values)
+    said(capsys, "import", "table", "old.csv", "--store", "good")
+    said(capsys, "learn", "good", "--error-rate", "none")
+    said(capsys, "import", "table", "old.csv", "--date", "2026-11-01")
+    said(capsys, "push")
+    said(capsys, "health", "--node", "n02")
+    values["n02", "cuda:1", "rate"] = [0.8 * v for v in values["n02", "cuda:1", "rate"]]
+    write(here / "new.csv", values)
+    said(capsys, "import", "table", "new.csv", "--date", "2026-11-02")
+    new = here / ".anubis/imports/new.csv.npz"
+    (new.parent / folder).mkdir(exist_ok=True)
+    whole = new.rename(new.parent / folder / new.name)
+    content = whole.read_bytes()
+    whole.write_bytes(content[:900])
+    for _ in range(2):
+        assert "not in the history" in said(capsys, "health", "--node", "n02", code=20)
+        said(capsys, "push", code=1)
+    whole.write_bytes(content)
+    said(capsys, "health", "--node", "n02", code=20)
+    said(capsys, "push")
+    said(capsys, "health", "--node", "n02", code=1)

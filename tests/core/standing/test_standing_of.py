@@ -654,8 +654,35 @@ def test_a_count_of_faults_without_a_criterion_passes_as_it_fails(
         device="node",
     )
     record = RunRecord(run="r", node="n", measurements=(one,), verdicts=(open_yet,))
-    found = ("t", "wrong", "node", ""), Reference.NONE
+    found = ("t", "wrong", "node", ""), Reference.SELF
     assert (found in passed_checks(record)) == passed
+
+
+@pytest.mark.parametrize(
+    ("failed_by", "cleared"),
+    [(Reference.FLEET, False), (Reference.MACHINE, False), (Reference.NONE, True)],
+)
+def test_a_right_value_without_a_baseline_answers_no_baseline(
+    failed_by: Reference, cleared: bool
+) -> None:
+    """A count of faults is right or wrong by itself; where a baseline had judged it, one has to again."""
+    key = ("t", "wrong", "node", "")
+    bad, good = (
+        judged_run(
+            [(key, outcome, reason, reference, None)],
+            run=run,
+            began=began,
+            ended=None,
+            decision=decision,
+            benchmarks={"t"},
+        )
+        for run, began, outcome, reason, reference, decision in (
+            ("r1", 1.0, Outcome.FAIL, Reason.BEYOND, failed_by, "REJECTED"),
+            ("r2", 2.0, Outcome.PASS, Reason.WITHIN, Reference.SELF, "UNDECIDED"),
+        )
+    )
+    found = standing_of([bad, good]).decision
+    assert found is (Decision.UNDECIDED if cleared else Decision.REJECTED)
 
 
 @pytest.mark.parametrize(

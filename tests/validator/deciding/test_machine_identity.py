@@ -82,6 +82,8 @@ def test_a_baseline_of_one_machine_accepts_no_other_one() -> None:
         ({"chassis": "CZ123"}, {"card": "GPU-77"}, "n1", True),  # nothing to compare: the name
         ({}, {}, "n1", True),
         ({}, {}, "n2", False),
+        ({}, {}, "n1.cluster", True),
+        ({}, {}, "n10", False),
         ({"system": "b01dface01"}, {"system": "b01dface02"}, "n1", False),  # two of one name
         ({"system": "b01dface01"}, {"system": "b01dface01"}, "n1", True),
         ({"system": "b01dface01"}, {"system": "b01dface01"}, "n2", False),  # as clones have it
