@@ -141,7 +141,7 @@ def said_of_node(record: RunRecord) -> str:
 
     With a recorded inventory that may be another machine's it accepts nothing. One that was killed after
     something had failed, or as a cycle of a soak, is undecided, as if it had been broken off: later runs have
-    to look at that again. So is one that came to its end and whose journal lost lines, the verdict among them.
+    to look at that again. So is one that ended, and whose journal lost lines, the verdict among them.
     """
     verdict = record.node_verdict
     if verdict is None:
