@@ -21,7 +21,10 @@ FAILURES = (
     ),
     (r"\] Signal: \w|\*\*\* Process received signal \*\*\*", "MPI saw a signal"),
     (r"\b(?i:command terminated) (?:with exit code\b|by signal [1-9])", "the command failed"),
-    (r"(?i:\bexit (?:code|status)[:= ]{1,2}[1-9])|COMMAND_EXIT_CODE=\"?[1-9]", "the command failed"),
+    (
+        r"(?i:\bexit (?:code|status)[:= ]{1,2}[1-9])|COMMAND_EXIT_CODE=\"?[1-9]|^\+* ?rc=[1-9]\d{0,2}$",
+        "the command failed",
+    ),
     (r"\bBAD TERMINATION OF\b|\bWITH THE EXIT STRING: (?!Success)", "MPI saw a process end"),
     (r"\bexited (?:on signal|with (?:exit |non-zero )?(?:code|status)) [1-9]", "the command failed"),
     (r"^make: \*\*\*", "make failed"),
@@ -40,7 +43,17 @@ FAILURES = (
         "glibc found memory damaged",
     ),
     (r"(?i:(?<!\b0 )(?<!\bno )uncorrectable (?:ecc|memory) error)", "memory lost data"),
-    (r"(?i:fallen off the bus|gpu is lost)|\bNVRM: Xid\b", "the driver reports a card"),
+    (
+        r"(?i:fallen off the bus|gpu is lost|\bgpu \S+ requires (?:a )?reset)|\bNVRM: Xid\b|"
+        r"\bNo devices were found\b",
+        "the driver reports a card",
+    ),
+    (r"\bOOMKilled\b|\b[Oo]ut of memory: Killed process\b|\boom-kill(?:er)?\b", "it was killed for memory"),
+    (r"\bWatchdog caught collective operation timeout\b", "a collective timed out"),
+    (
+        r"\bCQE error syndrome\b|\bibv_\w+ failed with error\b|\bstatus=IBV_WC_(?!SUCCESS)\w",
+        "an adapter reports an error",
+    ),
     (
         r"(?i:\[hardware error\]|aer: uncorrected|pcie bus error: severity=uncorrected)|"
         r"\bMachine Check Exception: [1-9]|\bEDAC \w+: [1-9]\d* UE\b|\bRmInitAdapter failed\b|"
@@ -61,7 +74,7 @@ FAILURES = (
     ),
     (
         r"\bNCCL WARN\b.{0,80}\b(?:[Ff]ailure|[Ee]rror|completion with)\b|"
-        r"\bNET/IB\b.{0,60}\b(?:Got completion from|async fatal event|port error)\b",
+        r"\bNET/IB\b.{0,60}\b(?:Got completion (?:from|with error)|async fatal event|port error)\b",
         "NCCL reports a failure",
     ),
     (r"\bio_u error\b|\bverify: bad\b|: verify failed\b|\berr= ?[1-9]|\bhasn't exited in\b", "fio failed"),
@@ -77,7 +90,7 @@ _NODE_FAILED = re.compile(
     r"unreachable|(?:shut )?down|dead|died|offline|lost|crash(?:ed)?|hung|hangs|panic|killed|aborted|"
     r"time[d-]? ?outs?|no (?:response|answer|route)|cancell?ed|incomplete|"
     r"(?:did(?: not|n't)|never) (?:finish|complete|end|start|return|answer|respond|report)(?:ed)?|"
-    r"not respond(?:ing)?|refused|rebooted|broken|unhealthy)\b"
+    r"not respond(?:ing)?|refused|rebooted|broken|unhealthy|wrong (?:data|results?)|corrupt(?:ed|ion)?)\b"
     r"(?! ?[:=] ?0\b))"
 )
 """Words that mean a failure in a line that also names a node."""
