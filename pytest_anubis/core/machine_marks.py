@@ -7,7 +7,8 @@ class: `machine_mismatch` recognises it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -136,6 +137,16 @@ def _burnt_in(address: object) -> bool:
         return False
 
 
+def are_of_one_host(name: str, other: str, alike: Callable[[str, str], bool] = operator.eq) -> bool:
+    """Return whether two names are alike, by default equal, or may be one host's short and full name.
+
+    An address such as 10.0.0.1 has no short name.
+    """
+    (host, _, domain), (host_too, _, domain_too) = name.partition("."), other.partition(".")
+    short = bool(domain) != bool(domain_too) and not host.isdecimal()
+    return alike(name, other) or (short and alike(host, host_too))
+
+
 STRANGE_ACT = (
     "learn one here or of several machines ('anubis learn'), or accept by it all the same "
     "(--anubis-other-machine; 'anubis judge': --other-machine)"
@@ -165,8 +176,4 @@ def _same(baseline: Baseline, node: str, machine: AbstractSet[str]) -> bool:
         return False
     if lasting_marks(learned) & lasting_marks(machine):
         return True
-    short = node.partition(".")[0]
-    of_one_host = (
-        short == one if "." in node else node == one.partition(".")[0] for one in baseline.nodes
-    )
-    return not baseline.nodes or node in baseline.nodes or any(of_one_host)
+    return not baseline.nodes or any(are_of_one_host(node, one) for one in baseline.nodes)

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from pytest_anubis.core.alike_devices import without_repeats
 from pytest_anubis.core.history import CLOCK_TOLERANCE, OUT_OF_SERVICE, NodeRecord
+from pytest_anubis.core.machine_marks import are_of_one_host
 from pytest_anubis.core.standing.recorded_run import key_of, unjudged_in
 from pytest_anubis.core.standing.standing_of import Standing
 from pytest_anubis.core.verdict import LOOK, Decision, MetricVerdict, Triage
@@ -20,7 +21,6 @@ from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 from pytest_anubis.store.fleet.unfiled import push_command, store_of
-from pytest_anubis.store.namesakes import are_of_one_host
 
 _IN_SERVICE = "in service"
 

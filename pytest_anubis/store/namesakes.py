@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from pytest_anubis.core.machine_marks import another_machine, marks_of
 from pytest_anubis.core.run import RunRecord
@@ -61,16 +60,6 @@ def full_names(names: Collection[str]) -> dict[str, str]:
         if dot and short in names and not short.isdecimal():  # an address has no short name
             of_short.setdefault(short, []).append(name)
     return {full[0]: short for short, full in of_short.items() if len(full) == 1}
-
-
-def are_of_one_host(name: str, other: str, alike: Callable[[str, str], bool] = operator.eq) -> bool:
-    """Return whether two names are alike, by default equal, or may be one host's short and full name.
-
-    An address such as 10.0.0.1 has no short name.
-    """
-    (host, _, domain), (host_too, _, domain_too) = name.partition("."), other.partition(".")
-    short = bool(domain) != bool(domain_too) and not host.isdecimal()
-    return alike(name, other) or (short and alike(host, host_too))
 
 
 def machine_of(machines: Sequence[Machine], marks: frozenset[str]) -> int | None:

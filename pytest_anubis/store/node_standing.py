@@ -411,7 +411,7 @@ def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun
     return KeptRun(
         judged=judged_of(record, began=began, ended=ended),
         reason=reason
-        or (verdict.headline if verdict else record.broken_off or "; ".join(record.warnings[:1])),
+        or (verdict.headline if verdict else record.broken_off or next(iter(record.warnings), "")),
         baseline=verdict.baseline if verdict else "",
         hardware_class=record.hardware_class,
         marks=tuple(sorted(marks_of(record))),

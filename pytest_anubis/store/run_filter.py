@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.machine_marks import are_of_one_host
 from pytest_anubis.core.metric import named_by
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.namesakes import are_of_one_host
 
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population

@@ -22,7 +22,7 @@ FAILURES = (
     (r"\] Signal: \w|\*\*\* Process received signal \*\*\*", "MPI saw a signal"),
     (r"\b(?i:command terminated) (?:with exit code\b|by signal [1-9])", "the command failed"),
     (
-        r"(?i:\bexit (?:code|status)[:= ]{1,2}[1-9])|COMMAND_EXIT_CODE=\"?[1-9]|^\+* ?rc=[1-9]\d{0,2}$",
+        r"(?i:\bexit (?:code|status)[:= ]{1,2}[1-9])|COMMAND_EXIT_CODE=\"?[1-9]|^rc=[1-9]\d{0,2}$",
         "the command failed",
     ),
     (r"\bBAD TERMINATION OF\b|\bWITH THE EXIT STRING: (?!Success)", "MPI saw a process end"),
@@ -44,11 +44,15 @@ FAILURES = (
     ),
     (r"(?i:(?<!\b0 )(?<!\bno )uncorrectable (?:ecc|memory) error)", "memory lost data"),
     (
-        r"(?i:fallen off the bus|gpu is lost|\bgpu \S+ requires (?:a )?reset)|\bNVRM: Xid\b|"
-        r"\bNo devices were found\b",
+        r"(?i:fallen off the bus|gpu is lost|\bgpu \S+ requires (?:a )?reset)|\bNVRM: Xid\b",
         "the driver reports a card",
     ),
-    (r"\bOOMKilled\b|\b[Oo]ut of memory: Killed process\b|\boom-kill(?:er)?\b", "it was killed for memory"),
+    (r"\bNo devices were found\b", "the driver finds no card"),
+    (
+        r"\bOOMKilled\b(?!\"?\s*[:=]\s*\"?(?i:false))|\b[Oo]ut of memory: Killed process\b|"
+        r"\binvoked oom-killer\b",
+        "it was killed for memory",
+    ),
     (r"\bWatchdog caught collective operation timeout\b", "a collective timed out"),
     (
         r"\bCQE error syndrome\b|\bibv_\w+ failed with error\b|\bstatus=IBV_WC_(?!SUCCESS)\w",
@@ -90,7 +94,8 @@ _NODE_FAILED = re.compile(
     r"unreachable|(?:shut )?down|dead|died|offline|lost|crash(?:ed)?|hung|hangs|panic|killed|aborted|"
     r"time[d-]? ?outs?|no (?:response|answer|route)|cancell?ed|incomplete|"
     r"(?:did(?: not|n't)|never) (?:finish|complete|end|start|return|answer|respond|report)(?:ed)?|"
-    r"not respond(?:ing)?|refused|rebooted|broken|unhealthy|wrong (?:data|results?)|corrupt(?:ed|ion)?)\b"
+    r"not respond(?:ing)?|refused|rebooted|broken|unhealthy|wrong (?:data|results?)|"
+    r"corrupt(?:ed|ion)?(?! (?:check|test|scan)))\b"
     r"(?! ?[:=] ?0\b))"
 )
 """Words that mean a failure in a line that also names a node."""

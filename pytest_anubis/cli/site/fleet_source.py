@@ -16,6 +16,7 @@ from pytest_anubis.cli.site.validation_source import validation_of
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.fleet_survey import SLOW_PART, TraitShift
 from pytest_anubis.core.history import OUT_OF_SERVICE, Defect
+from pytest_anubis.core.machine_marks import are_of_one_host
 from pytest_anubis.core.validation_figures import ValidationFigures
 from pytest_anubis.core.verdict import Decision, Reason
 from pytest_anubis.report.plots.fleet_plots import day_text
@@ -24,7 +25,6 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.shared_causes import with_shared
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.store.history.closed_defects import all_closed_defects
-from pytest_anubis.store.namesakes import are_of_one_host
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.surveying.trait_shifts import as_the_others, part_shifts, trait_shifts
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_medians

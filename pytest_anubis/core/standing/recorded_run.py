@@ -83,9 +83,9 @@ def judged_run(
     waived: dict[Key, Waiver] = {}
     by_waived: dict[Key, set[Reference]] = {}
     for key, outcome, reason, by, waiver in outcomes:
-        # Any value answers what was not set; a value that its test alone knows to be right or wrong is
-        # answered by any other judge, and answers none of them.
-        declared = reason is Reason.BEYOND and by is Reference.NONE and key[1]
+        # Any value answers what was not set. A value that its test or a hook alone knows to be right or
+        # wrong is answered by any other judge, and answers none of them.
+        declared = by is Reference.NONE and key[1] and reason in (Reason.BEYOND, Reason.WITHIN)
         reference = Reference.SELF if reason is Reason.UNSET or declared else by
         if reason is Reason.WAIVED:
             both_of = (waived.get(key, waiver), waiver) if waiver else ()
@@ -141,7 +141,7 @@ def said_of_node(record: RunRecord) -> str:
 
     With a recorded inventory that may be another machine's it accepts nothing. One that was killed after
     something had failed, or as a cycle of a soak, is undecided, as if it had been broken off: later runs have
-    to look at that again. So is one that ended, and whose journal lost lines, the verdict among them.
+    to look at that again. So is one that ended and whose journal has lost its verdict.
     """
     verdict = record.node_verdict
     if verdict is None:
@@ -149,7 +149,7 @@ def said_of_node(record: RunRecord) -> str:
             one.outcome is Outcome.FAIL or one.reason is Reason.WAIVED
             for one in record.effective_verdicts
         )
-        lost = record.purpose == "acceptance" and record.ended and record.warnings
+        lost = record.settings.get("mode") != "measure" and record.ended and record.warnings
         return Decision.UNDECIDED.value if bad or lost or record.campaign else ""
     if record.replayed and verdict.decision is Decision.ACCEPTED:
         return ""

@@ -135,7 +135,8 @@ def _standing_run(
     if standing.answered:
         why = f"run {found.run} rejected it, and its defect was closed since"
         return replace(found, node_verdict=_undecided(found.node, why))
-    verdict = found.node_verdict or _undecided(found.node, f"run {found.run} {found.broken_off}")
+    why = f"run {found.run} {found.broken_off or 'has no verdict'}"
+    verdict = found.node_verdict or _undecided(found.node, why)
     verdict, verdicts = with_standing(verdict, found.effective_verdicts, standing)
     return replace(found, node_verdict=verdict, verdicts=verdicts)
 

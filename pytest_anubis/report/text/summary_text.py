@@ -158,7 +158,7 @@ def _lists(
 def stated_lines(results: Sequence[TestResult]) -> list[str]:
     """Return what each test stated by ``record_property``, in one line each."""
     return [
-        f"{one.test.rpartition('/')[2]}: {'; '.join(one.properties)}"
+        f"{_FOLDERS.sub('', one.test)}: {'; '.join(one.properties)}"
         for one in results
         if one.properties
     ]

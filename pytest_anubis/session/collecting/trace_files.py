@@ -39,6 +39,7 @@ _MARK: dict[str, Any] = {
     "component": "workload.trace",
     "scope": "device",
     "timing": "host",  # the host launches every operation
+    "version": 2,
     "deadline": "900s",
     "metrics": ["step_time", "replayed", "step_bits"],
     "goal": "Each device runs the customer's own job as fast as its siblings, and computes the same",

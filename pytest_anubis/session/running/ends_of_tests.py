@@ -5,7 +5,6 @@ If a plugin repeats a test, earlier attempts do not count, except for a crash.
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import replace
 from typing import Any
 
@@ -147,9 +146,9 @@ class EndsOfTests:
                 str(what) for name, what in report.user_properties if name == TOOL_PROPERTY
             ),
             properties=tuple(
-                textwrap.shorten(f"{name}: {value}", MAX_PROPERTY)
+                " ".join(f"{name}: {value}"[: 2 * MAX_PROPERTY].split())[:MAX_PROPERTY]
                 for name, value in report.user_properties[:MAX_PROPERTIES]
-                if name != TOOL_PROPERTY and not name.startswith("anubis.")  # `junit_export`'s
+                if name != TOOL_PROPERTY and not str(name).startswith("anubis.")  # `junit_export`'s
             ),
         )
 

@@ -34,7 +34,6 @@ from pytest_anubis.store.history.filed_before import lost_runs_line, note_filed
 from pytest_anubis.store.history.roles import APPENDED
 from pytest_anubis.store.history.run_filing import News, record_together
 from pytest_anubis.store.history.waiting_runs import forget, waits_for
-from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, has_ended, is_written
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
@@ -173,12 +172,11 @@ def push(
                     parcels = []
             send(parcels)
             done += len(part)
+        own = [] if isinstance(place, str) else [(import_name(one, place), one) for one in files]
         taken = {
-            import_name(one): file_sha256(one)
-            for one in files
-            if one.suffix == SUFFIX
-            and _lies_in(store_of(one) / IMPORTS_FOLDER, IMPORTS_FOLDER, place)
-            and one not in pushed.refused
+            name: file_sha256(one)
+            for name, one in own
+            if name and one.suffix == SUFFIX and one not in pushed.refused
         }
         use_history(place, lambda history: note_filed(history, place, taken))
     except HistoryError as error:

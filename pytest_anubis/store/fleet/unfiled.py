@@ -53,7 +53,7 @@ def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Pa
         same = False
         with contextlib.suppress(OSError):
             # It was filed, and not replaced since.
-            same = noted.get(import_name(file)) == file_sha256(file)
+            same = noted.get(import_name(file, place)) == file_sha256(file)
         records = runs_in(file)
         unreadable += [] if records or same else [file]
         for record in records:
@@ -69,14 +69,17 @@ def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Pa
 
 
 def store_of(file: Path) -> Path:
-    """Return the store that contains an import, in any folder below its imports, or a journal."""
-    above = (one.parent for one in file.parents if one.name == IMPORTS_FOLDER)
-    return next(above, file.parents[min(2, len(file.parents) - 1)])
+    """Return the store that contains a journal, or an import in any folder below its imports."""
+    if file.name == JOURNAL_NAME:
+        return (file if len(file.parents) > 2 else file.absolute()).parents[2]
+    above = (*file.parents, *file.absolute().parents)  # in few words where they suffice
+    return next(one.parent for one in above if one.name == IMPORTS_FOLDER)
 
 
-def import_name(file: Path) -> str:
-    """Return the path of an import in its store's folder of imports."""
-    return file.relative_to(store_of(file) / IMPORTS_FOLDER).as_posix()
+def import_name(file: Path, place: Path) -> str:
+    """Return the path of an import in a store's folder of imports; empty if it lies elsewhere."""
+    real, below = file.parent.resolve() / file.name, (place / IMPORTS_FOLDER).resolve()
+    return real.relative_to(below).as_posix() if real.is_relative_to(below) else ""
 
 
 def push_command(store: Path) -> str:

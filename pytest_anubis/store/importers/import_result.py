@@ -111,7 +111,7 @@ class Imported:
         notes: Notes for the user, one line each.
         left_out: Number of values that were left out in good lines.
         node: The node that was given for a file that names none; else empty.
-        elsewhere: Hosts of runs in the file that ran on other nodes alone, as its own lines say.
+        elsewhere: Hosts, named like the node, of runs in which it took no part, as the file's own lines say.
         file_dated: The file has no dates, so its runs have the date on which it was written.
     """
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
+from pytest_anubis.core.machine_marks import are_of_one_host
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.store.importers.import_result import (
     Imported,
@@ -18,7 +19,6 @@ from pytest_anubis.store.importers.import_result import (
     import_samples,
     read_output,
 )
-from pytest_anubis.store.namesakes import are_of_one_host
 from pytest_anubis.tool_outputs.nccl_tests import COLLECTIVES, END, NcclLog, NcclRun
 
 _UNKNOWN = "collective"
@@ -70,7 +70,9 @@ def import_nccl(path: Path, *, collective: str = "", **of_node: Unpack[OfNode]) 
         _take(samples, one)
     samples.notes.extend(_notes(measured, of_node["node"]))
     imported = import_samples(path, samples, "network.collective", log.lines, **of_node)
-    return replace(imported, elsewhere=tuple(_elsewhere(measured, of_node["node"])))
+    node = of_node["node"]
+    alike = (one for one in _elsewhere(measured, node) if _form(one) == _form(node))
+    return replace(imported, elsewhere=tuple(alike))
 
 
 def _take(samples: Samples, run: NcclRun) -> None:
@@ -120,6 +122,11 @@ def _elsewhere(runs: list[NcclRun], node: str) -> list[str]:
         if not any(are_of_one_host(host.lower(), node.lower()) for host in hosts):
             found |= dict.fromkeys(hosts)
     return list(found)
+
+
+def _form(name: str) -> str:
+    """Return a short name without its numbers: hosts of one form differ, other names may be aliases."""
+    return re.sub(r"\d+", "#", name.partition(".")[0].lower())
 
 
 def _why_nothing(log: NcclLog) -> str:

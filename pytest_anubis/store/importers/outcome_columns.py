@@ -63,8 +63,7 @@ class Outcomes(NamedTuple):
 
     Attributes:
         failed: Words that mean that a test failed.
-        unknown: Unknown words. Among words of success a number or an empty cell is one, and an empty cell is
-            among zeros.
+        unknown: Unknown words; among words of success also numbers and empty cells, among zeros empty cells.
     """
 
     failed: list[int]
@@ -78,7 +77,8 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     in one, and any other in which nearly all cells that are not empty are outcomes.
     """
     words = ["" if cell is None else str(cell).strip().lower() for cell in cells]
-    if name not in _ERRORS:
+    fraction = any(_is_finite(word) and not float(word).is_integer() for word in words)
+    if name not in _ERRORS and not fraction:
         words = [_WHOLE.sub(r"\1", word) for word in words]
     bad, fine = STATES.get(name) or _meanings(name)
     named = name in STATES or "no" in bad | fine
@@ -121,7 +121,7 @@ def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
         return _FAILED, _FINE | _NO
     if {"pass", "fail"}.issubset(words):
         return _FAILED | _NO, _FINE | _YES | {"p"}
-    said = (_PASSED | _FAILED).intersection(words)
+    said = (_PASSED | _FAILED - {"down"}).intersection(words)  # "cool_down"
     if said and words[-1] in said and _OTHER_NOT.isdisjoint(words):
         denied = sum(word in _NOT for word in words) % 2  # "not_passed"
         if said <= (_FAILED if denied else _PASSED):

@@ -129,6 +129,12 @@ def test_a_log_of_another_host_than_its_path_is_refused(results: Path) -> None:
     )
     runs_on("n2", "localhost", "n2")
     assert anubis(*call).returncode == 0
+    runs_on("n2", "trainer-5f9c")  # hosts of containers have names of another form
+    done = anubis(*call)
+    assert (done.returncode, "kept for node n2; the log is of trainer-5f9c" in done.stdout) == (
+        0,
+        True,
+    )
 
 
 @pytest.mark.parametrize(

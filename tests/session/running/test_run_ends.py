@@ -438,12 +438,14 @@ def test_properties_of_a_test_are_in_its_result(
     pytester.makepyfile(
         "def test_states(anubis_metric, record_property):\n"
         "    record_property('binding', 'reading')\n"
-        "    record_property('long', 'word ' * 1000)\n"
+        "    record_property('long', 'word' * 1000)\n"
+        "    record_property(3, 4)\n"
         "    anubis_metric.record('rate', [1.0, 1.0, 1.0], unit='GB/s')\n"
     )
     pytester.runpytest("--anubis")
     (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
     (result,) = read_journal(path).results
-    binding, long = result.properties
-    assert binding == "binding: reading"
-    assert len(long) <= 400
+    binding, long, number = result.properties
+    assert (binding, number) == ("binding: reading", "3: 4")
+    assert long.startswith("long: word")
+    assert len(long) == 400

@@ -24,6 +24,7 @@ from pytest_anubis.store.fleet import pushing
 from pytest_anubis.store.fleet.last_runs import last_of_history
 from pytest_anubis.store.fleet.pushing import RunKey, push
 from pytest_anubis.store.fleet.stored_runs import read_stored, read_stored_run, stored_runs
+from pytest_anubis.store.fleet.unfiled import import_name, store_of
 from pytest_anubis.store.history import run_filing
 from pytest_anubis.store.history.contents.content_rows import read_content
 from pytest_anubis.store.history.database import History, HistoryError
@@ -395,3 +396,27 @@ def test_one_run_that_is_refused_costs_no_other(place: Path | str, tmp_path: Pat
     pushed = push([tmp_path / "b"], place)
     assert (pushed.new, len(pushed.failed)) == (2, 1)
     assert sorted(known(place)) == ["r0", "r1", "r2"]
+
+
+@pytest.mark.parametrize(
+    ("file", "store"),
+    [
+        (".anubis/runs/r1/journal.jsonl", ".anubis"),
+        ("imports/n1/.anubis/runs/r1/journal.jsonl", "imports/n1/.anubis"),
+        (".anubis/imports/a.npz", ".anubis"),
+        (".anubis/imports/rack7/row 2/a.npz", ".anubis"),
+        ("imports/.anubis/imports/a.npz", "imports/.anubis"),
+    ],
+)
+def test_store_of_a_file_is_above_its_runs_or_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, store: str
+) -> None:
+    whole = tmp_path / file
+    assert store_of(whole) == tmp_path / store
+    whole.parent.mkdir(parents=True)
+    monkeypatch.chdir(whole.parent)
+    assert store_of(Path(whole.name)).absolute() == tmp_path / store
+    if whole.suffix == ".npz":
+        below = whole.relative_to(tmp_path / store / "imports").as_posix()
+        assert import_name(Path(whole.name), tmp_path / store) == below
+        assert import_name(whole, tmp_path / "another") == ""
