@@ -7,6 +7,9 @@
 (c) A batch of twice the size: the replay takes 1.6 to 2.4 times as long.
 (d) The obfuscated trace: its replay takes as long within 5 %.
 
+Both keep the memory of freed tensors, as every benchmark does (`keep_freed_memory`). A job under glibc's
+defaults may also pay for new pages in each step; a replay leaves that out.
+
 Usage: python benchmarks/traces/fidelity.py [--rounds 15] [--only NAME]
 Other load on the machine disturbs it.
 """
@@ -37,7 +40,7 @@ from benchmarks.traces.networks import (
     recorded,
 )
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
-from pytest_anubis.benchmarking.sizes import give_back
+from pytest_anubis.benchmarking.sizes import give_back, keep_freed_memory
 from pytest_anubis.traces.obfuscation import obfuscated
 
 WANTED = (0.85, 1.15)
@@ -165,6 +168,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15, help="rounds (default: 15)")
     parser.add_argument("--only", choices=NETWORKS, help="one network")
     options = parser.parse_args()
+    keep_freed_memory()
     good = True
     for name in [options.only] if options.only else NETWORKS:
         good = of_network(name, options.rounds) and good
