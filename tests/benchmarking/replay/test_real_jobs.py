@@ -381,3 +381,24 @@ def test_layers_that_normalise_are_replayed_in_training_and_frozen(
     step = ReplayedStep(read_trace(tmp_path / "job.trace.json"), CPU)
     step.prepare()
     assert step.bits() == step.bits_at_first
+
+
+@pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
+    reason="torch's attention on a CPU shares heads of keys from 2.13 on",
+)
+def test_attention_whose_queries_share_keys_replays(tmp_path: Path) -> None:
+    """As of the Llama networks: eight heads of queries, two of keys and values."""
+    heads = {"query": 8, "key": 2, "value": 2}
+    given = {name: torch.randn(2, many, 16, 8, requires_grad=True) for name, many in heads.items()}
+    path = tmp_path / "job.trace.json"
+    with recording(path):
+        found = nn.functional.scaled_dot_product_attention(**given, enable_gqa=True, is_causal=True)
+        found.square().mean().backward()  # type: ignore[no-untyped-call]
+    step = ReplayedStep(read_trace(path), CPU)
+    step.prepare()
+    once = step.bits()
+    step.ready()
+    step.run()
+    assert step.bits() == once
+    assert step.blind == 0

@@ -241,6 +241,11 @@ UNFIT: dict[str, Any] = {
         ),
         (tensor(46, 2, 64, 3), tensor(47, 64), tensor(48, 64)),
     ),
+    "keys of heads that do not divide": (
+        "_scaled_dot_product_flash_attention_for_cpu",
+        (tensor(50, 2, 4, 8, 16), tensor(51, 2, 3, 8, 16), tensor(52, 2, 3, 8, 16)),
+        (tensor(53, 2, 4, 8, 16), tensor(54, 2, 4, 8)),
+    ),
     "keys of one head for all": (
         "_scaled_dot_product_flash_attention_for_cpu",
         (tensor(50, 2, 4, 8, 16), tensor(51, 1, 1, 8, 16), tensor(52, 1, 1, 8, 16)),
