@@ -389,11 +389,10 @@ def test_layers_that_normalise_are_replayed_in_training_and_frozen(
 )
 def test_attention_whose_queries_share_keys_replays(tmp_path: Path) -> None:
     """As of the Llama networks: eight heads of queries, two of keys and values."""
-    heads = {"query": 8, "key": 2, "value": 2}
-    given = {name: torch.randn(2, many, 16, 8, requires_grad=True) for name, many in heads.items()}
+    query, key, value = (torch.randn(2, heads, 16, 8, requires_grad=True) for heads in (8, 2, 2))
     path = tmp_path / "job.trace.json"
     with recording(path):
-        found = nn.functional.scaled_dot_product_attention(**given, enable_gqa=True, is_causal=True)
+        found = nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)
         found.square().mean().backward()  # type: ignore[no-untyped-call]
     step = ReplayedStep(read_trace(path), CPU)
     step.prepare()
