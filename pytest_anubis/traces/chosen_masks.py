@@ -100,7 +100,7 @@ def _of_elements(operation: Operation, at: int, source: int | None) -> Mask | No
 
 
 def _of_rows(operation: Operation, *, putting: bool) -> Mask | None:
-    """Return the one mask that picks rows; other indices beside it make the number of rows unknown."""
+    """Return the one mask that picks rows; other indices make the number of rows unknown."""
     padded: tuple[Argument, ...] = (*operation.inputs, None, None, None)
     first, indices, values = padded[:3]
     if not isinstance(first, TensorUse) or not isinstance(indices, tuple):

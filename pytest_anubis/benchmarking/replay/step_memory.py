@@ -32,7 +32,7 @@ def peak_bytes(calls: Sequence[OperationCall], plan: StepPlan, *, on_cpu: bool =
     for call, freed in zip(calls, plan.freed, strict=True):
         views = call.kind is Kind.BETWEEN or bool(call.writes)
         owners = {use.storage for use in tensors_of(call.operation.inputs)} - {0}
-        most = max(most, now + call.inside, now + _beside(call.operation, on_cpu=on_cpu))
+        most = max(most, now + call.inside, now + _scratch_bytes(call.operation, on_cpu=on_cpu))
         for use in tensors_of(call.operation.outputs):
             if views and use.storage in owners:
                 continue
@@ -78,7 +78,7 @@ def with_bytes(run: Callable[[], Any], given: Sequence[torch.Tensor]) -> tuple[A
         return run(), most
 
 
-def _beside(operation: Operation, *, on_cpu: bool) -> int:
+def _scratch_bytes(operation: Operation, *, on_cpu: bool) -> int:
     """Return the bytes that an operation may take by itself, such as its inputs, broadcast.
 
     A loss of (n, 1) and (1, n) has n x n differences before it sums them. An operation on lists takes one

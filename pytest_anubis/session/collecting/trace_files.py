@@ -59,7 +59,7 @@ _wrong_key = pytest.StashKey[list[str]]()
 
 
 class _WrongStatementError(ValueError):
-    """The file beside a trace cannot be used; the message is one line and names it."""
+    """The file next to a trace cannot be used; the message is one line and names it."""
 
 
 class TraceFile(pytest.Module):
@@ -73,7 +73,7 @@ class TraceFile(pytest.Module):
         return module
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Yield the replay of the trace on every device; keep what is wrong in the file beside it."""
+        """Yield the replay of the trace on every device; keep what is wrong in its file of statements."""
         try:
             return self._genfunctions(TEST, getattr(self.obj, TEST))
         except _WrongStatementError as error:
@@ -104,7 +104,7 @@ class TraceCollector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config) -> None:
-        """Refuse wrong files beside traces, as wrong marks are: a collector's error has no one exit code."""
+        """Refuse wrong files next to traces, as wrong marks are: a collector's error has no one exit code."""
         if wrong := config.stash[_wrong_key]:
             raise pytest.UsageError("\n".join(wrong))
 

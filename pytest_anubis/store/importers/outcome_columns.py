@@ -82,19 +82,19 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
         words = [_WHOLE.sub(r"\1", word) for word in words]
     bad, fine = STATES.get(name) or _meanings(name)
     named = name in STATES or "no" in bad | fine
-    told = [count * (word not in _BLANK) for word, count in zip(words, counts, strict=True)]
+    filled = [count * (word not in _BLANK) for word, count in zip(words, counts, strict=True)]
     good = _NO if name in _ERRORS else fine - _BLANK  # there an empty cell mostly means no error
     spoken = not (good - _DIGITS).isdisjoint(words)
     coded = name not in (*_RESULTS, *_ERRORS) and not (good & _DIGITS).isdisjoint(words)
     sure = fine - _DIGITS if spoken and name not in _ERRORS else fine
-    if (spoken or coded) and (named or 2 * sum(told) > sum(counts)):
+    if (spoken or coded) and (named or 2 * sum(filled) > sum(counts)):
         sure -= _BLANK
     known = [word in bad or word in sure or _says_nothing(word, name) for word in words]
     if name not in STATES:
-        clear = sum(count for count, one in zip(told, known, strict=True) if one)
+        clear = sum(count for count, one in zip(filled, known, strict=True) if one)
         telling = ((bad | fine | (_YES if named else bad)) - _BLANK).intersection(words)
         certain = telling - _DIGITS if named else spoken and name.endswith(_CALLED)
-        if not telling or not (certain or clear >= _NEARLY_ALL * sum(told)):
+        if not telling or not (certain or clear >= _NEARLY_ALL * sum(filled)):
             return None
     elif name in _RESULTS:
         known = [

@@ -60,6 +60,18 @@ def recorded(
     return read_trace(path)
 
 
+def replayed_alike(trace: ExecutionTrace) -> ReplayedStep:
+    """Return a trace's replay, whose bits are the same in two steps, and of all its operations."""
+    step = ReplayedStep(trace, CPU)
+    step.prepare()
+    once = step.bits()
+    step.ready()
+    step.run()
+    assert step.bits() == once
+    assert step.blind == 0
+    return step
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -75,14 +87,7 @@ def recorded(
 def test_it_replays_with_the_shapes_and_types_of_the_job(
     tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trace = recorded(tmp_path, **options)
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
-    once = step.bits()
-    step.ready()
-    step.run()
-    assert step.bits() == once
-    assert step.blind == 0
+    step = replayed_alike(recorded(tmp_path, **options))
     types = {"float": torch.float32, "c10::BFloat16": torch.bfloat16}
     own = OperationCall.run
     seen = []
@@ -394,10 +399,4 @@ def test_attention_whose_queries_share_keys_replays(tmp_path: Path) -> None:
     with recording(path):
         found = nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)
         found.square().mean().backward()  # type: ignore[no-untyped-call]
-    step = ReplayedStep(read_trace(path), CPU)
-    step.prepare()
-    once = step.bits()
-    step.ready()
-    step.run()
-    assert step.bits() == once
-    assert step.blind == 0
+    replayed_alike(read_trace(path))

@@ -119,7 +119,7 @@ def _packed(numbers: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 REFUSED: dict[str, tuple[Job, str]] = {
     "packed": (_packed, "_pack_padded_sequence"),
     "different numbers": (lambda numbers, mask: torch.unique(numbers.detach().round()), "_unique2"),
-    "a mask beside an index": (
+    "a mask with an index": (
         lambda numbers, mask: numbers[mask, torch.arange(10) % 5],
         "aten::index ",
     ),

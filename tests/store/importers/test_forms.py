@@ -304,7 +304,7 @@ def test_among_words_of_success_only_they_are_success(
         ("status", ["0", "0.0", "00"], "", "2"),
         ("status", ["0", "0", ""], "", "2"),
         ("status", ["0", "0", "FAIL"], "2", ""),
-        ("status", ["", "", "FAIL"], "2", ""),  # only failures are told
+        ("status", ["", "", "FAIL"], "2", ""),  # only failures are named
         ("status", ["PASS", "no", "False"], "12", ""),
         ("status", ["PASS", "0", "0.0", "ok"], "", "12"),
         ("passed", ["yes", "0", "1"], "1", "2"),
