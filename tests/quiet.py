@@ -16,6 +16,12 @@ OPTIONS = "-p no:hypothesispytest -p no:benchmark -p no:timeout -p tests.quiet"
 FEW_COLLECTIONS = (100_000, 20, 100)
 """For gc.set_threshold: a run inside a test makes few cycles, and looking for them took a fifteenth of it."""
 
+NEVER_ENDING = """
+from xdist.workermanage import NodeManager
+NodeManager.EXIT_TIMEOUT = 0.2
+"""
+"""A conftest for runs whose worker never ends, which xdist waits for and then kills."""
+
 QUIET = Path(__file__).read_text(encoding="utf-8")
 """A conftest for folders in which pytest starts without these options."""
 

@@ -34,6 +34,9 @@ START_SECONDS = 300.0
 END_SECONDS = 60.0
 """Deadline for a worker's end."""
 
+LOOK = 60.0
+"""Seconds between two looks at the clock if nothing happens."""
+
 KILL_SECONDS = 10.0
 """Seconds after which a killed process that still exists is given up, because it hangs in the kernel."""
 
@@ -189,8 +192,8 @@ class Watchdog:
                 now = self._clock()
                 late = [name for name, one in self._workers.items() if one.ends <= now]
                 if not late:
-                    soonest = min((one.ends for one in self._workers.values()), default=now + 60)
-                    self._changed.wait(min(soonest - now, 60.0))
+                    soonest = min((one.ends for one in self._workers.values()), default=now + LOOK)
+                    self._changed.wait(min(soonest - now, LOOK))
                     continue
                 watched = self._workers[late[0]]
                 watched.ends = float("inf")

@@ -17,11 +17,11 @@ from tests.distributed.containment.test_containment_runs import (
     BENCHMARKS,
     CAUSES,
     DEVICE_BENCHMARK,
-    gpus,
+    hasty,
 )
 from tests.distributed.containment.test_containment_runs import run as in_workers
 
-__all__ = ["gpus"]
+__all__ = ["hasty"]
 
 WORKERS = ["-n0", "-n2"]
 _GROUPS = Path("/sys/fs/cgroup/memory")
@@ -50,8 +50,9 @@ def cases(pytester: pytest.Pytester) -> dict[str, str]:
     return found
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("way", list(CAUSES))
+@pytest.mark.parametrize("way", ["hang", "leave"])
 def test_the_first_death_ends_a_run_with_x_in_order(
     pytester: pytest.Pytester, way: str, workers: str
 ) -> None:
@@ -60,8 +61,7 @@ def test_the_first_death_ends_a_run_with_x_in_order(
         f"WAYS = [{way}]",
     )
     pytester.makepyfile(test_it="def test_before(): pass\n" + source)
-    late = 8 if way.startswith("hang") else 60  # who dies on a busy machine takes its time
-    result, record = run(pytester, workers, "-x", f"--anubis-timeout={late}")
+    result, record = run(pytester, workers, "-x")
     assert result.ret == 20
     bad = f"test_bad[{way}]"
     assert outcomes(record) == {
@@ -82,16 +82,13 @@ def test_the_first_death_ends_a_run_with_x_in_order(
     result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
 
 
-@pytest.mark.parametrize("node", ["this machine", "accelerators"])
 @pytest.mark.parametrize("workers", WORKERS)
-def test_workers_that_never_start_are_given_up(
-    pytester: pytest.Pytester, gpus: str, workers: str, node: str
-) -> None:
+def test_workers_that_never_start_are_given_up(pytester: pytest.Pytester, workers: str) -> None:
     pytester.makepyfile(
         test_it="import os\nif 'PYTEST_XDIST_WORKER' in os.environ: os._exit(5)\n"
         + DEVICE_BENCHMARK.format(condition="False")
     )
-    result, record = run(pytester, workers, *([gpus] if node == "accelerators" else []))
+    result, record = run(pytester, workers)
     assert result.ret == 20
     deaths = [event for event in record.events if isinstance(event, WorkerDied)]
     assert 3 <= len(deaths) <= 12
@@ -127,7 +124,7 @@ def small_memory() -> Iterator[Path]:
     group = _GROUPS / f"anubis-test-{os.getpid()}"
     try:
         group.mkdir()
-        (group / "memory.limit_in_bytes").write_text("300M")
+        (group / "memory.limit_in_bytes").write_text("100M")
     except OSError:
         pytest.skip("needs a control group for memory (version 1) and the right to make one")
     yield group
@@ -135,10 +132,7 @@ def small_memory() -> Iterator[Path]:
         group.rmdir()
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-def test_out_of_memory_kill_is_named(
-    pytester: pytest.Pytester, small_memory: Path, workers: str
-) -> None:
+def test_out_of_memory_kill_is_named(pytester: pytest.Pytester, small_memory: Path) -> None:
     pytester.makepyfile(
         test_it=f"""
         import os
@@ -148,11 +142,11 @@ def test_out_of_memory_kill_is_named(
             open({str(small_memory / "cgroup.procs")!r}, "w").write(str(os.getpid()))
             kept = []
             while True:
-                kept.append(bytearray(os.urandom(1 << 20)))
+                kept.append(b"x" * (1 << 20))
         def test_b(): pass
         """
     )
-    result, record = run(pytester, workers)
+    result, record = run(pytester, "-n0")
     assert result.ret == 20
     assert outcomes(record) == {"test_a": "passed", "test_hungry": "crashed", "test_b": "passed"}
     (died,) = [r.text for r in record.results if r.outcome == "crashed"]

@@ -201,8 +201,8 @@ def test_lanes_of_a_run_use_no_cpu_twice(pytester: pytest.Pytester, home: set[in
     )
     path = pytester.path / "node.json"
     path.write_text(recording_text(Recorded(inventory=Inventory(node="n", accelerators=cards))))
-    result = pytester.runpytest_subprocess(
-        "--anubis", f"--anubis-inventory={path}", "-nauto", "--anubis-mode=measure", timeout=120
+    result = pytester.runpytest(
+        "--anubis", f"--anubis-inventory={path}", "-nauto", "--anubis-mode=measure"
     )
     result.stdout.fnmatch_lines(["anubis: cuda:0: CPUs *, NUMA node unknown"])
     texts = [(pytester.path / f"cuda{number}").read_text() for number in range(2)]

@@ -37,7 +37,7 @@ def folder(pytester: pytest.Pytester) -> Path:
 @pytest.mark.parametrize("cost", ['cost="10ms"', 'cost = "20ms"'])
 def test_death_costs_one_test(pytester: pytest.Pytester, cost: str) -> None:
     pytester.makepyfile(test_it=COSTLY.format(cost=cost))
-    result = pytester.runpytest_subprocess("--anubis", "--junitxml=out.xml", timeout=90)
+    result = pytester.runpytest("--anubis", "--junitxml=out.xml")
     assert result.ret == 20
     (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
     record = read_journal(path)
@@ -98,7 +98,7 @@ def test_replaced_collection_is_reported(
     )
     pytester.makeconftest(hook)
     # Without the message its worker would be waited for: 300 s, three times.
-    result = pytester.runpytest_subprocess("--anubis", timeout=90)
+    result = pytester.runpytest("--anubis")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: no tests were collected: a pytest_collection hook of *"])
 

@@ -63,7 +63,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 @pytest.mark.usefixtures("in_workers")
 def test_ids_are_the_same_under_any_number_of_workers(suite: pytest.Pytester) -> None:
     plans = []
-    for number, workers in enumerate(["-n0", "-n2", "-nauto"]):
+    for number, workers in enumerate(["--anubis-in-process", "-n0", "-n2"]):
         _, record = run(suite, f"run{number}", workers, "--anubis-mode=measure")
         plans.append([(plan.test, plan.benchmark, plan.device) for plan in record.planned])
         assert {result.outcome for result in record.results} == {"passed"}
@@ -197,7 +197,7 @@ def test_order(anubis_device):
     )
     options = ("--anubis", f"--anubis-inventory={RECORDED}", "--anubis-mode=measure")
     suite.runpytest(*options)
-    suite.runpytest_subprocess(*options, "-n0", "-oaddopts=", timeout=90)
+    suite.runpytest(*options, "-n0")
     assert set((suite.path / "orders").read_text().split()) == {"PCI_BUS_ID"}
     assert os.environ["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
 

@@ -212,7 +212,7 @@ def test_pytest_benchmarks_warning_ends_no_run(
     pytester.makeini(f"[pytest]\nfilterwarnings = {'error' * (asked == 'file')}\n")
     options = ["-W", "error"] if asked == "option" else []
     command = ["--anubis", "--anubis-mode=measure", *options]
-    pytester.runpytest_subprocess(*command).assert_outcomes(passed=2)
+    pytester.runpytest(*command).assert_outcomes(passed=2)
 
 
 FROZEN = """

@@ -481,7 +481,7 @@ def test_skip_blocks_only_with_a_criterion(project: pytest.Pytester, learn: Lear
 def test_interrupt_keeps_code_and_measurements(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     append_to_suite(project, "\ndef test_stop():\n    raise KeyboardInterrupt\n")
-    result = project.runpytest_subprocess("--anubis")
+    result = project.runpytest_inprocess("--anubis", no_reraise_ctrlc=True)
     assert result.ret == 2
     assert events(project)[-1]["event"] == "run_finished"
 

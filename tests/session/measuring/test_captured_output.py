@@ -112,6 +112,7 @@ def test_file_without_a_name_is_cut_and_goes_on(pytester: pytest.Pytester) -> No
     output._cut(closed)  # any object in place of stdout
 
 
+@pytest.mark.usefixtures("quick_processes")
 @pytest.mark.parametrize("soak", [(), ("--anubis-duration=100ms",)])
 def test_a_run_goes_without_the_plugins_of_pytest_that_it_can_do_without(
     pytester: pytest.Pytester, soak: tuple[str, ...]

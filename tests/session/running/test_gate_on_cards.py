@@ -14,6 +14,7 @@ from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.hardware.gate import software_environment
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain, read_inventory
+from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.session.running import gate_plugin
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from tests.hardware.nvml_stand_in import Node
@@ -39,6 +40,9 @@ def eight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> pytest.Pytester:
     """A suite for each of eight healthy cards, and the baseline of their class."""
+    defaults = CardWatch.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "wait", 20)  # milliseconds until a watch can end
     monkeypatch.setattr(software_environment, "_size", lambda _: 1 << 30)
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)

@@ -204,7 +204,7 @@ def test_what_is_no_failure_is_told_with_workers_too(eight: pytest.Pytester) -> 
 @pytest.mark.usefixtures("in_workers")
 def test_a_clean_node_runs_in_workers(eight: pytest.Pytester) -> None:
     options = ("--anubis", "--anubis-inventory=node.json", "-n2")
-    result = eight.runpytest_subprocess(*options, timeout=60)
+    result = eight.runpytest(*options)
     result.assert_outcomes(passed=8)
     result.stdout.fnmatch_lines(["*created: 2/2 workers"])  # which a fault forestalls
     assert result.ret == 0

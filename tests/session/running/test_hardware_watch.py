@@ -225,14 +225,19 @@ def test_copy(anubis_metric, anubis_device):
     if line:
         with pathlib.Path(os.environ["ANUBIS_NVML_STATE"]).open("a") as state:
             state.write(line + "\\n")
-    time.sleep(float(os.environ.get("LASTING", "0")))
+    time.sleep(float(os.environ.get("LASTING_" + anubis_device.name.replace(":", "_"), "0")))
     anubis_metric.record("rate", [100.0] * 5, unit="GB/s", better="higher")
 """
 
 
 @pytest.fixture
-def node(pytester: pytest.Pytester, nvml_node: Node) -> pytest.Pytester:
+def node(
+    pytester: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> pytest.Pytester:
     """A suite, and the baseline of the stand-in node's class."""
+    defaults = CardWatch.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "wait", 20)  # milliseconds until a watch can end
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     baseline = baseline_of_copies(read_inventory())
@@ -300,7 +305,8 @@ def test_clock_slowdown_decides(
     defaults = Telemetry.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "interval", 0.02)
-    monkeypatch.setenv("LASTING", "0.2")
+    for card in hot:
+        monkeypatch.setenv(f"LASTING_cuda_{card}", "0.2")
     result = run(node)
     result.assert_outcomes(passed=8)
     assert result.ret == code

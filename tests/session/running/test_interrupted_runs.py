@@ -11,7 +11,7 @@ import pytest
 from pytest_anubis.core.events import PhaseFailed, RunFinished
 from pytest_anubis.store.journal.journal_file import Journal
 from tests.cli.command_line import anubis
-from tests.quiet import OPTIONS
+from tests.quiet import NEVER_ENDING, OPTIONS
 from tests.session.conftest import Learn
 from tests.session.running.test_exit_guard import SLEEPS, started
 
@@ -34,6 +34,7 @@ def test_interrupted_run_names_test_and_next_step(
     project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch, workers: bool
 ) -> None:
     learn()
+    project.makeconftest(NEVER_ENDING)
     if workers:
         monkeypatch.setenv("PYTEST_ADDOPTS", f"{OPTIONS} -n1")
     said = interrupted(project, signal.SIGINT)

@@ -24,7 +24,7 @@ from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import find_trends
 from pytest_anubis.validator.changes.cycle_steps import find_steps
 from tests.forked import Forked
-from tests.quiet import OPTIONS
+from tests.quiet import NEVER_ENDING, OPTIONS
 from tests.session.conftest import Learn
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
@@ -124,7 +124,7 @@ def test_a_soak_cycles_and_keeps_every_run(pytester: pytest.Pytester) -> None:
         "def test_x(anubis_metric):\n"
         "    anubis_metric.record('a', [1.0] * 5, unit='s', better='lower')\n"
     )
-    result = pytester.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-duration=2s")
+    result = pytester.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-duration=1s")
     assert result.ret == 20
     result.stdout.fnmatch_lines(["anubis: cycle 1,*exit code 20*", "anubis: * cycles in *"])
     cycles = len(list(pytester.path.glob(".anubis/runs/soak-*")))
@@ -285,15 +285,17 @@ def test_y(): pass
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.usefixtures("in_workers")
-@pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
+@pytest.mark.parametrize(
+    ("number", "where"), [(signal.SIGTERM, "--anubis-in-process"), (signal.SIGINT, "-n0")]
+)
 def test_interrupt_ends_the_campaign_and_keeps_pages(
-    pytester: pytest.Pytester, number: int, workers: list[str]
+    pytester: pytest.Pytester, number: int, where: str
 ) -> None:
     pytester.makeini("[pytest]\n")
+    pytester.makeconftest(NEVER_ENDING)
     pytester.makepyfile(test_it=LONG)
-    options = ["--anubis", *workers, "--anubis-duration=1h", "--anubis-run-id=s", "--html=r.html"]
+    options = ["--anubis", where, "--anubis-duration=1h", "--anubis-run-id=s", "--html=r.html"]
     with Forked(
         [sys.executable, "-m", "pytest", *options, "--junitxml=out.xml", "-p", "no:cacheprovider"],
         cwd=pytester.path,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+from collections.abc import Mapping
 
 import pytest
 
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.session.measuring import own_process
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import HEALTHY, Learn, set_speed
@@ -117,13 +120,7 @@ KINDS = {
         20,
         "import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self): return 1 == 2\n",
     ),
-    "always true": (20, "def test_it(): assert (1 == 2, 'text')\n"),
     "finaliser": (20, "class It:\n    def __del__(self): assert 1 == 2\ndef test_it(): It()\n"),
-    "finaliser at the end": (
-        20,
-        CYCLE.format("assert 1 == 2")
-        + "import gc\ndef test_it():\n    gc.disable()\n    Buffer()\n",
-    ),
     "not awaited": (20, "async def check(): assert 1 == 2\ndef test_it(): check()\n"),
     "thread, and the test ignores warnings": (
         1,
@@ -183,19 +180,51 @@ KINDS = {
 }
 
 
+def run_kinds(
+    project: pytest.Pytester, kinds: Mapping[str, str], *options: str
+) -> tuple[int, RunRecord, dict[str, set[str]]]:
+    """Run one file for each kind; return exit code, journal, and the outcomes of each file's verdicts."""
+    files = {f"test_{number:02}": kind for number, kind in enumerate(kinds)}
+    project.makepyfile(**{file: kinds[kind] for file, kind in files.items()})
+    result = project.runpytest("--anubis", *options)
+    record = read_journal(next(project.path.glob(".anubis/runs/*")))
+    found = {
+        kind: {v.outcome.value for v in record.verdicts if v.benchmark.startswith(f"{file}.py")}
+        for file, kind in files.items()
+    }
+    return int(result.ret), record, found
+
+
 @pytest.mark.parametrize("filters", ["default", "ignore"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("code", "outcome"), [(1, "FAIL"), (20, "INCONCLUSIVE")])
 def test_a_check_that_only_warns_accepts_nothing(
-    project: pytest.Pytester, learn: Learn, kind: str, filters: str
+    project: pytest.Pytester, learn: Learn, code: int, outcome: str, filters: str
 ) -> None:
     learn()
-    code, source = KINDS[kind]
-    project.makepyfile(test_zz=source)
-    result = project.runpytest("--anubis", "-W", filters)
-    assert result.ret == code
-    result.stdout.fnmatch_lines(["*test_zz*"])
-    if kind == "always true":  # compiled by now: pytest itself warns no more
-        assert project.runpytest("--anubis", "-W", filters).ret == code
+    kinds = {kind: source for kind, (its, source) in KINDS.items() if its == code}
+    ret, _, found = run_kinds(project, kinds, "-W", filters)
+    assert found == {kind: {outcome} for kind in kinds}
+    assert ret == code
+
+
+@pytest.mark.parametrize("filters", ["default", "ignore"])
+def test_failures_outside_of_tests_accept_nothing(
+    project: pytest.Pytester, learn: Learn, filters: str
+) -> None:
+    learn()
+    late = "import gc\ndef test_it():\n    gc.disable()\n    Buffer()\n"
+    kinds = {
+        "always true": "def test_it(): assert (1 == 2, 'text')\n",
+        "finaliser at the end": CYCLE.format("assert 1 == 2") + late,
+    }
+    ret, record, _ = run_kinds(project, kinds, "-W", filters)
+    gc.enable()
+    assert ret == 20
+    true, outside = [one.cause for one in record.blockers]
+    assert true.startswith("test_00.py:1: the assertion is of a tuple and can never fail")
+    assert outside.endswith("outside of any test: AssertionError: assert 1 == 2")
+    (project.path / "test_01.py").unlink()  # the other one is compiled by now: pytest warns no more
+    assert project.runpytest("--anubis", "-W", filters).ret == 20
 
 
 def test_ordinary_threads_and_finalisers_are_accepted(
@@ -245,11 +274,13 @@ READ = {
 }
 
 
-@pytest.mark.parametrize("kind", READ)
-def test_what_is_read_is_the_tests_own(project: pytest.Pytester, learn: Learn, kind: str) -> None:
+def test_what_is_read_is_the_tests_own(project: pytest.Pytester, learn: Learn) -> None:
     learn()
-    project.makepyfile(test_zz=READ[kind])
-    assert project.runpytest("--anubis").ret == 0
+    ret, record, _ = run_kinds(project, READ)
+    assert {
+        result.test: result.text for result in record.results if result.outcome != "passed"
+    } == {}
+    assert ret == 0
 
 
 def test_switching_pytests_ears_off_accepts_nothing(project: pytest.Pytester, learn: Learn) -> None:
@@ -265,6 +296,12 @@ def test_failed_check_in_a_workers_thread_fails(
     assert project.runpytest("--anubis").ret == 1
 
 
+IMPATIENT = """
+from pytest_anubis.session.measuring import threads_of_tests
+threads_of_tests._JOIN_SECONDS = 0.1
+"""
+"""A conftest for runs that do not wait for a thread."""
+
 RECORDS = """
 import os, threading, time
 import pytest
@@ -275,24 +312,28 @@ def test_it(anubis_metric):
     {}
 def test_later(): time.sleep(.2)
 """
+CHILD_RECORDS = "pid = os.fork(); pid or (wrong(), os._exit(0)); os.waitpid(pid, 0)"
 
 
-@pytest.mark.parametrize("where", ["", "--anubis-in-process"])
+@pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize(
-    "how",
+    ("where", "how"),
     [
-        "pid = os.fork(); pid or (wrong(), os._exit(0)); os.waitpid(pid, 0)",
-        "threading.Timer(.1, wrong).start()",
-        "threading.Timer(4, wrong).start()",
+        ("--anubis-in-process", CHILD_RECORDS),
+        ("--anubis-in-process", "threading.Timer(.1, wrong).start()"),
+        ("--anubis-in-process", "threading.Timer(1.5, wrong).start()"),
+        ("-n0", CHILD_RECORDS),
     ],
-    ids=["child", "late thread", "thread after the session"],
+    ids=["child", "late thread", "thread after the session", "child of a worker"],
 )
 def test_a_metric_that_nothing_judges_accepts_nothing(
-    pytester: pytest.Pytester, how: str, where: str
+    pytester: pytest.Pytester, where: str, how: str
 ) -> None:
     pytester.makeini("[pytest]")
+    pytester.makeconftest(IMPATIENT if "1.5" in how else "")
     pytester.makepyfile(test_it=RECORDS.format(how))
-    result = pytester.runpytest_subprocess("--anubis", *filter(None, [where]))
+    start = pytester.runpytest if where == "-n0" else pytester.runpytest_subprocess
+    result = start("--anubis", where)
     assert result.ret != 0
     assert "where nothing judges it" in result.stdout.str()
 
@@ -310,7 +351,7 @@ LATE_KINDS = {
     "daemon fails while others are waited for": LATE
     + "def test_it():\n    threading.Thread(target=check, daemon=True).start()\n"
     "    threading.Thread(target=time.sleep, args=(.6,)).start()\n",
-    "still runs": LATE + "def test_it(): threading.Thread(target=check, args=(4,)).start()\n",
+    "still runs": LATE + "def test_it(): threading.Thread(target=check, args=(1.5,)).start()\n",
     "fails in another test": LATE
     + "def test_it(): threading.Thread(target=check).start()\n"
     + OTHER,
@@ -328,9 +369,10 @@ LATE_KINDS = {
 }
 
 
-def accepts_nothing_for_its_thread(project: pytest.Pytester, kind: str) -> None:
+def accepts_nothing_for_its_thread(project: pytest.Pytester, kind: str, *, apart: bool) -> None:
+    project.makeconftest(IMPATIENT if kind == "still runs" else "")
     project.makepyfile(test_zz=LATE_KINDS[kind])
-    result = project.runpytest_subprocess("--anubis", timeout=60)
+    result = (project.runpytest_subprocess if apart else project.runpytest)("--anubis")
     assert result.ret == 20
     assert "failed" not in result.parseoutcomes()
     record = read_journal(next(project.path.glob(".anubis/runs/*")))
@@ -342,17 +384,15 @@ def test_surviving_thread_accepts_nothing(
     project: pytest.Pytester, learn: Learn, kind: str
 ) -> None:
     learn()
-    accepts_nothing_for_its_thread(project, kind)
+    accepts_nothing_for_its_thread(project, kind, apart=True)
 
 
-@pytest.mark.parametrize(
-    "kind", ["fails at the end", "still runs", "fails in another test", "records again"]
-)
+@pytest.mark.parametrize("kind", ["fails at the end", "fails in another test"])
 def test_surviving_thread_in_a_worker_accepts_nothing(
     in_workers: None, project: pytest.Pytester, learn: Learn, kind: str
 ) -> None:
     learn()
-    accepts_nothing_for_its_thread(project, kind)
+    accepts_nothing_for_its_thread(project, kind, apart=False)
 
 
 def test_ending_and_library_threads_are_accepted(project: pytest.Pytester, learn: Learn) -> None:
@@ -395,23 +435,25 @@ def test_later(): pass
 """
 
 
-@pytest.mark.parametrize("where", ["", "--anubis-in-process"])
+@pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize(
-    ("fixture", "child"),
+    ("where", "fixture", "child"),
     [
-        (False, "raise RuntimeError('child')"),
-        (False, "pytest.exit('child')"),
-        (False, "return"),
-        (True, "assert 1 == 2"),
+        ("--anubis-in-process", False, "raise RuntimeError('child')"),
+        ("--anubis-in-process", False, "pytest.exit('child')"),
+        ("--anubis-in-process", False, "return"),
+        ("--anubis-in-process", True, "assert 1 == 2"),
+        ("-n0", False, "raise RuntimeError('child')"),
     ],
-    ids=["raises", "exits pytest", "returns", "in a fixture"],
+    ids=["raises", "exits pytest", "returns", "in a fixture", "in a worker"],
 )
 def test_forked_child_in_the_test_accepts_nothing(
     pytester: pytest.Pytester, where: str, fixture: bool, child: str
 ) -> None:
     pytester.makeini("[pytest]")
     pytester.makepyfile(test_it=FORKS.format(fixture=fixture, child=child, code=1))
-    result = pytester.runpytest_subprocess("--anubis", *filter(None, [where]), timeout=60)
+    start = pytester.runpytest if where == "-n0" else pytester.runpytest_subprocess
+    result = start("--anubis", where)
     assert result.ret == 4
     result.assert_outcomes(passed=1, failed=1)
     assert "a child process that a test forked" in result.stdout.str()
