@@ -12,11 +12,13 @@ import pytest
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as class_of
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.session.measuring import attempts
 from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import learn_baseline
 from tests.quiet import OPTIONS
 
@@ -79,6 +81,21 @@ def append_to_suite(pytester: pytest.Pytester, text: str) -> None:
     """Add lines to the end of the suite."""
     with (pytester.path / "test_suite.py").open("a") as out:
         out.write(text)
+
+
+def run_kinds(
+    project: pytest.Pytester, kinds: Mapping[str, str], *options: str
+) -> tuple[int, RunRecord, dict[str, set[str]]]:
+    """Run one file for each kind; return exit code, journal, and the outcomes of each file's verdicts."""
+    files = {f"test_{number:02}": kind for number, kind in enumerate(kinds)}
+    project.makepyfile(**{file: kinds[kind] for file, kind in files.items()})
+    result = project.runpytest("--anubis", *options)
+    record = read_journal(next(project.path.glob(".anubis/runs/*")))
+    found = {
+        kind: {v.outcome.value for v in record.verdicts if v.benchmark.startswith(f"{file}.py")}
+        for file, kind in files.items()
+    }
+    return int(result.ret), record, found
 
 
 @pytest.fixture(scope="session")

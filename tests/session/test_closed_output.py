@@ -32,8 +32,10 @@ def unread(folder: Path, *more: str, both: bool = False) -> tuple[int, str]:
 
 
 @pytest.mark.usefixtures("in_workers")
-@pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize("more", [["--anubis-in-process"], ["-n0"], ["--anubis-in-process", "-s"]])
+@pytest.mark.parametrize(
+    ("more", "both"),
+    [(["--anubis-in-process"], True), (["-n0"], False), (["--anubis-in-process", "-s"], False)],
+)
 def test_run_survives_closed_output(
     request: pytest.FixtureRequest,
     project: pytest.Pytester,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.session.conftest import Learn
+from tests.session.conftest import Learn, run_kinds
 
 HEAD = "import pytest\n\n"
 TEST = (
@@ -56,25 +56,32 @@ def decision(project: pytest.Pytester, text: str, *options: str) -> tuple[int, d
     return code, [one for one in events if one["event"] == "node_verdict"][-1], path.read_text()
 
 
-@pytest.mark.parametrize("case", REFUSED)
+def headed(cases: dict[str, str]) -> dict[str, str]:
+    return {case: HEAD + text for case, text in cases.items()}
+
+
 def test_what_pytest_refuses_is_a_mistake_of_the_test(
-    project: pytest.Pytester, learn: Learn, case: str
+    project: pytest.Pytester, learn: Learn
 ) -> None:
     learn()
-    code, verdict, _ = decision(project, REFUSED[case])
-    assert code == 20
-    (blocking,) = map(str, verdict["blocking"])
-    assert "the benchmark is written wrongly: " in blocking
-    assert "test_zodd.py:" in blocking
+    ret, record, found = run_kinds(project, headed(REFUSED))
+    assert ret == 20
+    assert found == {case: {"INCONCLUSIVE"} for case in REFUSED}
+    assert record.node_verdict is not None
+    blocking = sorted(map(str, record.node_verdict.blocking))
+    assert len(blocking) == len(REFUSED)
+    for number, line in enumerate(blocking):
+        assert "the benchmark is written wrongly: " in line
+        assert f"test_{number:02}.py:" in line
 
 
-@pytest.mark.parametrize("case", COUNTS)
 def test_what_a_test_or_its_own_fixture_raises_counts(
-    project: pytest.Pytester, learn: Learn, case: str
+    project: pytest.Pytester, learn: Learn
 ) -> None:
     learn()
-    code, _, _ = decision(project, COUNTS[case])
-    assert code == 1
+    ret, _, found = run_kinds(project, headed(COUNTS))
+    assert ret == 1
+    assert {case for case in COUNTS if "FAIL" not in found[case]} == set()
 
 
 @pytest.mark.parametrize("case", CLEANUPS)

@@ -91,7 +91,6 @@ def test_status_changed_by_a_plugin_is_never_0(
     assert int(project.runpytest("--anubis", "--anubis-in-process").ret) == status
 
 
-@pytest.mark.usefixtures("in_workers")
 def test_acceptance_is_0_also_for_pytest_main(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     process = started(project)

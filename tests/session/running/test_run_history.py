@@ -33,7 +33,7 @@ def chosen(suite: pytest.Pytester, *arguments: str) -> set[str]:
 
 
 def test_a_folder_elsewhere(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_history(suite.path / "fleet")
+    write_history(suite.path / "fleet", defects=50)
     assert chosen(suite) == set(ALL)  # nothing is known in the store
     few = chosen(suite, "--anubis-history=fleet")
     assert 5 < len(few) < 25

@@ -231,7 +231,7 @@ def test_a_run_whose_journal_cannot_be_read(
     journal = runs.runs / "bad" / "journal.jsonl"
     whole = journal.read_bytes()
     shutil.copytree(runs.runs.parent, runs.path / "before")
-    for name, damage in DAMAGES.items():
+    for name, damage in list(DAMAGES.items())[: 1 if lost else None]:
         shutil.rmtree(runs.runs.parent)
         shutil.copytree(runs.path / "before", runs.runs.parent)
         journal.write_bytes(damage(whole))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Mapping
 
 import pytest
 
-from pytest_anubis.core.run import RunRecord
 from pytest_anubis.session.measuring import own_process
 from pytest_anubis.store.journal.journal_reading import read_journal
-from tests.session.conftest import HEALTHY, Learn, set_speed
+from tests.session.conftest import HEALTHY, Learn, run_kinds, set_speed
 
 THREAD = """
 import threading
@@ -178,21 +176,6 @@ KINDS = {
         "def test_it():\n    threading.excepthook = lambda args: None\n    run(check)\n",
     ),
 }
-
-
-def run_kinds(
-    project: pytest.Pytester, kinds: Mapping[str, str], *options: str
-) -> tuple[int, RunRecord, dict[str, set[str]]]:
-    """Run one file for each kind; return exit code, journal, and the outcomes of each file's verdicts."""
-    files = {f"test_{number:02}": kind for number, kind in enumerate(kinds)}
-    project.makepyfile(**{file: kinds[kind] for file, kind in files.items()})
-    result = project.runpytest("--anubis", *options)
-    record = read_journal(next(project.path.glob(".anubis/runs/*")))
-    found = {
-        kind: {v.outcome.value for v in record.verdicts if v.benchmark.startswith(f"{file}.py")}
-        for file, kind in files.items()
-    }
-    return int(result.ret), record, found
 
 
 @pytest.mark.parametrize("filters", ["default", "ignore"])
