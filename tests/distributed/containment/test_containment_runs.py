@@ -114,7 +114,7 @@ def hasty(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no run wait for a deadline, and put back what its conftest exchanges."""
     pytester.makeconftest(HASTY)
     monkeypatch.setattr(watchdog, "LOOK", watchdog.LOOK)
-    monkeypatch.setattr(controller, "Watchdog", controller.Watchdog)
+    monkeypatch.setattr(controller, "Watchdog", watchdog.Watchdog)
 
 
 @pytest.fixture
