@@ -17,7 +17,7 @@ from tests.suites.work_probe import doubles
 pytestmark = pytest.mark.usefixtures("quick_processes")
 
 SIZE: dict[str, Any] = {"width": 16, "inner": 24, "tokens": 128, "dtype": "float32"}
-RATE = 60e6
+RATE = 20e6
 """Bytes a second of a link that is slow beside what two processes exchange."""
 
 
@@ -50,24 +50,26 @@ def test_twice_the_tokens_are_twice_the_bytes(four: TrafficGroup) -> None:
 @pytest.mark.alone
 def test_twice_the_tokens_and_half_the_links_rate_show_in_the_exchange() -> None:
     # `benchmarks/suites/traffic.py` prints how close to twice it is: 1.8 to 2.2 on a quiet machine.
-    with behind_link(RATE) as (group, link):
+    with behind_link(RATE) as (group, shape):
 
         def exchange() -> float:
-            group.layer(Way(1, 1))
             return min(group.layer(Way(1, 1)).exchange for _ in range(3))
 
         def prepare(times: int) -> int:
-            return group.prepare_experts(width=128, inner=8, dtype="float32", tokens=4096 * times)
+            return group.prepare_experts(width=128, inner=8, dtype="float32", tokens=512 * times)
 
-        def seconds(times: int) -> float:
+        def of_tokens(times: int) -> float:
             prepare(times)
             return exchange()
 
-        doubles(seconds)
-        carried, whole = prepare(2), exchange()
-        assert carried / whole < 1.05 * RATE
-        link.shape(RATE / 2)
-        assert exchange() > 1.4 * whole
+        def of_rate(times: int) -> float:
+            shape(RATE / times)
+            return exchange()
+
+        doubles(of_tokens)
+        carried = prepare(1)
+        doubles(of_rate)
+        assert carried / of_rate(1) < 1.05 * RATE
 
 
 @pytest.mark.alone

@@ -108,11 +108,12 @@ def test_twice_the_steps_are_twice_the_work(made: Any) -> None:
 @pytest.mark.alone
 def test_a_slow_link_shows() -> None:
     # `benchmarks/suites/traffic.py` prints how close turns are to their longest chain.
-    with behind_link(RATE) as (group, link):
+    with behind_link(RATE) as (group, shape):
         group.prepare_jobs(size=512, batches=1, dtype="float32")
         quick = min(group.jobs_in_turns(2) for _ in range(3))
-        link.shape(RATE / 8)
+        shape(RATE / 8)
         assert group.jobs_in_turns(2) > 2 * quick
+        shape(RATE)
         test_two_jobs.same_as_alone(group)
 
 

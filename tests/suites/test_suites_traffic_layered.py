@@ -136,12 +136,12 @@ def test_twice_the_work_is_twice_the_products_and_numbers(monkeypatch: pytest.Mo
 @pytest.mark.alone
 def test_a_slow_link_shows() -> None:
     # `benchmarks/suites/traffic.py` prints the step beside its bounds, by priority and first in, first out.
-    with behind_link(RATE) as (group, link):
+    with behind_link(RATE) as (group, shape):
         orders = group.prepare_layers(
             "vgg16", size=4 << 20, products=16, order=64, dtype="float32", warm=3
         )
         quick = min(group.layered_step(orders.first_needed) for _ in range(3))
-        link.shape(RATE / 4)
+        shape(RATE / 4)
         assert group.layered_step(orders.first_needed) > 2 * quick
 
 

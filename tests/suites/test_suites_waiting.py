@@ -80,11 +80,12 @@ def test_groups_win_back_what_the_others_lose_to_one() -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.usefixtures("quick_processes")
 def test_rank_that_is_slowed_is_named_by_its_own_times() -> None:
     with TrainingGroup(0, 2, on_cpu=4, module="tests.suites.slow_training_rank") as ranks:
         ranks.join()
         ranks.prepare("llama-small", "float32", ranks.fitting("llama-small"))
-        rounds = [ranks.step().each for _ in range(12)]
+        rounds = [ranks.step(2).each for _ in range(12)]
     assert names([list(row) for row in rounds]) == [2]
     assert statistics.median(map(waiting_share, rounds)) > 0.2
     gains = [won_back(rounds, groups) for groups in (1, 2, 4)]

@@ -6,8 +6,9 @@ PYTEST_DONT_REWRITE: it holds no assertion.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 from pytest_anubis.benchmarking.shaped_link import INTERFACE, NotPossible, ShapedLink
 from pytest_anubis.hardware import round_plans
 from pytest_anubis.hardware.round_plans import RoundPlan
+from suites.traffic import group as traffic
+from suites.traffic import test_experts, test_layered
 from suites.traffic.group import TrafficGroup
 from tests import forked
 from tests.places import ROOT
@@ -28,7 +31,7 @@ BRIEF = RoundPlan(
 
 @contextmanager
 def of_ranks(world: int, **given: Any) -> Iterator[TrafficGroup]:
-    """Start ranks on the CPU, forked, for a fixture of a module."""
+    """Start ranks on the CPU, forked."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", forked.Quick)
         group = TrafficGroup(0, world, on_cpu=world, **given)
@@ -36,34 +39,52 @@ def of_ranks(world: int, **given: Any) -> Iterator[TrafficGroup]:
         yield group
 
 
+FREE = 10e9
+"""Bytes a second of a link's way back. Were it as slow, it would queue what acknowledges the data that go forth,
+and an exchange of both ways took once or twice its time by chance."""
+
+
 @contextmanager
-def behind_link(rate: float, world: int = 2) -> Iterator[tuple[TrafficGroup, ShapedLink]]:
-    """Start ranks one half of which has to use a link of a known rate to the other."""
+def behind_link(
+    rate: float, world: int = 2
+) -> Iterator[tuple[TrafficGroup, Callable[[float], None]]]:
+    """Start ranks one half of which sends to the other at a known rate; yield them, and what changes it."""
     try:
-        link = ShapedLink(rate)
+        link = ShapedLink(rate, back=FREE)
     except NotPossible as why:
         pytest.skip(str(why))
     ends = [link.command(2 * number // world) for number in range(world)]
     variables = {"GLOO_SOCKET_IFNAME": INTERFACE}
-    with link, TrafficGroup(0, 2, on_cpu=world, environment=variables, within=ends) as group:
-        yield group, link
+    with link, of_ranks(world, environment=variables, within=ends) as group:
+        group.join()
+        yield group, partial(link.shape, back=FREE)
 
 
 @contextmanager
 def faulty(
     folder: Path, patch: pytest.MonkeyPatch, world: int = 2
 ) -> Iterator[tuple[TrafficGroup, Path]]:
-    """Start ranks with a fault that a file names."""
+    """Start ranks with a fault that a file names, for benchmarks that take moments."""
+    hasten(patch)
     fault = folder / "fault"
     fault.write_text("")
     patch.setenv(FAULT, str(fault))
-    module = "tests.suites.faulty_traffic_rank"
-    with TrafficGroup(0, 2, on_cpu=world, module=module) as group:
+    with of_ranks(world, module="tests.suites.faulty_traffic_rank") as group:
         yield group, fault
+
+
+def hasten(patch: pytest.MonkeyPatch) -> None:
+    """Let benchmarks measure everything as seldom, and in as few parts, as they may."""
+    patch.setitem(traffic.LOADED, "cpu", 0.0)
+    patch.setattr(traffic, "CHUNKS", 6)
+    for benchmark in (test_experts, test_layered):
+        patch.setattr(benchmark, "TURNS", 2)
+        patch.setattr(benchmark, "WARM", 1)
 
 
 def run(pytester: pytest.Pytester, patch: pytest.MonkeyPatch, name: str) -> pytest.RunResult:
     """Run a file of the suite in a session of its own, with rounds as few as they may be."""
+    hasten(patch)
     patch.setitem(round_plans.PLANS, "standard", BRIEF)
     return pytester.runpytest(
         *(
