@@ -8,7 +8,11 @@ import sys
 import time
 import warnings
 
+from pytest_anubis.benchmarking import children
 from pytest_anubis.benchmarking.children import Message, answer
+
+GRACE = "ANUBIS_TEST_GRACE"
+"""The variable with the seconds for which it lives on without its parent, if they are other than usual."""
 
 
 def echo(request: Message) -> Message:
@@ -53,6 +57,7 @@ def die(request: Message) -> Message:
 
 
 if __name__ == "__main__":
+    children.GRACE = float(os.environ.get(GRACE, children.GRACE))
     handlers = {"echo": echo, "fail": fail, "hang": hang, "die": die, "doze": doze, "start": start}
     handlers["warn"] = warn
     answer(int(sys.argv[1]), handlers)

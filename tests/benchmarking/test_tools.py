@@ -155,8 +155,11 @@ def test_failure_says_the_last_lines(tmp_path: Path) -> None:
 def test_deadline_ends_the_tool_and_what_it_started(tmp_path: Path) -> None:
     place = tmp_path / "pid"
     tool = script(tmp_path, f"sleep 1000 & echo $! > {place}; wait")
-    with pytest.raises(ToolFailed, match=r"tool did not end within 3 s"):
-        run_tool([tool], timeout=3.0)
+    for seconds in (0.3, 3, 30):  # it may begin late on a busy machine
+        with pytest.raises(ToolFailed, match=rf"tool did not end within {seconds} s"):
+            run_tool([tool], timeout=seconds)
+        if place.exists() and place.read_text():
+            break
     state = Path(f"/proc/{int(place.read_text())}/stat")
 
     def ended() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 
@@ -11,10 +10,10 @@ import pytest
 
 from pytest_anubis.benchmarking.hosts import pair_group
 from pytest_anubis.benchmarking.hosts.pair_group import PairGroup
-from pytest_anubis.benchmarking.hosts.simulated_hosts import SimulatedHosts, simulated_hosts
-from pytest_anubis.benchmarking.shaped_link import NotPossible
+from pytest_anubis.benchmarking.hosts.simulated_hosts import SimulatedHosts
 from pytest_anubis.fleet.links.fan_rates import FanRates, fan_rates
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.benchmarking.hosts.connected_hosts import connected_hosts
 from tests.quiet import OPTIONS
 from tests.suites.work_probe import doubles
 
@@ -35,19 +34,12 @@ def anubis_hosts():
 @pytest.fixture(scope="module")
 def network() -> Iterator[tuple[SimulatedHosts, PairGroup]]:
     """Hosts whose ports have a known rate, and their processes, which all tests share."""
-    try:
-        hosts = simulated_hosts(HOSTS, rate=RATE)
-    except NotPossible as why:
-        if not re.search("need root|not found|not permitted|denied|unknown", str(why)):
-            raise
-        pytest.skip(str(why))
-    with hosts, PairGroup(hosts) as group:
-        group.join()
-        yield hosts, group
+    with connected_hosts(HOSTS, RATE) as found:
+        yield found
 
 
-def fans(group: PairGroup, size: int, repeats: int = 3) -> FanRates:
-    found = group.measure_fans(size=size, repeats=repeats)
+def fans(group: PairGroup) -> FanRates:
+    found = group.measure_fans(size=SIZE, repeats=1)
     return fan_rates(found.rates, found.together)
 
 
@@ -57,9 +49,9 @@ def test_rate_of_the_ports_is_read_back_and_a_slow_one_shows(
 ) -> None:
     hosts, group = network
     hosts.reset()
-    assert max(_best(fans(group, SIZE))) < 1.2 * RATE  # a shaper's bucket is let through at once
+    assert max(_best(fans(group))) < 1.2 * RATE  # a shaper's bucket is let through at once
     hosts.shape(1, receive=RATE / 4)
-    into, out = _best(fans(group, SIZE), 1)
+    into, out = _best(fans(group), 1)
     assert into < 1.2 * RATE / 4
     assert out > 1.2 * RATE / 4
 
@@ -76,7 +68,6 @@ def test_twice_the_bytes_take_about_twice_as_long(
         group.measure_fans(size=size, repeats=1)
         return time.perf_counter() - begin
 
-    taken(SIZE)
     doubles(lambda times: taken(times * SIZE))
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from pytest_anubis.benchmarking.hosts.pair_group import PairGroup
-from pytest_anubis.benchmarking.hosts.simulated_hosts import SimulatedHosts, simulated_hosts
-from pytest_anubis.benchmarking.shaped_link import NotPossible
+from pytest_anubis.benchmarking.hosts.simulated_hosts import SimulatedHosts
 from pytest_anubis.fleet.links.attribution import Part
 from pytest_anubis.fleet.links.pair_plans import round_robin
+from tests.benchmarking.hosts.connected_hosts import connected_hosts
 
 HOSTS, RATE = 4, 12.5e6
 
@@ -30,16 +29,9 @@ def slow_receiving(hosts: SimulatedHosts) -> None:
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[tuple[SimulatedHosts, PairGroup]]:
-    """Hosts and their processes, which have met; each of them loads torch, so that all tests share them."""
-    try:
-        hosts = simulated_hosts(HOSTS, rate=RATE)
-    except NotPossible as why:
-        if not re.search("need root|not found|not permitted|denied|unknown", str(why)):
-            raise
-        pytest.skip(str(why))
-    with hosts, PairGroup(hosts) as group:
-        group.join()
-        yield hosts, group
+    """Hosts and their processes, which have met."""
+    with connected_hosts(HOSTS, RATE) as found:
+        yield found
 
 
 @pytest.mark.alone
@@ -72,5 +64,8 @@ def test_the_slow_direction_is_named_when_all_send_to_one_at_once(
     hosts, group = network
     hosts.reset()
     slow_receiving(hosts)
-    _, found = group.find_guilty_hosts(size=1 << 19, repeats=3)
+    for _ in range(3):  # what others do may hide it
+        _, found = group.find_guilty_hosts(size=1 << 18, repeats=3)
+        if found:
+            break
     assert [one.part for one in found] == [Part("receive", (3,))]
