@@ -150,6 +150,7 @@ def taken(
     monkeypatch.setattr(MonitoredRounds, "clear", lambda rounds: [False] * len(rounds.values))
     monkeypatch.setattr(ConditionsWatch, "_sources", lambda _: [])
     monkeypatch.setitem(round_plans.PLANS, "smoke", BRIEF)
+    monkeypatch.setitem(round_plans.CARD_ROUNDS, "smoke", (1, 1e-4, 0.0))
     monkeypatch.setitem(
         round_plans.SETTLE, "smoke", Settle(min_seconds=0.0, max_seconds=0.0, wake_seconds=0.0)
     )

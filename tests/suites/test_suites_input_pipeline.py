@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
 SHAPE = (4, 32, 32, 32)
 COUNT, BATCH, WIDTH = 8, 2, 2
-RATES = (2e6, 1e6, 0.5e6)
+RATES = (4e6, 2e6, 1e6)
 """Bytes a second of readers, of which the fastest is slower than any disk: all samples are 400 kB."""
 
 

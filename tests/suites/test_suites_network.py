@@ -18,6 +18,7 @@ from suites.network.ring import SLOT, SLOTS, Ring
 from tests.suites.relay import Relay
 from tests.suites.test_suites_on_a_card import Node, Taken
 
+pytestmark = pytest.mark.usefixtures("quick_processes")
 Costs = Callable[..., list[float]]
 MIB = 1 << 20
 BUCKET = 80 << 10
@@ -103,7 +104,8 @@ def test_benchmark_records_rates_and_fails_for_changed_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken = Taken()
-    node = Node("standard")
+    node = Node()
+    monkeypatch.setattr(Node, "pick", lambda *_, **__: 1 << 10)
     monkeypatch.setattr(test_loopback, "MIB", 1 << 10)
     test_loopback.test_without_tcp(taken, node)
     assert list(taken.asked) == ["socket_rate", "socket_round_trip", "ring_rate", "ring_round_trip"]

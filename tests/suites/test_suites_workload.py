@@ -416,7 +416,6 @@ def test_every_family_has_a_step_of_all_cards_in_the_standard_profile() -> None:
     assert len(families) == 8
 
 
-@pytest.mark.alone
 def test_ranks_of_every_family_exchange_gradients_and_a_flipped_bit_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
