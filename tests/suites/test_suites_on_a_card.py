@@ -427,6 +427,7 @@ def test_run_on_a_card_tells_its_duty(
 ) -> None:
     quick = Settle(min_seconds=0.1, max_seconds=0.5, wake_seconds=0.05)
     monkeypatch.setattr(round_plans, "SETTLE", dict.fromkeys(round_plans.SETTLE, quick))
+    monkeypatch.setitem(round_plans.CARD_ROUNDS, "smoke", (4, 0.005, 0.1))
     node = ROOT / "tests/data/recorded_8gpu.json"
     result = pytester.runpytest(
         *(

@@ -275,7 +275,7 @@ def test_share_of_the_host_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     from pytest_anubis.benchmarking import sizes
 
     monkeypatch.setattr(sizes, "host_memory", lambda: (1 << 24, 1 << 25))
-    monkeypatch.setattr(test_patterns, "PAUSE", {"smoke": 0.0})
+    monkeypatch.setattr(test_patterns, "HOST_PAUSE", {"smoke": 0.0})
     monkeypatch.setattr(patterns, "BLOCK", 1 << 30)
     said: dict[str, object] = {}
     taken = Taken()
