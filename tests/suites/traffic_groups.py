@@ -40,8 +40,8 @@ def of_ranks(world: int, **given: Any) -> Iterator[TrafficGroup]:
 
 
 FREE = 10e9
-"""Bytes a second of a link's way back. Were it as slow, it would queue what acknowledges the data that go forth,
-and an exchange of both ways took once or twice its time by chance."""
+"""Bytes a second of a link's way back. Were it slow, too, what acknowledges data that go forth would wait
+behind others, and an exchange of both ways would take once or twice its time, by chance."""
 
 
 @contextmanager
@@ -82,8 +82,8 @@ def hasten(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(benchmark, "WARM", 1)
 
 
-def run(pytester: pytest.Pytester, patch: pytest.MonkeyPatch, name: str) -> pytest.RunResult:
-    """Run a file of the suite in a session of its own, with rounds as few as they may be."""
+def run(pytester: pytest.Pytester, patch: pytest.MonkeyPatch, *given: str) -> pytest.RunResult:
+    """Run the suite in a session of its own, with rounds as few as they may be."""
     hasten(patch)
     patch.setitem(round_plans.PLANS, "standard", BRIEF)
     return pytester.runpytest(
@@ -94,5 +94,5 @@ def run(pytester: pytest.Pytester, patch: pytest.MonkeyPatch, name: str) -> pyte
             "--anubis-profile=standard",
             "-v",
         ),
-        *(f"--rootdir={ROOT}", f"{ROOT}/suites/traffic/{name}"),
+        *(f"--rootdir={ROOT}", f"{ROOT}/suites/traffic/", *given),
     )
