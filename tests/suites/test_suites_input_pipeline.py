@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
 SHAPE = (4, 32, 32, 32)
 COUNT, BATCH, WIDTH = 8, 2, 2
-RATES = (4e6, 2e6, 1e6)
+RATES = (2e6, 1e6, 0.5e6)
 """Bytes a second of readers, of which the fastest is slower than any disk: all samples are 400 kB."""
 
 
@@ -66,7 +66,7 @@ def test_samples_are_staged_and_loaded_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.alone
 @pytest.mark.parametrize("part", ["loading", "reading"])
 def test_loading_and_reading_have_the_rate_of_the_reader(tmp_path: Path, part: str) -> None:
-    hidden = [rate * SystemRandom().uniform(0.7, 1.3) for rate in RATES]
+    hidden = [2 * rate * SystemRandom().uniform(0.7, 1.3) for rate in RATES]
     bucket = Bucket(hidden[0])
     with Samples(tmp_path, COUNT, SHAPE, 2, read=bucket) as samples:
         samples.stage()
