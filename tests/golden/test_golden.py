@@ -76,6 +76,7 @@ def test_a_recorded_run_is_reported_and_judged(run: Run, here: Path) -> None:
     as_expected(run.name, found | {"judge": judged_code, "judged": of_judging(judged)})
 
 
+@pytest.mark.usefixtures("quick_processes")
 @BY_NAME
 def test_a_recorded_run_made_again_decides_the_same(run: Run, tmp_path: Path) -> None:
     prepare(run, tmp_path)
@@ -85,6 +86,7 @@ def test_a_recorded_run_made_again_decides_the_same(run: Run, tmp_path: Path) ->
     as_expected(run.name, of_run(reported), part="reported")
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_a_recorded_run_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
     (run,) = (run for run in EVERY if run.name == "killed")
     prepare(run, tmp_path)

@@ -18,26 +18,27 @@ from pytest_anubis.distributed.dispatch.certificates import overlaps
 from pytest_anubis.store.journal.journal_reading import read_journal
 
 SUITE = """
-import pathlib, time
+import os, pathlib, time
 import pytest
 
-PARTNER = pathlib.Path(__file__).with_name("partner")
+MEETING = os.environ.get("MEETING")
 
-@pytest.mark.anubis(component="cpu.compute", scope="device", cost="800ms")
+def measure(metric, value, mine, other):
+    for moment in ("begun", "done"):  # whoever comes first waits for the other
+        pathlib.Path(f"{mine}.{moment}").touch()
+        until = time.monotonic() + 60
+        while MEETING and not pathlib.Path(f"{other}.{moment}").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.2 if moment == "begun" else 0)
+    metric.record("rate", [value] * 3, unit="GB/s", better="higher")
+
+@pytest.mark.anubis(component="cpu.compute", scope="device", cost="1s")
 def test_gemm(anubis_metric, anubis_device):
-    PARTNER.touch()
-    time.sleep(0.8)
-    PARTNER.unlink()
-    anubis_metric.record("rate", [10.0, 10.0, 10.0], unit="GB/s", better="higher")
+    measure(anubis_metric, 10.0, "gemm", "disk")
 
-@pytest.mark.anubis(component="storage.disk", resources=["disk"], cost="800ms")
+@pytest.mark.anubis(component="storage.disk", resources=["disk"], cost="1s")
 def test_disk(anubis_metric):
-    together = False
-    for _ in range(16):  # on a busy machine one of two may begin late
-        together |= PARTNER.exists()
-        time.sleep(0.05)
-    value = SLOWER if together else 10.0
-    anubis_metric.record("rate", [value] * 3, unit="GB/s", better="higher")
+    measure(anubis_metric, SLOWER if MEETING else 10.0, "disk", "gemm")
 """
 PAIR = ("test_it.py::test_disk", "test_it.py::test_gemm")
 
@@ -59,12 +60,19 @@ def test_certified_pairs_overlap_in_the_next_run(
     slower: str,
     fine: bool,
 ) -> None:
+    def run(*arguments: str, certificates: str) -> pytest.RunResult:
+        for one in (*pytester.path.glob("*.begun"), *pytester.path.glob("*.done")):
+            one.unlink()
+        known = [path.read_text() for path in Path(certificates).rglob("*.json")]
+        monkeypatch.setenv("MEETING", "yes" if any('"granted": true' in one for one in known) else "")
+        return pytester.runpytest_inprocess(*arguments)
+
     def in_this_process(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        result = pytester.runpytest_inprocess(*command[3:])
+        (baseline,) = (word for word in command if word.startswith("--anubis-baseline="))
+        result = run(*command[3:], certificates=baseline.partition("=")[2])
         return subprocess.CompletedProcess(command, int(result.ret), str(result.stdout))
 
-    if not fine:  # one of the two is enough to see that the command starts processes
-        monkeypatch.setattr(subprocess, "run", in_this_process)
+    monkeypatch.setattr(subprocess, "run", in_this_process)
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE.replace("SLOWER", slower))
     assert main(["certify", "test_it.py", "--rounds", "3", "--json", "-"]) == 0
@@ -80,7 +88,7 @@ def test_certified_pairs_overlap_in_the_next_run(
     assert data["origin"]["rounds"] == 3
     assert ("may overlap" if fine else "apart: rate is 0.800 alike, 0.95 is needed") in said
     assert "round 3 of 3" in said
-    pytester.runpytest_inprocess("--anubis", "-nauto", "--anubis-run-id=next")
+    run("--anubis", "-nauto", "--anubis-run-id=next", certificates="baselines")
     record = read_journal(pytester.path / ".anubis/runs/next")
     assert overlaps(record) == ({PAIR} if fine else set())
 
@@ -102,7 +110,9 @@ def test_a_run_that_fails_certifies_nothing(
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it="def test_x():\n    assert 1 == 2\n")
     assert main(["certify", "test_it.py"]) == 2
-    assert "ended with exit code 1; nothing is certified" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "assert 1 == 2" in error
+    assert "ended with exit code 1; nothing is certified" in error
     assert not (pytester.path / "baselines").exists()
 
 

@@ -133,6 +133,7 @@ def made(kind: Kind, folder: Path) -> tuple[Path, Path]:
     return journal, baselines
 
 
+@pytest.mark.usefixtures("quick_processes")
 @pytest.mark.parametrize("name", [*RECORDED, *MADE])
 def test_an_honest_run_seals_and_no_other_decision_does(
     tmp_path: Path, vendor: Key, name: str
