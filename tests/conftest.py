@@ -53,6 +53,9 @@ sys.dont_write_bytecode = False
 
 installed.keep()
 
+# As `anubis trace record` starts its script, so that this process too is forked.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
 # Several of these processes share few cores: more threads of one wait for each other with the cores busy.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 

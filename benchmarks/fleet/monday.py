@@ -233,7 +233,7 @@ def play(folder: Path, *, history: bool) -> Iterator[Step]:
     for name, words in steps:
         began = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-m", "pytest_anubis", *words],
+            [sys.executable, "-m", "pytest_anubis.cli.main", *words],
             cwd=folder,
             capture_output=True,
             text=True,
@@ -325,7 +325,7 @@ def cost_of_missing(folder: Path, options: Any) -> None:
         ["judge", week, "--baseline", "baselines", "--json", "judged.json"],
     ):
         subprocess.run(
-            [sys.executable, "-m", "pytest_anubis", *words], cwd=folder, capture_output=True
+            [sys.executable, "-m", "pytest_anubis.cli.main", *words], cwd=folder, capture_output=True
         )
     rows = json.loads((folder / "judged.json").read_text())["verdicts"]
     order = {

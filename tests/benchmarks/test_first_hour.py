@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,8 @@ import pytest
 
 from pytest_anubis.core.inventory import Inventory
 from tests.hardware.nvml_stand_in import Node, nvml_node
-from tests.places import ROOT
 
 __all__ = ["nvml_node"]
-
-COMMAND = ROOT / "benchmarks" / "accelerators" / "first_hour"
-
 
 HOUR = "benchmarks.accelerators.first_hour"
 
@@ -88,19 +82,25 @@ def test_a_wrong_use_is_one_line(
     assert words in line
 
 
-def test_on_stand_in_cards_what_needs_no_torch_runs(nvml_node: Node, tmp_path: Path) -> None:
+def test_on_stand_in_cards_what_needs_no_torch_runs(
+    hour: Any, nvml_node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out, page = tmp_path / "hour.json", tmp_path / "hour.html"
     steps = "what is there,every call,memory,kill,corruption,links"
-    done = subprocess.run(
-        [sys.executable, str(COMMAND), "--only", steps, "--json", str(out), "--html", str(page)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    as_process = hour._run
+
+    def run(step: Any, card: int, binding: dict[str, str], model: str, path: Path) -> Any:
+        if step.name == "links":
+            return as_process(step, card, binding, model, path)
+        module, _, name = step.call.partition(":")
+        findings = hour.Findings(step.name, path, model)
+        getattr(importlib.import_module(f"{HOUR}.{module}"), name)(findings, card)
+        return hour.read_findings(path)
+
+    monkeypatch.setattr(hour, "_run", run)
+    assert hour.main(["--only", steps, "--json", str(out), "--html", str(page)]) == 0
     data = json.loads(out.read_text())
     rows = data["rows"]
-    assert done.returncode == 0, done.stdout + done.stderr
     assert data["facts"]["cards"] == "8 x NVIDIA H100 80GB HBM3"
     assert data["facts"]["expected figures"] == "those of H100"
     calls = rows_of(rows, "every call")

@@ -13,7 +13,8 @@ stand_in_node: Any = importlib.import_module("benchmarks.accelerators.stand_in_n
 
 
 def test_a_healthy_node_and_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
-    assert stand_in_node.main(["--runs=1", "--only=visible by number", "--only=XID 79"]) == 0
+    arguments = ["--runs=1", "--cards=4", "--only=visible by number", "--only=XID 79"]
+    assert stand_in_node.main(arguments) == 0
     healthy, fault = capsys.readouterr().out.splitlines()[2:4]
     assert healthy.startswith("| visible by number | 1 | 1 | ACCEPTED: ")
     assert fault.startswith("| XID 79 | 1 | 1 | REJECTED: ")

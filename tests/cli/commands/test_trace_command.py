@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pytest_anubis.traces.chakra_writing import chakra_messages
 from pytest_anubis.traces.trace_reading import read_trace
 from tests.cli.command_line import anubis
+from tests.forked import POPEN
 from tests.traces.made_traces import node, tensor, two_products, write
 
 SCRIPT = """
@@ -22,6 +24,8 @@ for number in range(int(sys.argv[1])):
     optimizer.step()
 open("steps", "w").write(str(number + 1))
 """
+
+pytestmark = pytest.mark.usefixtures("quick_processes")
 
 
 @pytest.fixture
@@ -53,7 +57,8 @@ def test_a_script_is_recorded_and_ended_when_its_steps_are_there(script: Path) -
     assert products == [1, 2]
 
 
-def test_a_module_is_recorded(script: Path) -> None:
+def test_a_module_is_recorded(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", POPEN)  # as users start it
     (script.parent / "jobs").mkdir()
     script.rename(script.parent / "jobs" / "train.py")
     result = anubis("trace", "record", "-o", "a.trace.json", "--", "-m", "jobs.train", "99")
