@@ -32,6 +32,7 @@ LOADED = ("pytest", "torch")
 
 CHILDREN = (
     *("suites.", "tests.suites.", "tests.benchmarking.", "pytest_anubis.benchmarking."),
+    "tests.fuzz.",
     "test_own_ranks",  # of docs/writing-benchmarks.md
 )
 """How the names of such children's modules begin."""

@@ -52,6 +52,7 @@ def main() -> None:
     faulthandler.enable()
     warnings.simplefilter("error")  # a user would see them among our lines
     signal.signal(signal.SIGPROF, _hung)
+    tempfile.tempdir = None  # whoever it was forked from has asked for another one
     with tempfile.TemporaryDirectory(prefix="anubis-fuzz-") as place:
         for batch in options.batches:
             name, first, count = batch.rsplit(":", 2)

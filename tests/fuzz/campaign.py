@@ -131,10 +131,9 @@ def _process(
     command = [sys.executable, "-m", "tests.fuzz.batch", f"--seed={seed}", f"--at={at}"]
     command += [f"--keep={keep}"] if keep is not None else []
     command += [":".join(map(str, batch)) for batch in batches]
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, **threads, "PYTHONPATH": str(ROOT), "TMPDIR": str(at.parent)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(at.parent)},
     )  # fmt: skip
     try:
         out, err = process.communicate(timeout=PATIENCE)

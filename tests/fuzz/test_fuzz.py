@@ -27,6 +27,7 @@ LANES = 4
 """Tests that share the inputs, so that they may run side by side."""
 
 
+@pytest.mark.usefixtures("quick_processes")
 @pytest.mark.parametrize("lane", range(LANES))
 def test_mutated_files_are_read_or_refused(request: pytest.FixtureRequest, lane: int) -> None:
     inputs = request.config.getoption("--fuzz")

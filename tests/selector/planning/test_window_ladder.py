@@ -34,7 +34,7 @@ windows = st.builds(
 
 
 @given(windows, st.integers(0, 1000), st.integers(4, 16))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_no_window_is_worth_less_than_a_smaller_one(within: Window, seed: int, count: int) -> None:
     own = cases(count, seed=seed)
     plan = planned(own, within)

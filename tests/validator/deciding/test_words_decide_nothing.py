@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ BASELINE = Baseline(
 )
 
 
+@cache
 def our_words() -> list[str]:
     """Return every text of the rooms that decide: constants, and the fixed parts of what they format."""
     found = set()
@@ -58,8 +60,8 @@ def test_our_own_words_in_a_tests_mouth_change_no_decision(outcome: str) -> None
         plain = replace(plain, text="", left_out="some words")
     expected = decided(plain)
     for words in our_words():
-        for text in (f"{words}some words", f"some words{words}"):
-            changed = (
-                replace(plain, left_out=text) if outcome == "passed" else replace(plain, text=text)
-            )
-            assert decided(changed) == expected, text
+        text = f"{words}some words{words}"
+        changed = (
+            replace(plain, left_out=text) if outcome == "passed" else replace(plain, text=text)
+        )
+        assert decided(changed) == expected, text
