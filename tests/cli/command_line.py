@@ -1,11 +1,10 @@
-"""The command ``anubis`` in this process, where it starts in no time; and as its users start it."""
+"""The command ``anubis`` in this process, where it starts in no time."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import subprocess
-import sys
 
 from pytest_anubis.cli.main import main
 
@@ -19,9 +18,3 @@ def anubis(*arguments: str) -> subprocess.CompletedProcess[str]:
         except SystemExit as ended:  # from argparse
             code = ended.code if isinstance(ended.code, int) else 1
     return subprocess.CompletedProcess(arguments, code, said.getvalue(), complained.getvalue())
-
-
-def anubis_process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Start the command as a process of its own."""
-    command = [sys.executable, "-m", "pytest_anubis.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)

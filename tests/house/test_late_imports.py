@@ -85,6 +85,7 @@ def closure(name: str) -> frozenset[str]:
     return frozenset(seen)
 
 
+@cache
 def heavy(name: str) -> set[str]:
     return {module.partition(".")[0] for module in closure(name)} & HEAVY
 

@@ -128,11 +128,11 @@ def test_example_of_several_figures(
     run.stdout.fnmatch_lines([line])
 
 
-def test_example_of_ranks(pytester: pytest.Pytester, request: pytest.FixtureRequest) -> None:
+@pytest.mark.usefixtures("quick_processes")
+def test_example_of_ranks(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_own_ranks=example("ranks"))
     options = ("--anubis", "--anubis-mode=measure", "--anubis-in-process")
     pytester.runpytest(*options, "-k", "test_sum").assert_outcomes(passed=1, deselected=1)
-    request.getfixturevalue("quick_processes")  # once they are started as users do
     done = pytester.runpytest(*options, "-k", "not test_sum").parseoutcomes()
     assert done.get("passed", 0) + done.get("skipped", 0) == 1
     assert "failed" not in done

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import COMMANDS, main
-from tests.cli.command_line import anubis, anubis_process
+from tests.cli.command_line import anubis
 from tests.forked import Quick
 from tests.quiet import OPTIONS
 
@@ -54,6 +54,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("PYTEST_ADDOPTS", OPTIONS)
         learned = anubis("learn", "test_suite.py", "--rounds", "3", IN_PROCESS)
     assert learned.returncode == 0, learned.stdout + learned.stderr
+    (folder / "said").write_text(learned.stdout)
     return folder
 
 
@@ -71,13 +72,9 @@ def pytest_here(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_learn_judge_report_history(here: Path) -> None:
-    anubis = anubis_process  # the story of the README, as its readers type it
-    learned = anubis("learn", "test_suite.py", "--rounds", "3", IN_PROCESS)
-    assert learned.returncode == 0, learned.stdout + learned.stderr
-    assert "round 3 of 3" in learned.stdout
-    (baseline,) = (here / "baselines").glob("*.json")
-    data = json.loads(baseline.read_text())
+def test_learn_judge_report_history(here: Path, taught: Path, learned: Path) -> None:
+    assert "round 3 of 3" in (taught / "said").read_text()
+    data = json.loads(learned.read_text())
     (criterion,) = [c for c in data["criteria"] if c["scope"] == "unit"]
     assert criterion["unit"] == "GFLOP/s"
     assert data["one_machine"] is True

@@ -35,7 +35,7 @@ def test_gaps_are_said_and_are_no_success(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_parts.py").write_text(SUITE)
     (tmp_path / "conftest.py").write_text(QUIET)
-    result = anubis("learn", "test_parts.py", "--rounds", "3")
+    result = anubis("learn", "test_parts.py", "--rounds", "3", "--pytest-args=--anubis-in-process")
     assert result.returncode == 20, result.stdout + result.stderr
     lines = result.stdout.splitlines()
     skipped = "skipped in every run: 1 test (1 fio not found; -v names them)"

@@ -89,6 +89,7 @@ def test_a_disturbed_learning_says_what_helps(
     assert "--anubis-allow-process" in anubis("learn", "--help").stdout
 
 
+IN_PROCESS = "--pytest-args=--anubis-in-process"
 NOISY = """
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def test_a_coarse_baseline_proposes_longer_learning(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_parts.py").write_text(NOISY)
     (tmp_path / "conftest.py").write_text(QUIET)  # a disturbed machine gets another proposal
-    result = anubis("learn", "test_parts.py", "--rounds", "4")
+    result = anubis("learn", "test_parts.py", "--rounds", "4", IN_PROCESS)
     lines = result.stdout.splitlines()
     at = lines.index(
         "nothing is accepted while these components have no metric that shows a loss of a half:"
@@ -132,7 +133,7 @@ def test_a_failed_test_leaves_the_others_their_baseline(here: Path) -> None:
     bad = "def test_bad(anubis_metric):\n    assert 1 == 2, 'a wrong sum'\n"
     (here / "test_parts.py").write_text(steady + bad)
     (here / "conftest.py").write_text(QUIET)
-    result = anubis("learn", "test_parts.py", "--rounds", "3", "--json", "learned.json")
+    result = anubis("learn", "test_parts.py", "--rounds", "3", "--json", "learned.json", IN_PROCESS)
     assert result.returncode == 20
     answer = json.loads((here / "learned.json").read_text())
     assert [one["test"] for one in answer["failed"]] == ["test_parts.py::test_bad"]

@@ -41,13 +41,12 @@ def measured(
 
 def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
     suite = tmp_path / "test_suite.py"
     suite.write_text(
         "import time\n"
         "def test_speed(anubis_metric):\n"
         "    anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')\n"
-        "    time.sleep(1.5)\n",
+        "    time.sleep(0.5)\n",
         encoding="utf-8",
     )
     seen: list[RunProgress] = []
@@ -70,7 +69,6 @@ def test_a_partial_round_keeps_its_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
     (tmp_path / "test_suite.py").write_text(
         "def test_speed(anubis_metric):\n"
         "    anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')\n"
@@ -117,7 +115,6 @@ def test_tests_are_left_out_wherever_the_root_is(
         "".join(f"def test_{name}(anubis_metric):\n    {body}\n" for name in "ab"), encoding="utf-8"
     )
     monkeypatch.chdir(folder)  # ids begin at the folder above
-    monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
     record = measured(tmp_path / "store", "test_suite.py", without=["sub/test_suite.py::test_b"])
     assert [one.test for one in record.measurements] == ["sub/test_suite.py::test_a"]
 
@@ -138,7 +135,6 @@ def test_an_interrupt_reaches_the_round(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(watched_round, "INTERRUPT_GRACE", 0.0)
-    monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
     (tmp_path / "test_long.py").write_text(
         "import time\ndef test_x(anubis_metric):\n    time.sleep(60)\n", encoding="utf-8"
     )
