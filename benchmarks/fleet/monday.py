@@ -325,7 +325,9 @@ def cost_of_missing(folder: Path, options: Any) -> None:
         ["judge", week, "--baseline", "baselines", "--json", "judged.json"],
     ):
         subprocess.run(
-            [sys.executable, "-m", "pytest_anubis.cli.main", *words], cwd=folder, capture_output=True
+            [sys.executable, "-m", "pytest_anubis.cli.main", *words],
+            cwd=folder,
+            capture_output=True,
         )
     rows = json.loads((folder / "judged.json").read_text())["verdicts"]
     order = {

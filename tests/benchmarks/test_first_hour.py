@@ -90,11 +90,14 @@ def test_on_stand_in_cards_what_needs_no_torch_runs(
     as_process = hour._run
 
     def run(step: Any, card: int, binding: dict[str, str], model: str, path: Path) -> Any:
-        if step.name == "links":
+        if step.name == "corruption":
             return as_process(step, card, binding, model, path)
         module, _, name = step.call.partition(":")
         findings = hour.Findings(step.name, path, model)
-        getattr(importlib.import_module(f"{HOUR}.{module}"), name)(findings, card)
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in binding.items() if module == "suites" else ():
+                patch.setenv(variable, value)
+            getattr(importlib.import_module(f"{HOUR}.{module}"), name)(findings, card)
         return hour.read_findings(path)
 
     monkeypatch.setattr(hour, "_run", run)

@@ -50,6 +50,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(card, "device", lambda: torch.device("cpu"))
     monkeypatch.setattr(card, "SIDE", 64)
+    monkeypatch.setattr(card, "LAUNCHES", 100)
     monkeypatch.setattr(card, "MINUTE", 0.6)
     monkeypatch.setattr(card, "BURST", 0.3)
     monkeypatch.setattr(card, "PLATEAU", 0.2)

@@ -91,7 +91,7 @@ def objects_of(cls: Any) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("cls", CROSSING)
-@settings(max_examples=25)  # of each class; the codec's own tests try the odd values
+@settings(max_examples=15)  # of each class; the codec's own tests try the odd values
 @given(data=st.data())
 def test_stored_or_sent_value_comes_back(cls: Any, data: st.DataObject) -> None:
     value = data.draw(objects_of(cls))

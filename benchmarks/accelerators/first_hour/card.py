@@ -33,6 +33,9 @@ PLATEAU = 20.0
 SIDE = 8192
 """Side of the square matrices: large enough for every card's best rate."""
 
+LAUNCHES = 2000
+"""Launches in a row: more than the driver queues before it blocks."""
+
 Work = Callable[[], object]
 
 
@@ -182,10 +185,10 @@ def latencies(findings: Findings, _card: int) -> None:
         work()
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        for _ in range(2000):  # more than the driver queues before it blocks
+        for _ in range(LAUNCHES):
             work()
         torch.cuda.synchronize()
-        return (time.perf_counter() - begin) / 2000 * 1e6
+        return (time.perf_counter() - begin) / LAUNCHES * 1e6
 
     def round_trip() -> float:
         begin = time.perf_counter()

@@ -64,7 +64,9 @@ def test_certified_pairs_overlap_in_the_next_run(
         for one in (*pytester.path.glob("*.begun"), *pytester.path.glob("*.done")):
             one.unlink()
         known = [path.read_text() for path in Path(certificates).rglob("*.json")]
-        monkeypatch.setenv("MEETING", "yes" if any('"granted": true' in one for one in known) else "")
+        monkeypatch.setenv(
+            "MEETING", "yes" if any('"granted": true' in one for one in known) else ""
+        )
         return pytester.runpytest_inprocess(*arguments)
 
     def in_this_process(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:

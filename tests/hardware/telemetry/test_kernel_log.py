@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_anubis.core.verdict import Outcome
@@ -227,6 +227,7 @@ def filled(line: str, drawn: list[int]) -> str:
 
 
 @pytest.mark.parametrize(("outcome", "line"), LINES)
+@settings(max_examples=10)  # of each line
 @given(drawn=numbers)
 def test_lines_with_any_numbers_have_their_severity(
     outcome: Outcome | None, line: str, drawn: list[int]
@@ -237,6 +238,7 @@ def test_lines_with_any_numbers_have_their_severity(
 
 
 @pytest.mark.parametrize("line", QUIET)
+@settings(max_examples=10)
 @given(drawn=numbers)
 def test_ordinary_lines_say_nothing(line: str, drawn: list[int]) -> None:
     assert kernel_events([f"6,1,2,-;{filled(line, drawn)}"]) == ()
