@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,14 @@ import pytest
 stand_in_node: Any = importlib.import_module("benchmarks.accelerators.stand_in_node")
 
 
-def test_a_healthy_node_and_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--runs=1", "--cards=4", "--only=visible by number", "--only=XID 79"]
-    assert stand_in_node.main(arguments) == 0
+def test_a_healthy_node_and_a_fault(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = stand_in_node.conditions(4)
+    healthy = replace(known["visible by number"], where="one")
+    chosen = {"visible by number": healthy, "XID 79": known["XID 79"]}
+    monkeypatch.setattr(stand_in_node, "conditions", lambda *_: chosen)
+    assert stand_in_node.main(["--runs=1", "--cards=4"]) == 0
     healthy, fault = capsys.readouterr().out.splitlines()[2:4]
     assert healthy.startswith("| visible by number | 1 | 1 | ACCEPTED: ")
     assert fault.startswith("| XID 79 | 1 | 1 | REJECTED: ")
