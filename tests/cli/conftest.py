@@ -12,7 +12,7 @@ import pytest
 from pytest_anubis.cli.learning import watched_round
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def quick_looks() -> Iterator[None]:
     """Let ``learn`` look at its rounds more often: it notices their end when it looks."""
     with pytest.MonkeyPatch.context() as patch:
