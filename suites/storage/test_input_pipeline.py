@@ -45,7 +45,7 @@ ROUNDS = {"smoke": 8, "standard": 8, "soak": 60}
     action="Property `binding` names the part that limits: reading: look at the disk and its benchmarks; "
     "decompressing: at cores, their clock and quota; copying: at the card's PCIe link; computing: none waits",
 )
-@pytest.mark.usefixtures("torch_settings", "optimizers")
+@pytest.mark.usefixtures("torch_settings")
 def test_input_pipeline(
     anubis_metric: MetricFixture,
     anubis_node: NodeFixture,

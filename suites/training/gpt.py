@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from suites.training.optimizers import AdamW
 from suites.training.step import TrainingStep
 from suites.workload.models.decoder import Block
 
@@ -68,7 +69,7 @@ def gpt_step(shape: GptShape, device: torch.device, *, half: bool = False) -> Tr
         text[:, :-1],
         text[:, 1:],
         loss=_next_token_loss,
-        optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-4),
+        optimizer=lambda parameters: AdamW(parameters, 3e-4),
         device=device,
         half=half,
     )

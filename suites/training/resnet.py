@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import nn
 
+from suites.training.optimizers import Sgd
 from suites.training.step import TrainingStep
 
 
@@ -86,7 +87,7 @@ def resnet_step(shape: ResNetShape, device: torch.device, *, half: bool = False)
         pictures,
         kinds,
         loss=nn.functional.cross_entropy,
-        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9),
+        optimizer=lambda parameters: Sgd(parameters, 0.01, momentum=0.9),
         device=device,
         half=half,
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import MethodType
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch import nn
 from pytest_anubis.benchmarking.capture import as_graph
 from pytest_anubis.benchmarking.placement import checking_device
 from pytest_anubis.benchmarking.precision import single_precision
+from suites.training.optimizers import Optimizer
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -38,7 +38,7 @@ class TrainingStep:
         inputs: One batch, first axis the examples.
         targets: What the network should say, first axis the examples.
         loss: Takes outputs and targets.
-        optimizer: Makes the optimiser from the model's parameters.
+        optimizer: Makes the optimiser of the model's parameters.
         half: Compute in the type `kind` where torch's automatic choice says so.
         kind: ``torch.bfloat16`` or ``torch.float16``.
 
@@ -53,7 +53,7 @@ class TrainingStep:
         targets: torch.Tensor,
         *,
         loss: Loss,
-        optimizer: Callable[..., torch.optim.Optimizer],
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
         device: torch.device,
         half: bool = False,
         kind: torch.dtype = torch.bfloat16,
@@ -99,14 +99,8 @@ class TrainingStep:
         """
         if self._device.type != "cuda":
             return f"no graphs on {self._device.type}"
-        for group in self._optimizer.param_groups:
-            if "capturable" in group:  # Adam counts its steps, by default on the host
-                group["capturable"] = True
-        with warnings.catch_warnings():  # of the steps before, which are not captured
-            warnings.filterwarnings("ignore", message=".*capturable=True")
-            self._graph, reason = as_graph(
-                self._step, self._device, before=self._optimizer.zero_grad
-            )
+        self._optimizer.to_capture()
+        self._graph, reason = as_graph(self._step, self._device, before=self._optimizer.zero_grad)
         return reason
 
     def losses(self) -> tuple[float, float]:

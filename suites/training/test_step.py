@@ -39,7 +39,7 @@ pytestmark = [
         action="Look at the other benchmarks of this device first: one of them usually names the part; if "
         "all are normal, run the standard profile, which is long enough for heat and power to show",
     ),
-    pytest.mark.usefixtures("torch_settings", "optimizers"),
+    pytest.mark.usefixtures("torch_settings"),
 ]
 
 
@@ -80,6 +80,7 @@ def captured(step: TrainingStep, record_property: Callable[[str, object], None])
 
 @pytest.mark.anubis(
     component="training.convolution",
+    version=2,  # smaller steps of hosts in `smoke`
     question="How many pictures a second does a small residual network learn from?",
 )
 def test_resnet_step(
@@ -96,7 +97,7 @@ def test_resnet_step(
         batch = fitting(PICTURES * PICTURE_BYTES, anubis_device.torch) // PICTURE_BYTES
         shape = ResNetShape(**RESNET, batch=batch)
     else:
-        batch = anubis_node.pick(smoke=16, standard=64, soak=64)
+        batch = anubis_node.pick(smoke=8, standard=64, soak=64)
         shape = ResNetShape(width=16, stages=3, blocks=2, picture=32, batch=batch)
     step = resnet_step(shape, anubis_device.torch, half=half)
     right_gradient(step, half=half)
@@ -114,6 +115,7 @@ def test_resnet_step(
 
 @pytest.mark.anubis(
     component="training.transformer",
+    version=2,  # smaller steps of hosts in `smoke`
     question="How many tokens a second does a small transformer learn from?",
 )
 def test_gpt_step(
@@ -130,7 +132,7 @@ def test_gpt_step(
         batch = fitting(SEQUENCES * SEQUENCE_BYTES, anubis_device.torch) // SEQUENCE_BYTES
         shape = GptShape(**GPT, batch=batch)
     else:
-        batch = anubis_node.pick(smoke=4, standard=16, soak=16)
+        batch = anubis_node.pick(smoke=2, standard=16, soak=16)
         shape = GptShape(layers=2, width=256, heads=4, context=128, batch=batch, vocabulary=1024)
     step = gpt_step(shape, anubis_device.torch, half=half)
     right_gradient(step, half=half)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import cast
 
@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from pytest_anubis.benchmarking.placement import checking_device
 from pytest_anubis.benchmarking.sizes import FREE_SHARE, fitting, memory_of, require_free
+from suites.training.optimizers import AdamW, Optimizer, Sgd
 from suites.training.step import Loss, TrainingStep
 from suites.workload.catalogue import Sizes, Workload
 
@@ -129,14 +130,14 @@ def training_step(
     )
 
 
-def optimizer(workload: Workload, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
+def optimizer(workload: Workload, parameters: Iterable[nn.Parameter]) -> Optimizer:
     """Return what a network is trained with, as its reference is: with momentum or Adam."""
     rate = RATES[workload.task]
     if workload.light:
-        return torch.optim.SGD(parameters, lr=LIGHT_RATE)
+        return Sgd(parameters, LIGHT_RATE)
     if workload.task in MOMENTUM:
-        return torch.optim.SGD(parameters, lr=rate, momentum=MOMENTUM[workload.task])
-    return torch.optim.AdamW(parameters, lr=rate)
+        return Sgd(parameters, rate, momentum=MOMENTUM[workload.task])
+    return AdamW(parameters, rate)
 
 
 def loss(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -55,7 +55,7 @@ def software(on_cpu: bool) -> str:
     "device out of service; if all devices differ from the baseline, a library was exchanged: learn anew",
 )
 @pytest.mark.parametrize(("workload", "dtype"), runs("bits", cost="15s", cards="15s"))
-@pytest.mark.usefixtures("torch_settings", "optimizers")
+@pytest.mark.usefixtures("torch_settings")
 def test_same_bits(
     anubis_metric: MetricFixture,
     anubis_device: DeviceFixture,

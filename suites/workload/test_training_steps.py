@@ -33,7 +33,7 @@ its bfloat16 has 8 bits, and a thousand tokens' errors average out."""
     "load only means heat or power",
 )
 @pytest.mark.parametrize(("workload", "dtype"), runs("training", cost="45s", cards="30s"))
-@pytest.mark.usefixtures("torch_settings", "optimizers")
+@pytest.mark.usefixtures("torch_settings")
 def test_training_step(
     anubis_metric: MetricFixture,
     anubis_device: DeviceFixture,

@@ -9,9 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pytest_anubis.cli.shared.command_error import CommandError
@@ -106,7 +105,8 @@ def run_round(
             try:
                 while process.poll() is None:
                     tell(_progress(journal))
-                    time.sleep(POLL_SECONDS)
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(POLL_SECONDS)
             except BaseException:
                 _end(process)
                 raise
