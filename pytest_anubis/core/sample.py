@@ -101,6 +101,11 @@ class Population:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    @property
+    def series(self) -> tuple[str, str, str]:
+        """Benchmark, metric and group: what names the same values in other runs and hardware classes."""
+        return self.benchmark, self.metric.name, self.group
+
     def sample(self, row: int) -> FloatArray:
         """Return the values of one unit, shape (n_row,), in time order."""
         return self.values[self.offsets[row] : self.offsets[row + 1]]

@@ -29,6 +29,10 @@ from pytest_anubis.core.verdict import (
     Waiver,
 )
 
+PAST = frozenset((Reference.SELF, Reference.MODEL))
+"""References that only earlier values of the node stand for."""
+NEAR = PAST | {Reference.PEERS, Reference.MACHINE}
+"""References of the node itself, as opposed to a fleet's baseline."""
 _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 
 
@@ -103,8 +107,6 @@ def judged_run(
     both = {
         key: fine.get(key, set()) | marginal.get(key, set()) for key in {*fine, *marginal} - bad
     }
-    past = {Reference.SELF, Reference.MODEL}
-    near = {*past, Reference.PEERS, Reference.MACHINE}
     return JudgedRun(
         began=began,
         ended=began if ended is None else ended,
@@ -112,8 +114,8 @@ def judged_run(
         failed=tuple(sorted(failed.keys() & counted)),
         passed=tuple(sorted(both)),
         benchmarks=tuple(sorted(benchmarks)),
-        by_peers=_weak({**by_waived, **failed}, both, near),
-        by_past=_weak({**by_waived, **failed}, both, past),
+        by_peers=_weak({**by_waived, **failed}, both, NEAR),
+        by_past=_weak({**by_waived, **failed}, both, PAST),
         marginal=tuple(sorted(marginal.keys() & {*failed, *both} - fail.keys())),
         waived=tuple(sorted(still.items(), key=lambda one: one[0])),
         **more,
@@ -121,7 +123,9 @@ def judged_run(
 
 
 def _weak(
-    failed: Mapping[Key, set[Reference]], passed: Mapping[Key, set[Reference]], weak: set[Reference]
+    failed: Mapping[Key, set[Reference]],
+    passed: Mapping[Key, set[Reference]],
+    weak: frozenset[Reference],
 ) -> tuple[Key, ...]:
     """Return what failed by these references only, and what passed by any of them."""
     found = {key for key, by in failed.items() if by and by <= weak}

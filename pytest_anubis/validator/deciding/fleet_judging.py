@@ -12,13 +12,11 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Finding
 from pytest_anubis.core.blocker import Blocker
-from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import (
     ALLOWED_MISSING,
-    MIN_SEARCHED,
     MetricVerdict,
     NodeVerdict,
     Outcome,
@@ -31,7 +29,12 @@ from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.missing_values import Cell, Lacking, expected_of, lacking
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.deciding.seen_values import SeenValues
-from pytest_anubis.validator.judging.change_screening import MAX_SEARCHED, find_changes
+from pytest_anubis.validator.judging.change_screening import (
+    find_changes,
+    note_length,
+    too_short,
+    unsearched,
+)
 from pytest_anubis.validator.judging.class_offset import offset_note
 from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
@@ -47,11 +50,7 @@ from pytest_anubis.validator.judging.device_split import split_by_device
 from pytest_anubis.validator.judging.history_judging import judge_latest
 from pytest_anubis.validator.judging.later_runs import LaterRuns, with_answered_means
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
-from pytest_anubis.validator.judging.population_shift import (
-    MAX_METRICS_NAMED,
-    class_findings,
-    settle_shift,
-)
+from pytest_anubis.validator.judging.population_shift import class_findings, settle_shift
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     MARGINAL,
@@ -160,31 +159,45 @@ def judge_fleet(
     for population in populations:
         by_class.setdefault(population.hardware_class, []).append(population)
     done, columns = 0, list[JudgedColumns]()
-    later = LaterRuns(started=started or {}, checked=checked or {}, ahead=frozenset(ahead))
-    later = replace(later, samples_only=frozenset(samples_only))
+    later = LaterRuns(
+        started=started or {},
+        checked=checked or {},
+        ahead=frozenset(ahead),
+        samples_only=frozenset(samples_only),
+    )
     nodes: list[tuple[NodeVerdict, NodeDetail]] = []
     findings: list[Finding] = []
     notes, asides = list[str](), list[str]()
+    judged_of: dict[str, list[JudgedColumns]] = {}
+    same: defaultdict[tuple[str, str, str], list[JudgedColumns]] = defaultdict(list)
     for key in sorted(by_class):
+        judged_of[key] = []
+        for one in _judge_class(by_class[key], baselines.get(key), started or {}):
+            judged_of[key].append(judged := confirm(one))
+            same[one.population.series].append(judged)
+            done += 1
+            if progress is not None:
+                progress(min(done, len(populations)), len(populations))
+    for key, mine in judged_of.items():
         baseline = baselines.get(key)
         known = {node: r for (of, node), r in (evidence or {}).items() if of == key}
         gathered = _Nodes(known, waivers, fail_on, later)
         shifts: list[Finding] = []
         searched: dict[tuple[str, str], bool] = {}
-        mine = list[JudgedColumns]()
-        for one in _judge_class(by_class[key], baseline, started or {}):
-            mine.append(gathered.waived(later.columns(confirm(one)), baseline))
-            done += 1
-            if progress is not None:
-                progress(min(done, len(populations)), len(populations))
-        mine = with_answered_means(mine)
+        settled = (
+            later.columns(
+                one, [other for other in same[one.population.series] if other not in mine]
+            )
+            for one in mine
+        )
+        mine = with_answered_means([gathered.waived(one, baseline) for one in settled])
         for judged in mine:
             gathered.add(judged, baseline)
             if judged.shift is not None:
                 shifts.append(judged.shift)
-            _note_length(judged, searched)
+            note_length(judged, searched)
             if judged.unsearched:
-                findings.append(_unsearched(judged))
+                findings.append(unsearched(judged))
         options: dict[str, Any] = {"other_machine": True} if other_machine else {}
         options |= {"required": tuple(required)} if required else {}
         nodes += gathered.decide(key, baseline, require_all, options, allow_missing, unread or {})
@@ -197,7 +210,7 @@ def judge_fleet(
             notes.append(f"hardware class {key}: {open_ones}: anubis baseline populations FILE")
         if offset := offset_note(key, mine):
             findings.append(Finding(kind="class-offset", text=offset))
-        asides += _too_short(key, searched)
+        asides += too_short(key, searched)
     nodes.sort(key=lambda pair: pair[0].node)
     return JudgedFleet(
         columns=tuple(columns),
@@ -234,38 +247,6 @@ def _judge_class(
     for place, judged in zip(alone, latest, strict=True):
         compared[place] = judged
     yield from (find_changes(below_nominal(one, baseline)) for one in compared)
-
-
-def _note_length(judged: JudgedColumns, searched: dict[tuple[str, str], bool]) -> None:
-    """Record whether any sample of a compared metric has enough values to be searched for changes."""
-    population = judged.population
-    compared = ~np.isnan(judged.similarity)
-    if judged.of_all_devices or population.metric.better == "equal" or not compared.any():
-        return
-    name = (population.benchmark, population.metric.name)
-    enough = bool((np.diff(population.offsets)[compared] >= MIN_SEARCHED).any())
-    searched[name] = searched.get(name, False) or enough
-
-
-def _too_short(key: str, searched: Mapping[tuple[str, str], bool]) -> list[str]:
-    short = [metric_name(*name) for name, enough in sorted(searched.items()) if not enough]
-    if not short:
-        return []
-    return [
-        f"hardware class {key or '(unnamed)'}: not searched for changes within a run, for which "
-        f"{MIN_SEARCHED} values are needed: {len(short)} of {len(searched)} metrics "
-        f"({first_of(short, MAX_METRICS_NAMED)})"
-    ]
-
-
-def _unsearched(judged: JudgedColumns) -> Finding:
-    benchmark, metric = judged.population.benchmark, judged.population.metric.name
-    text = (
-        f"{metric_name(benchmark, metric)}: the {MAX_SEARCHED} samples that differ most from their own "
-        f"beginning were searched for changes within the run, {judged.unsearched} more were judged as a "
-        "whole only; judge fewer runs at a time to search them all"
-    )
-    return Finding(kind="not-searched", benchmark=benchmark, metric=metric, text=text)
 
 
 def _undecided(by_peers: PeerColumns, baseline: Baseline | None) -> JudgedColumns:
@@ -372,7 +353,7 @@ class _Nodes:
             self._verdicts[name].append(judged.of_run(row, baseline))
 
     def _note_answers(self, population: Population, rows: Sequence[int]) -> None:
-        metric = (population.benchmark, population.metric.name, population.group)
+        metric = population.series
         units = (population.nodes, population.devices, rows)
         if units != self._last[0]:  # most metrics have the units of the metric before
             found: defaultdict[str, set[str]] = defaultdict(set)

@@ -6,16 +6,17 @@ measurement is judged here too, in the run and again from its journal.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.metric import Direction, first_of, metric_name
 from pytest_anubis.core.onset import Onset
 from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import MIN_SEARCHED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.segments import (
     MIN_VALUES,
     SCREENED,
@@ -29,6 +30,7 @@ from pytest_anubis.validator.changes.segments import (
     with_segments,
 )
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.population_shift import MAX_METRICS_NAMED
 from pytest_anubis.validator.judging.sample_judging import judge_sample
 from pytest_anubis.validator.judging.verdict_table import MARGINAL, PASS
 from pytest_anubis.validator.similarity.usable_rows import BLOCK
@@ -74,6 +76,40 @@ def find_changes(judged: JudgedColumns, baseline: Baseline | None = None) -> Jud
     )
     soak = baseline is not None and baseline.attributes.get("profile") == PROFILE
     return _with_current(marked, baseline) if soak and judged.criterion is not None else marked
+
+
+def note_length(judged: JudgedColumns, searched: dict[tuple[str, str], bool]) -> None:
+    """Record whether any sample of a compared metric has enough values to be searched for changes."""
+    population = judged.population
+    compared = ~np.isnan(judged.similarity)
+    if judged.of_all_devices or population.metric.better == "equal" or not compared.any():
+        return
+    name = (population.benchmark, population.metric.name)
+    enough = bool((np.diff(population.offsets)[compared] >= MIN_SEARCHED).any())
+    searched[name] = searched.get(name, False) or enough
+
+
+def too_short(key: str, searched: Mapping[tuple[str, str], bool]) -> list[str]:
+    """Return a line on a hardware class's metrics of which no sample is long enough to be searched."""
+    short = [metric_name(*name) for name, enough in sorted(searched.items()) if not enough]
+    if not short:
+        return []
+    return [
+        f"hardware class {key or '(unnamed)'}: not searched for changes within a run, for which "
+        f"{MIN_SEARCHED} values are needed: {len(short)} of {len(searched)} metrics "
+        f"({first_of(short, MAX_METRICS_NAMED)})"
+    ]
+
+
+def unsearched(judged: JudgedColumns) -> Finding:
+    """Return the finding that more samples of a metric look changed than are searched."""
+    benchmark, metric = judged.population.benchmark, judged.population.metric.name
+    text = (
+        f"{metric_name(benchmark, metric)}: the {MAX_SEARCHED} samples that differ most from their own "
+        f"beginning were searched for changes within the run, {judged.unsearched} more were judged as a "
+        "whole only; judge fewer runs at a time to search them all"
+    )
+    return Finding(kind="not-searched", benchmark=benchmark, metric=metric, text=text)
 
 
 def _with_current(judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:

@@ -371,7 +371,7 @@ def judge_populations(
         if population.hardware_class not in ("", baseline.hardware_class):
             yield judge_columns(population, None)
             continue
-        key = (population.benchmark, population.metric.name, population.group)
+        key = population.series
         yield judge_columns(population, known.get((*key, "unit")), baseline=baseline)
         whole = known.get((*key, "node"))
         if whole is not None:

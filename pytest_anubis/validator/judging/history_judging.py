@@ -68,9 +68,9 @@ def judge_by_history(
     All metrics of a node share one error rate. Rows of the history with a problem are ignored.
     """
     found: dict[str, list[tuple[int, int, LearnedCriterion, int]]] = {}
-    known = {(p.benchmark, p.metric.name, p.group): p for p in history}
+    known = {one.series: one for one in history}
     for number, population in enumerate(populations):
-        old = known.get((population.benchmark, population.metric.name, population.group))
+        old = known.get(population.series)
         if old is None or old.metric.variant != population.metric.variant:
             continue
         rows = _rows_by_unit(old)

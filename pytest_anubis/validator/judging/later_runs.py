@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pytest_anubis.core.sample import Population
-from pytest_anubis.core.standing.recorded_run import key_of
+from pytest_anubis.core.standing.recorded_run import NEAR, PAST, key_of, model_of
 from pytest_anubis.core.standing.standing_of import JudgedRun, Key, standing_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Waiver
 from pytest_anubis.validator.judging.column_judging import (
@@ -41,6 +41,10 @@ _LEVELS = (
 or unclear any value answers."""
 
 
+_Place = tuple[JudgedColumns, int]
+"""A value: the verdicts on its metric, and its row there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaterRuns:
     """Knows the runs of all nodes and their order.
@@ -55,6 +59,7 @@ class LaterRuns:
         order: (run, node) -> its place in time; those without a time stand first, all in one place, unless
             they are known to come after another.
         campaigns: (run, node) of cycles of soaks -> the soak, none of whose cycles answers another one.
+        profiles: (run, node) of journals -> the run's profile.
     """
 
     started: Mapping[tuple[str, str], str]
@@ -64,6 +69,7 @@ class LaterRuns:
     runs: Mapping[str, Sequence[str]] = field(init=False)
     order: Mapping[tuple[str, str], int] = field(init=False)
     campaigns: Mapping[tuple[str, str], str] = field(init=False)
+    profiles: Mapping[tuple[str, str], str] = field(init=False)
 
     def __post_init__(self) -> None:
         moments = sorted({"", *self.started.values()})
@@ -84,13 +90,10 @@ class LaterRuns:
         of_node: dict[str, list[str]] = {}
         for run, node in self.started:
             of_node.setdefault(node, []).append(run)
-        campaigns = {
-            (one.run, node): one.campaign
-            for node, several in self.checked.items()
-            for one in several
-            if one.campaign
-        }
+        known = [((one.run, node), one) for node, those in self.checked.items() for one in those]
+        campaigns = {unit: one.campaign for unit, one in known if one.campaign}
         object.__setattr__(self, "campaigns", campaigns)
+        object.__setattr__(self, "profiles", {unit: one.profile for unit, one in known})
         object.__setattr__(self, "runs", of_node)
         object.__setattr__(self, "order", order)
 
@@ -116,8 +119,16 @@ class LaterRuns:
 
         return [one for one in broken if not any(follows(run, one) for run in whole)]
 
-    def columns(self, judged: JudgedColumns) -> JudgedColumns:
-        """Return verdicts of which the bad ones name their run on nodes with several, or are answered."""
+    def columns(
+        self, judged: JudgedColumns, elsewhere: Sequence[JudgedColumns] = ()
+    ) -> JudgedColumns:
+        """Return verdicts of which the bad ones name their run on nodes with several, or are answered.
+
+        Args:
+            judged: The verdicts on one metric.
+            elsewhere: Those on the same metric in other hardware classes: a node that got another driver, or
+                was measured in a longer profile, may have passed there.
+        """
         population, outcome = judged.population, judged.outcome
         missing = (outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
         bad = np.isin(outcome, (FAIL, MARGINAL))
@@ -129,7 +140,7 @@ class LaterRuns:
         ]
         if not several:
             return judged
-        answered = self._answered(judged, several)
+        answered = self._answered(judged, several, elsewhere)
         units = list(zip(population.nodes, population.devices, strict=True))
         lost = Counter(units[row] for row in np.flatnonzero(missing).tolist())
         named = {
@@ -197,55 +208,80 @@ class LaterRuns:
         return verdict if missing else named  # of several runs that lack it one line is enough
 
     def _answered(
-        self, judged: JudgedColumns, several: Iterable[int]
+        self, judged: JudgedColumns, several: Iterable[int], elsewhere: Sequence[JudgedColumns]
     ) -> dict[int, tuple[str, bool]]:
         """Return row -> what answers it, in words, and whether it failed, of the rows that are answered."""
         population, outcome = judged.population, judged.outcome.tolist()
         units = {(population.nodes[row], population.devices[row]) for row in several}
-        rows: dict[tuple[str, str], list[int]] = {}
-        for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
-            if unit in units:
-                rows.setdefault(unit, []).append(row)
+        rows: dict[tuple[str, str], list[_Place]] = {}
+        for columns in (judged, *elsewhere):
+            of = columns.population
+            for row, unit in enumerate(zip(of.nodes, of.devices, strict=True)):
+                if unit in units:
+                    rows.setdefault(unit, []).append((columns, row))
         found: dict[int, tuple[str, bool]] = {}
         wanted = set(several)
         for mine in rows.values():
             for bad, good in _LEVELS:
-                failed = [row for row in mine if row in wanted and outcome[row] in bad]
-                passed = [
+                failed = [
                     row
-                    for row in mine
-                    if outcome[row] in good
-                    and (population.runs[row], population.nodes[row]) not in self.ahead
+                    for columns, row in mine
+                    if columns is judged and row in wanted and outcome[row] in bad
                 ]
-                settled = [row for row in failed if self._settled(population, row, passed)]
+                passed = [
+                    (columns, row)
+                    for columns, row in mine
+                    if columns.outcome[row] in good
+                    and (columns is judged or INCONCLUSIVE not in bad)
+                    and self._unit((columns, row)) not in self.ahead
+                ]
+                settled = [row for row in failed if self._settled((judged, row), passed)]
                 if settled:
-                    last = max(passed, key=lambda row: self._place(population, row))
-                    words = self._words(population.runs[last], population.nodes[last])
+                    last = max(passed, key=self._place)
                     how = "measured" if NOT_TESTED in bad else "passed"
-                    found |= dict.fromkeys(settled, (f"{how} {words}", FAIL in bad))
+                    answer = f"{how} {self._words(*self._unit(last))}", FAIL in bad
+                    found |= dict.fromkeys(settled, answer)
         return found
 
-    def _settled(self, population: Population, failed: int, passed: Sequence[int]) -> bool:
-        """Return whether one of the rows that passed answers one that failed, whatever others do."""
-        key = (population.benchmark, population.metric.name, "", population.group)
+    def _settled(self, failed: _Place, passed: Sequence[_Place]) -> bool:
+        """Return whether one of the values that passed answers one that failed, whatever others do."""
+        own = failed[0].population
+        key = (own.benchmark, own.metric.name, "", own.group)
+        crosses = any(columns is not failed[0] for columns, _ in passed)
 
-        def run(row: int, decision: Decision) -> JudgedRun:
+        def run(place: _Place, decision: Decision) -> JudgedRun:
             bad = decision is Decision.REJECTED
-            return JudgedRun(
-                run=population.runs[row],
-                began=self._place(population, row),
+            unit = self._unit(place)
+            one = JudgedRun(
+                run=unit[0],
+                began=self._place(place),
                 decision=decision,
                 failed=(key,) if bad else (),
                 passed=() if bad else (key,),
-                campaign=self.campaigns.get((population.runs[row], population.nodes[row]), ""),
+                campaign=self.campaigns.get(unit, ""),
+            )
+            if not crosses:  # within a class all are as strict
+                return one
+            reference = place[0].reference
+            return replace(
+                one,
+                profile=self.profiles.get(unit, ""),
+                model=model_of(place[0].population.hardware_class),
+                by_peers=(key,) if reference in NEAR else (),
+                by_past=(key,) if reference in PAST else (),
             )
 
         runs = [run(failed, Decision.REJECTED)]
-        runs += [run(row, Decision.ACCEPTED) for row in passed]
+        runs += [run(place, Decision.ACCEPTED) for place in passed]
         return not standing_of(runs, _no_waiver).failures
 
-    def _place(self, population: Population, row: int) -> int:
-        return self.order.get((population.runs[row], population.nodes[row]), 0)
+    def _unit(self, place: _Place) -> tuple[str, str]:
+        """Return run and node."""
+        columns, row = place
+        return columns.population.runs[row], columns.population.nodes[row]
+
+    def _place(self, place: _Place) -> int:
+        return self.order.get(self._unit(place), 0)
 
     def _words(self, run: str, node: str) -> str:
         began = self.started.get((run, node), "")
@@ -280,8 +316,7 @@ def with_answered_means(columns: Sequence[JudgedColumns]) -> list[JudgedColumns]
 
 
 def _place_of(population: Population, row: int) -> tuple[str, ...]:
-    metric = (population.benchmark, population.metric.name, population.group)
-    return (*metric, population.nodes[row], population.runs[row])
+    return (*population.series, population.nodes[row], population.runs[row])
 
 
 def _unanswered(verdict: MetricVerdict) -> bool:

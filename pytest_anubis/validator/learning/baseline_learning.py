@@ -261,7 +261,7 @@ def _check(populations: Sequence[Population], hardware_class: str) -> None:
                 f"{name}: hardware class {population.hardware_class!r} among runs of {hardware_class!r}; "
                 "learn one baseline for each class"
             )
-        key = (population.benchmark, population.metric.name, population.group)
+        key = population.series
         other = seen.setdefault(key, population)
         if other is not population:
             ours, theirs = population.metric, other.metric

@@ -57,7 +57,7 @@ def learning_findings(
             continue
         found += _below_nominal(item.criterion)
         for cluster in item.clusters:
-            if (*_place(item), cluster.side) in known:
+            if (*item.population.series, cluster.side) in known:
                 continue
             middle = item.criterion.typical
             found.append(
@@ -105,19 +105,14 @@ def _below_nominal(criterion: Criterion) -> list[Finding]:
     return [Finding(kind=DOUBTFUL, benchmark=criterion.benchmark, metric=metric.name, text=text)]
 
 
-def _place(item: LearnedCriterion) -> tuple[str, str, str]:
-    population = item.population
-    return population.benchmark, population.metric.name, population.group
-
-
 def _pooled(item: LearnedCriterion) -> bool:
     return item.criterion is not None and item.criterion.scope == "node"
 
 
 def _groups(item: LearnedCriterion) -> list[tuple[str, str, str, str]]:
     """Return the groups next to the majority, by metric and side, which is UNDECIDED if they are."""
-    undecided = [(*_place(item), UNDECIDED)] if item.undecided is not None else []
-    return undecided or [(*_place(item), cluster.side) for cluster in item.clusters]
+    undecided = [(*item.population.series, UNDECIDED)] if item.undecided is not None else []
+    return undecided or [(*item.population.series, cluster.side) for cluster in item.clusters]
 
 
 def _least_loss(criterion: Criterion) -> float:

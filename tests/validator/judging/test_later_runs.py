@@ -107,6 +107,46 @@ def test_a_cycle_of_a_soak_answers_no_other_one_of_it(
     assert decided(*last, soak=soak)[0].decision is decision
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "profiles", "decision"),
+    [
+        ("card_driver1", "card_driver2", ("smoke", "smoke"), Decision.ACCEPTED),
+        ("card_smoke", "card_standard", ("smoke", "standard"), Decision.ACCEPTED),
+        ("card_standard", "card_smoke", ("standard", "smoke"), Decision.REJECTED),
+        ("cardA_smoke", "cardB_smoke", ("smoke", "smoke"), Decision.REJECTED),
+    ],
+)
+@pytest.mark.parametrize("later", [True, False])
+def test_a_pass_in_another_class_answers_as_in_a_nodes_standing(
+    before: str, after: str, profiles: tuple[str, str], decision: Decision, later: bool
+) -> None:
+    failed = replace(table(0.8), hardware_class=before)
+    passed = replace(table(1.0), hardware_class=after, runs=["r1"] * NODES)
+    runs = [
+        JudgedRun(run=run, began=0.0, profile=profile)
+        for run, profile in zip(STARTED, profiles, strict=False)
+    ]
+    days = dict(zip(("r0", "r1"), ("r1", "r2") if later else ("r1", "r0"), strict=True))
+    judged = judge_fleet(
+        [failed, passed],
+        {
+            one: learn_baseline(
+                [replace(table(1, 1, 1), hardware_class=one)], hardware_class=one, created="2026"
+            )
+            for one in (before, after)
+        },
+        started={(run, f"n{n}"): STARTED[day] for run, day in days.items() for n in range(NODES)},
+        checked={f"n{NODES - 1}": runs},
+    )
+    decisions = {
+        detail.hardware_class: verdict.decision
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+        if verdict.node == f"n{NODES - 1}"
+    }
+    assert decisions[before] is (decision if later else Decision.REJECTED)
+    assert decisions[after] is Decision.ACCEPTED
+
+
 def test_what_was_unclear_is_answered_by_a_later_failure_which_counts_alone() -> None:
     """A failure that a waiver covers left the node undecided for what the run before had not measured."""
     _, verdicts = decided(1.0, NAN, 0.8)
