@@ -229,7 +229,7 @@ def _object(data: Any) -> Mapping[Any, Any]:
 
 @cache
 def _object_reader(cls: Any, refuse: bool) -> Reader:
-    """Return the reader of a dataclass, whose own fields and those of flat dataclasses are in one object."""
+    """Return the reader of a dataclass; fields of members marked `Flat` are in its own JSON object."""
     owners: list[Any] = [cls]  # the dataclass itself, then the flat ones inside
     flat: list[str] = []
     readers: dict[str, tuple[int, str, Reader]] = {}

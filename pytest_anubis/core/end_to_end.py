@@ -1,4 +1,7 @@
-"""Parts and wholes: which failed micro benchmarks explain the loss of a training, a model or an overlap."""
+"""List the micro benchmarks that failed with an end-to-end one (training, model, overlap) on its device.
+
+They are its likely causes: same device, same run. None is tested as a cause.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,9 @@ class EndToEndLoss:
 
     Attributes:
         whole: The end-to-end metric.
-        explained_by: Metrics of micro benchmarks that failed there, too, the worst first.
-        passed: How many other micro benchmarks there were judged and did not fail.
+        explained_by: Metrics of micro benchmarks that failed on the same device in the same run, the worst
+            first; their causing it is likely and not tested.
+        passed: Number of other micro benchmarks of that device and run that were judged and did not fail.
     """
 
     whole: MetricPlace

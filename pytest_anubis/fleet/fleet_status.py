@@ -19,7 +19,7 @@ from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line,
 from pytest_anubis.report.text.failure_text import place_text
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text, percent
-from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
+from pytest_anubis.store.fleet.last_runs import DecidingRun, NodeState
 from pytest_anubis.store.fleet.unfiled import push_command, store_of
 
 _IN_SERVICE = "in service"
@@ -150,7 +150,7 @@ _ORDER = tuple(Status)
 
 
 def statuses_of(
-    nodes: Iterable[NodeLast],
+    nodes: Iterable[NodeState],
     *,
     now: float,
     risks: Mapping[str, float],
@@ -170,7 +170,7 @@ def statuses_of(
     """
     known = {one.node.name: one for one in nodes}
     for name in unknown_of(listed, known):
-        known[name] = NodeLast(node=NodeRecord(name=name), has_run=False)
+        known[name] = NodeState(node=NodeRecord(name=name), has_run=False)
     found = [
         _status(one, now, risks.get(name), accepted_risk, max_age)
         for name, one in known.items()
@@ -179,7 +179,7 @@ def statuses_of(
     return tuple(sorted(found, key=lambda one: one.order))
 
 
-def _measured_since(one: NodeLast, moment: float) -> bool:
+def _measured_since(one: NodeState, moment: float) -> bool:
     """Return whether a node has a run that began after a moment."""
     started = one.last.started if one.last is not None else 0.0
     return max(started, one.open_since) > moment
@@ -200,7 +200,7 @@ def unknown_of(listed: Iterable[str], known: Collection[str]) -> list[str]:
 
 
 def _status(
-    one: NodeLast, now: float, risk: float | None, accepted_risk: float, max_age: float | None
+    one: NodeState, now: float, risk: float | None, accepted_risk: float, max_age: float | None
 ) -> NodeStatus:
     last, node = one.last, one.node
     row = None if last is None else _row(last, one.standing)
@@ -221,7 +221,7 @@ def _status(
     )
 
 
-def _row(last: LastRun, standing: Standing) -> NodeRow:
+def _row(last: DecidingRun, standing: Standing) -> NodeRow:
     """Return the row of a run; a failure that more than one run confirmed needs no retest."""
     verdict, metrics = last.verdict, last.verdicts
     if verdict.triage is Triage.RETEST and standing.confirmed:
@@ -237,7 +237,7 @@ def _row(last: LastRun, standing: Standing) -> NodeRow:
     )
 
 
-def _act(one: NodeLast, row: NodeRow | None, status: Status) -> str:
+def _act(one: NodeState, row: NodeRow | None, status: Status) -> str:
     """Return what to do first about a node; of one that is out of service, what brings it back."""
     if status is Status.UNDECIDED and one.unfiled:
         return f"{push_command(store_of(one.unfiled[0]))} files them"
@@ -260,7 +260,7 @@ def _act(one: NodeLast, row: NodeRow | None, status: Status) -> str:
 
 
 def _standing(
-    one: NodeLast,
+    one: NodeState,
     row: NodeRow | None,
     now: float,
     risk: float | None,
@@ -305,7 +305,7 @@ def _standing(
     return Status.FIT, row.cause if row.look is not None else accepted, last.at
 
 
-def reason_of(last: LastRun) -> str:
+def reason_of(last: DecidingRun) -> str:
     """Return why a node is not accepted, as ``anubis health`` words it: at most 128 characters."""
     if last.verdicts or last.verdict.hindrances:
         return drain_reason(last.verdict, last.verdicts, last.run)

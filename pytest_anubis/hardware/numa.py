@@ -47,7 +47,7 @@ def cores_of(files: Files, allowed: Collection[int]) -> tuple[Core, ...]:
     return tuple(sorted(cores.values(), key=lambda core: (core.node or 0, core.cpus)))
 
 
-def card_node(files: Files, address: str | None) -> int | None:
+def numa_node_of(files: Files, address: str | None) -> int | None:
     """Return the NUMA node of a PCI device; None if the device or its node (-1) is unknown."""
     if not address:
         return None

@@ -20,9 +20,10 @@ from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.line_lists import without_repeated
 from pytest_anubis.report.pages.rendering import block, render
-from pytest_anubis.report.text.headlines import baseline_line, next_of, questions_text
+from pytest_anubis.report.text.next_command import next_of
 from pytest_anubis.report.text.numbers import similarity_text
 from pytest_anubis.report.text.part_lines import part_lines
+from pytest_anubis.report.text.shared_lines import baseline_line, questions_text
 from pytest_anubis.report.text.text_table import clip, width_of
 
 POINTS = 48

@@ -24,7 +24,7 @@ _HARDWARE = re.compile(
 
 
 _OF_A_FILE = re.compile(r"TraceError|CannotReplayError")
-"""Errors of ours that quote names from a file, whatever these are."""
+"""Errors of ours that quote a trace file: their text may contain words of the hardware's by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Cause:
     """One kind of error that the environment causes.
 
     Attributes:
-        words: Pattern of its messages, in upper or lower case.
+        words: Pattern of its messages; case does not matter.
         cause: What prevents the test, for people.
         fix: What to do about it.
     """

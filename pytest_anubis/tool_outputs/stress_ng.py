@@ -19,7 +19,8 @@ _VERSION = re.compile(r"\s+stress-ng-version: *(\S.*)")
 _MARK = re.compile(r"---$|metrics:$")
 _FAILURE = re.compile(r"stress-ng: (?:[\d:.]{1,20} )?(?:fail|error):")
 _ROUNDING = 0.01
-"""Relative: the rate is of the run, the seconds are of its longest instance, which differ by less."""
+"""Relative tolerance of rate x seconds = operations: the rate is of the whole run, the seconds are those of
+its longest instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ def read_stress_ng(text: str) -> StressRun:
             entries.append({entry[2]: _unquoted(entry[3])})
         elif line.strip() and depth <= indent:  # deeper lines are about single instances
             if not entries or not colon or depth < indent:
-                raise UnreadableOutput(TOOL, f"no line of its metrics: {shown(line)}")
+                raise UnreadableOutput(TOOL, f"unexpected line in its metrics: {shown(line)}")
             if name in entries[-1]:
                 raise UnreadableOutput(TOOL, f"{name} occurs twice in one stressor")
             entries[-1][name] = _unquoted(value)

@@ -11,7 +11,7 @@ from pytest_anubis.core.history import NodeRecord
 from pytest_anubis.core.standing.standing_of import JudgedRun, Standing
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
 from pytest_anubis.fleet.fleet_status import NodeStatus, drain_lines, statuses_of
-from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
+from pytest_anubis.store.fleet.last_runs import DecidingRun, NodeState
 from tests.cli.command_line import anubis
 from tests.cli.commands.test_judged_fleet import write
 
@@ -36,10 +36,10 @@ def statuses() -> tuple[NodeStatus, ...]:
             lowest=lowest,
             gone=gone,
         )
-        last = LastRun(run="r", started=100.0 - age, ended=None, verdict=verdict)
+        last = DecidingRun(run="r", started=100.0 - age, ended=None, verdict=verdict)
         by = JudgedRun(run="r", began=last.started, decision="REJECTED")
         standing = Standing(decision=Decision.REJECTED, by=by)
-        found.append(NodeLast(node=NodeRecord(name=name), last=last, standing=standing))
+        found.append(NodeState(node=NodeRecord(name=name), last=last, standing=standing))
     return statuses_of(found, now=200.0, risks={}, accepted_risk=1.0)
 
 
@@ -87,9 +87,9 @@ def test_a_history_keeps_the_urgency_of_rejections(
 @pytest.mark.parametrize("removed", [90.0, 110.0])
 def test_a_removed_node_that_was_measured_since_is_listed(removed: float) -> None:
     verdict = NodeVerdict(node="n1", decision=Decision.REJECTED, headline="slow")
-    last = LastRun(run="r", started=100.0, ended=None, verdict=verdict)
+    last = DecidingRun(run="r", started=100.0, ended=None, verdict=verdict)
     by = JudgedRun(run="r", began=100.0, decision="REJECTED")
-    known = NodeLast(
+    known = NodeState(
         node=NodeRecord(name="n1", state="removed", changed=removed),
         last=last,
         standing=Standing(decision=Decision.REJECTED, by=by),

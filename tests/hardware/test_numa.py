@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.hardware.numa import Core, card_node, cores_of, cpu_numbers, cpu_text
+from pytest_anubis.hardware.numa import Core, cores_of, cpu_numbers, cpu_text, numa_node_of
 from pytest_anubis.hardware.text_files import Files
 from tests.hardware.two_numa_nodes import CARDS, CPUS, two_numa_nodes
 
@@ -34,9 +34,9 @@ def test_without_a_topology_every_cpu_is_a_core(tmp_path: Path) -> None:
 def test_a_card_whose_firmware_is_silent_has_no_node(
     tmp_path: Path, text: str, node: int | None
 ) -> None:
-    assert card_node(two_numa_nodes(tmp_path, {CARDS[0]: text}), CARDS[0].upper()) == node
-    assert card_node(Files(tmp_path), "0000:ff:00.0") is None
-    assert card_node(Files(tmp_path), None) is None
+    assert numa_node_of(two_numa_nodes(tmp_path, {CARDS[0]: text}), CARDS[0].upper()) == node
+    assert numa_node_of(Files(tmp_path), "0000:ff:00.0") is None
+    assert numa_node_of(Files(tmp_path), None) is None
 
 
 @given(st.sets(st.integers(0, 300)))

@@ -31,13 +31,13 @@ from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import EDITED, Baseline, Finding
 from pytest_anubis.core.metric import metric_name
-from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import (
     criteria_lines,
     details_lines,
     learned_lines,
     population_lines,
 )
+from pytest_anubis.report.text.shared_lines import baseline_line
 from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
     find_baseline,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
 
 MIN_ROUNDS = 3
-"""Fewest rounds: pairs must meet in as many, or a quiet moment looks like harmlessness."""
+"""Fewest rounds. A pair must overlap in as many, since it may look harmless once by chance."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +69,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--alpha",
         type=float,
         default=0.95,
-        help="similarity that every metric must keep (default: .95)",
+        help="similarity (no significance level) that every metric must keep (default: .95)",
     )
     add_output(parser, more="; certificates lie in its folder certificates/")
     add_store(parser)
@@ -134,7 +134,7 @@ def _written(
 
 
 def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunRecord]]:
-    """Run the set alone and with every pair that is not refused yet, in turns."""
+    """Run the set in each round once without certificates, and once with all pairs that are not refused."""
     stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
     alone: list[RunRecord] = []
     together: list[RunRecord] = []

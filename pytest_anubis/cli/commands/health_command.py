@@ -188,7 +188,7 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
     if not there and not _imports(store).is_dir():  # opening a history takes a third of a second
         return None
     from pytest_anubis.fleet.fleet_status import Status, statuses_of
-    from pytest_anubis.store.fleet.last_runs import NodeLast, last_of_history
+    from pytest_anubis.store.fleet.last_runs import NodeState, last_of_history
     from pytest_anubis.store.fleet.unfiled import unfiled
     from pytest_anubis.store.history.database import History, HistoryError
     from pytest_anubis.store.history.machine_owners import name_here
@@ -202,7 +202,7 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
             if there
             else (
                 tuple(
-                    NodeLast(node=NodeRecord(name=name), unfiled=files)
+                    NodeState(node=NodeRecord(name=name), unfiled=files)
                     for name, files in unfiled(store, None).items()
                 ),
                 node,

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of, strictness_of
     from pytest_anubis.cli.shared.judged_json import judged_inputs, judged_json, write_judged
     from pytest_anubis.cli.site.fleet_printing import say_fleet
-    from pytest_anubis.cli.site.fleet_source import judged_source
+    from pytest_anubis.cli.site.fleet_source import gather_fleet_source
 
     printed = str(options.json) == "-"
     baselines = _baselines(options)
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     unrun = _without_run(options, runs)
     named = [str(place) for place in options.runs]
     page = options.html is not None
-    source = judged_source(
+    source = gather_fleet_source(
         options, runs, judged, rows, places=named, without_run=unrun, whole_page=page
     )
     judged = source.judged

@@ -53,9 +53,10 @@ from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.duty_text import duty_lines
-from pytest_anubis.report.text.headlines import next_of, way_on
+from pytest_anubis.report.text.next_command import next_of
 from pytest_anubis.report.text.node_row import counted_words
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.shared_lines import resume_hint
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
 from pytest_anubis.store.history.closed_defects import closed_defects
@@ -173,7 +174,7 @@ def _fleet(options: argparse.Namespace) -> int:
         rows_of,
         strictness_of,
     )
-    from pytest_anubis.cli.site.fleet_source import is_history, judged_source
+    from pytest_anubis.cli.site.fleet_source import gather_fleet_source, is_history
     from pytest_anubis.cli.site.site_writing import write_site
 
     if options.html is None:
@@ -209,7 +210,7 @@ def _fleet(options: argparse.Namespace) -> int:
     rows = rows_of(judged)
     if not rows:
         raise CommandError("no node has a sample in there; give other runs or imports")
-    source = judged_source(
+    source = gather_fleet_source(
         options,
         runs,
         judged,
@@ -221,7 +222,7 @@ def _fleet(options: argparse.Namespace) -> int:
     index = write_site(options.html, source, dict(source.judged.baselines))
     counted = ", ".join(f"{count} {word}" for word, count in counted_words(source.rows))
     say(f"{count_text(len(source.rows), 'node')}: {counted}")
-    more = (without_run_text(source.without_run), source.without_baseline, source.filed_text)
+    more = (without_run_text(source.without_run), source.no_baseline_text, source.filed_text)
     say(*filter(None, more), f"written: {index}")
     return 0
 
@@ -260,7 +261,7 @@ def _collected(
     )
     from pytest_anubis.cli.shared.judged_json import judged_inputs, judged_json
     from pytest_anubis.cli.shared.node_runs import NodeRuns
-    from pytest_anubis.cli.site.fleet_source import judged_source
+    from pytest_anubis.cli.site.fleet_source import gather_fleet_source
 
     baselines = baselines_in_force(options)
     paths: list[Path] = []
@@ -292,7 +293,7 @@ def _collected(
             f"--node {options.node}: not among these; there is {first_of(known, MAX_NAMES_LISTED)}"
         )
     if len(rows) == 1:
-        source = judged_source(options, runs, judged, every, places=options.name)
+        source = gather_fleet_source(options, runs, judged, every, places=options.name)
         (row,) = (one for one in source.rows if one.unit == rows[0].unit)
         if row.shared is not None and row.verdict.triage is not Triage.SHARED:
             say(f"{row.verdict.node}: {row.shared}")
@@ -303,7 +304,7 @@ def _collected(
                 f"{name} writes one node, and these are {len(rows)}: {_narrower(options, classes)}"
             )
     page = options.html is not None
-    source = judged_source(options, runs, judged, rows, places=options.name, whole_page=page)
+    source = gather_fleet_source(options, runs, judged, rows, places=options.name, whole_page=page)
     written = options.json is not None or options.html is not None
     inputs = judged_inputs(options, paths) if written else {}  # each file is read for its digest
     if options.json is not None:
@@ -333,7 +334,7 @@ def _show(record: RunRecord, verbosity: int) -> None:
     for warning in record.warnings:
         say(f"note: {warning}")
     if record.cut_short:
-        say(f"it did not come to its end; {way_on(record.run)}")
+        say(f"it did not come to its end; {resume_hint(record.run)}")
     for line in chosen_lines(record.choice):
         say(line)
     if record.node_verdict is None:

@@ -9,8 +9,8 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.numbers import count_text, duration_text, value_text
 
 MAX_FACTOR = 2.0
-"""How many times its declared cost a benchmark may take. Times on two healthy classes differ by less, and a
-benchmark beyond it spoils every plan (deadlines, the Selector, the duration of the set)."""
+"""Largest accepted ratio of measured to declared time. Healthy hardware classes differ by less; beyond it
+deadlines, the Selector's choice and predicted durations are wrong."""
 
 
 def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
@@ -22,24 +22,20 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
     Args:
         runs: Runs of one hardware class.
     """
-    taken: dict[str, list[float]] = {}
-    declared: dict[str, float] = {}
+    taken: dict[str, list[tuple[float, float, float]]] = {}  # factor, seconds, declared cost
     for run in runs:
         costs = {plan.test: plan.cost for plan in run.planned}
         for result in run.results:
             cost = costs.get(result.test)
             if cost and result.metrics and result.seconds:  # else it has measured nothing
-                declared[result.benchmark] = cost
-                taken.setdefault(result.benchmark, []).append(result.seconds)
-    found = [
-        (seconds / declared[name], name, seconds)
-        for name, seconds in ((name, median_low(some)) for name, some in taken.items())
-        if seconds > MAX_FACTOR * declared[name]
-    ]
+                one = result.seconds / cost, result.seconds, cost
+                taken.setdefault(result.benchmark, []).append(one)
+    found = [(*median_low(some), name) for name, some in taken.items()]
     return [
-        f"cost: {name} is declared to take {duration_text(declared[name])} (the cost in its mark, for this "
+        f"cost: {name} is declared to take {duration_text(cost)} (the cost in its mark, for this "
         f"profile) and took {duration_text(seconds)}, {value_text(round(factor, 1))} times as long (median "
         f"of {count_text(len(taken[name]), 'measurement')}): plans and deadlines go by what is declared, so "
         "declare what it takes, or let it do less"
-        for factor, name, seconds in sorted(found, reverse=True)
+        for factor, seconds, cost, name in sorted(found, reverse=True)
+        if factor > MAX_FACTOR
     ]

@@ -1,4 +1,4 @@
-"""Judged nodes with everything known of them, from which a fleet's pages and terminal lines are made."""
+"""Gather what `judge`, `report` and imports show of judged nodes: verdicts, traits, causes, history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ from pytest_anubis.report.text.shared_causes import with_shared
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.store.history.closed_defects import all_closed_defects
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
-from pytest_anubis.validator.surveying.trait_shifts import as_the_others, part_shifts, trait_shifts
+from pytest_anubis.validator.surveying.trait_shifts import (
+    part_shifts,
+    recovered_nodes,
+    trait_shifts,
+)
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_medians
 
 WORST_FIRST = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
@@ -41,7 +45,7 @@ FIRST = ("rack", "batch")
 NOT_SEPARATING = (SERIAL, SLOW_PART)
 """Traits that are shown and not compared: `part_shifts` tests slow parts."""
 MAX_VALUES = 400
-"""Values of a trait; a column with more is a name."""
+"""Most different values of a trait. A column with more names single nodes, so it explains no group."""
 Traits = dict[str, dict[str, str]]
 """Node -> name of a trait -> its value."""
 
@@ -55,7 +59,7 @@ class FleetSource:
         judged: The verdicts.
         rows: One for each node and hardware class.
         traits: Traits of every node: the register's first, then those that its runs report.
-        filed: Last decision and its day in a history, of nodes whose class has no baseline.
+        filed: Node -> its last decision in the history and the day, of nodes whose class has no baseline.
         without_run: Names of registered or listed nodes without a run; they are in no row.
         tables: The samples of each class as one table; empty if no trait of nodes is known.
         shifts: Traits that separate nodes of a class, slow nodes first.
@@ -82,7 +86,7 @@ class FleetSource:
         return _began(self.runs)
 
     @property
-    def without_baseline(self) -> str:
+    def no_baseline_text(self) -> str:
         """How many nodes were compared with no baseline, and what to do; empty if there are none."""
         alone = [row for row in self.rows if row.hardware_class not in self.judged.baselines]
         if not alone:
@@ -109,7 +113,7 @@ class FleetSource:
         return f"as filed in the history when they ran, {when}: {counted}"
 
 
-def judged_source(
+def gather_fleet_source(
     options: argparse.Namespace,
     runs: RunSet,
     judged: JudgedFleet,
@@ -119,7 +123,7 @@ def judged_source(
     without_run: Collection[str] = (),
     whole_page: bool = False,
 ) -> FleetSource:
-    """Gather what the named places hold on nodes that are judged already.
+    """Add traits, shared causes and the history's state to judged nodes; print a note where these lack.
 
     Args:
         options: Options of the command: ``nodes_file``, a table of nodes that replaces those in `places`, and
@@ -215,9 +219,9 @@ def survey(
 def _mended(
     shift: TraitShift, runs: RunSet, rows: Sequence[NodeRow], tables: Sequence[UnitMedians]
 ) -> tuple[str, ...]:
-    """Return the nodes that were slow with a shift's trait and are as good as the others now.
+    """Return the nodes that were slow with a shift's trait and have made up at least half of the loss.
 
-    A later run passed what had failed on them, or they have another value of the trait since.
+    Either a later run passed what had failed on them, or they have another value of the trait since.
     """
     lost = {(one.benchmark, one.metric.name) for one in shift.metrics if one.worse}
     had = {run.node for run in runs.runs if facts_of(run).get(shift.trait) == shift.value}
@@ -235,7 +239,7 @@ def _mended(
     if not candidates:
         return ()
     (table,) = (one for one in tables if one.hardware_class == shift.hardware_class)
-    return tuple(sorted(candidates & as_the_others(table, shift, _began(runs))))
+    return tuple(sorted(candidates & recovered_nodes(table, shift, _began(runs))))
 
 
 def class_tables(runs: RunSet, rows: Sequence[NodeRow]) -> list[UnitMedians]:
@@ -269,7 +273,9 @@ def _shifts(
             and row.verdict.decision is Decision.REJECTED
         }
         found += trait_shifts(table, wanted, rejected, began)
-    return sorted(found, key=lambda s: (not s.worse, -s.rejected / len(s.nodes), _largest(s)))
+    return sorted(
+        found, key=lambda s: (not s.worse, -s.rejected / len(s.nodes), _lowest_similarity(s))
+    )
 
 
 def _part_shifts(rows: Sequence[NodeRow]) -> list[TraitShift]:
@@ -282,7 +288,7 @@ def _part_shifts(rows: Sequence[NodeRow]) -> list[TraitShift]:
     return found
 
 
-def _largest(shift: TraitShift) -> float:
+def _lowest_similarity(shift: TraitShift) -> float:
     return min((one.similarity for one in shift.metrics), default=1.0)
 
 
@@ -299,8 +305,8 @@ def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
     """Return what is registered of nodes.
 
     Args:
-        places: Where the runs are: a history, or files and folders. The history of their store and a table of
-            nodes in a folder count, too.
+        places: Where the runs are: a history, or files and folders. Of a folder its store's history and its
+            table of nodes are read as well.
         table: A table of nodes that replaces those in the folders.
 
     Raises:
@@ -365,7 +371,7 @@ def out_of_service(place: str) -> frozenset[str]:
 
 
 def read_register(path: Path) -> Traits:
-    """Return a table's traits of each node: every column but its name, class and dates.
+    """Return a table's traits of each node: every column except those in `_NO_TRAITS`.
 
     Raises:
         HistoryError: It cannot be read or has no column ``node``.

@@ -37,8 +37,8 @@ from pytest_anubis.report.fleet.fleet_view import (
     cell_kind,
 )
 from pytest_anubis.report.pages.metric_sections import short
-from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.node_row import NodeRow
+from pytest_anubis.report.text.shared_lines import baseline_line
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
 from pytest_anubis.validator.surveying.metric_drift import metric_drifts
@@ -183,7 +183,7 @@ def fleet_view(source: FleetSource) -> FleetView:
         drifts=tuple(drifts),
         findings=tuple(finding.text for finding in source.judged.findings),
         notes=(*source.judged.notes, *source.judged.asides),
-        unjudged=tuple(filter(None, (source.without_baseline, source.filed_text))),
+        unjudged=tuple(filter(None, (source.no_baseline_text, source.filed_text))),
         held_against=tuple(
             f"{key}: held against {baseline_line(source.judged.baselines[key])}"
             for key in sorted({row.hardware_class for row in rows} & source.judged.baselines.keys())

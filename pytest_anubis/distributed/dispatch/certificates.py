@@ -1,9 +1,9 @@
 """Certificates: measured proof that two benchmarks may run at the same time without harm to either.
 
-`anubis certify` measures pairs of benchmarks alternately alone and together. A pair is certified if no metric
-of either is worse together than alone: the one-sided similarity of its values is at least alpha over several
-runs, also if any one of them is left out, because of many pairs some look harmless once by chance. A
-certificate is valid for one hardware class, because on another one disk and card may share a resource.
+`anubis certify` measures pairs of benchmarks alternately alone and together. A pair is certified if for
+every metric of either the one-sided similarity, together against alone, is at least alpha. This must hold
+over several runs and with any one of them left out, because some of many pairs look harmless once by chance.
+A certificate is valid for one hardware class, because on another one disk and card may share a resource.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def certify(
 
 
 def overlaps(record: RunRecord, share: float = 0.0) -> set[tuple[str, str]]:
-    """Return the pairs of benchmarks that overlapped by a share of the shorter test, each pair in order."""
+    """Return the pairs of benchmarks, sorted, that overlapped for `share` of the shorter test at least."""
     spans: list[tuple[float, float, str]] = []
     benchmark = {plan.test: plan.benchmark for plan in record.planned if plan.benchmark}
     for event in record.events:

@@ -24,7 +24,8 @@ class LanePlacement:
         near: Card -> CPUs for its tests, on its NUMA node.
         nodes: Card -> its NUMA node; None if unknown.
         local: The cards' CPUs are on their NUMA nodes.
-        own: No other lane of accelerators shares the CPUs, nor the lane's part of a quota.
+        own: The lane shares its cores with no other lane of accelerators, and its part of a quota is one CPU
+            at least.
         quota: Its share of the control group's CPU time, in CPUs; None without a quota.
     """
 
@@ -109,7 +110,9 @@ def kept_apart(places: Sequence[LanePlacement]) -> bool:
     return all(place.own for place in places)
 
 
-def as_events(places: Sequence[LanePlacement], lanes: Sequence[Lane]) -> tuple[LaneCores, ...]:
+def lane_core_events(
+    places: Sequence[LanePlacement], lanes: Sequence[Lane]
+) -> tuple[LaneCores, ...]:
     """Return the CPUs of all lanes, for journal, page and terminal."""
     devices = {lane.name: lane.devices for lane in lanes}
     found = []

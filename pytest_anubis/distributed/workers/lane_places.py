@@ -1,4 +1,7 @@
-"""Plugin that reads the CPUs of this machine, deals them out to the lanes, and passes them to the workers."""
+"""Plugin that prepares each lane's workers: it gives them their visible cards and their CPUs.
+
+In one process, where the whole node is the only lane, it finds the cards' CPUs as well.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,26 @@ from pytest_anubis.core.events import LanesPlaced
 from pytest_anubis.core.measurement import LaneCores
 from pytest_anubis.distributed.dispatch.lane_cores import (
     LanePlacement,
-    as_events,
     kept_apart,
+    lane_core_events,
     place_lanes,
 )
 from pytest_anubis.distributed.dispatch.tasks import CPU, NODE, Lane
 from pytest_anubis.distributed.workers.device_binding import binding
 from pytest_anubis.distributed.workers.process_cores import CPUS, THREADS
 from pytest_anubis.hardware.cgroup import QUOTA_SHARE, ControlGroup, threads_within
-from pytest_anubis.hardware.numa import Core, card_node, cores_of, cpu_text
+from pytest_anubis.hardware.numa import Core, cores_of, cpu_text, numa_node_of
 from pytest_anubis.hardware.text_files import Files
-from pytest_anubis.report.text.headlines import lane_texts
 from pytest_anubis.report.text.safe_text import printable
+from pytest_anubis.report.text.shared_lines import lane_texts
 from pytest_anubis.session.context import RunContext, Sink
 
 TRIES = 3
-"""Processes started for one worker, before its start counts as failed."""
+"""How often a worker's process is started before the run gives up."""
 
 
 class LanePlaces:
-    """The lanes' CPUs; without accelerators nothing is bound or reported.
+    """The CPUs of each lane; without accelerators none are bound or reported, but workers learn their lane.
 
     Args:
         context: The facts of the run.
@@ -67,14 +70,14 @@ class LanePlaces:
         cores: tuple[Core, ...] = ()
         if allowed is not None or _may_bind():
             cores = cores_of(files, os.sched_getaffinity(0) if allowed is None else allowed)
-        homes = {name: card_node(files, addresses.get(name)) for name in cards}
+        homes = {name: numa_node_of(files, addresses.get(name)) for name in cards}
         self._several = sum(any(one != CPU for one in lane.devices) for lane in lanes) > 1
         if not self._several and all(home is None for home in homes.values()):
             return  # a single lane, and no card with a known NUMA node
         quota = ControlGroup(Files()).quota() if quota is None else quota or None
         self._places = {place.lane: place for place in place_lanes(lanes, cores, homes, quota)}
         used = [lane for lane in lanes if lane.devices or lane.name == NODE]  # no spare ones
-        self._reported = as_events([self._places[lane.name] for lane in used], used)
+        self._reported = lane_core_events([self._places[lane.name] for lane in used], used)
 
     @property
     def apart(self) -> bool:

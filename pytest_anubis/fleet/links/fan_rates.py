@@ -1,9 +1,10 @@
-"""Rates of each node with all others at once, and how evenly these share it (`pair_plans.fans`).
+"""Judge the test in which all nodes send to one at once (incast), and one to all (`pair_plans.fans`).
 
-A fan has ended when its last block has arrived, by the clock of the node that all have in common. How evenly
-the senders share the receiver is Jain's index of their rates x, (sum x)^2 / (n sum x^2): 1 if all are the
-same, 1 / n if one of n gets everything (Jain, Chiu and Hawe, "A quantitative measure of fairness and
-discrimination for resource allocation in shared computer systems", DEC TR-301, 1984).
+`pair_group` finds the slow nodes by it, and `pair_fixtures` excuses those that only waited for a slow one. A
+fan is timed until its last block has arrived, by the node in its middle. How evenly the senders share the
+receiver is Jain's index of their rates x, (sum x)^2 / (n sum x^2): 1 if all are the same, 1 / n if one of n
+gets everything (Jain, Chiu and Hawe, "A quantitative measure of fairness and discrimination for resource
+allocation in shared computer systems", DEC TR-301, 1984).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pytest_anubis.fleet.links.attribution import (
 )
 
 WAITING = 1.2
-"""Times the rate at which a node's part of other fans is as late as their other parts: noise included."""
+"""A node limits the fans of others if its rate is below this many times its even share of them; 1 if nothing
+were noisy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,8 @@ def fan_rates(
 def slowed_by(accusation: Accusation, count: int) -> bool:
     """Return whether a part is so slow that other nodes' fans wait for it.
 
-    In the fan of another of `count` nodes it has a share of 1 / (count - 1) of that node's rate. Where all
-    wait for it, its loss is relative to rates that it has lowered, and does not say more than that.
+    In another node's fan each of the other `count` - 1 nodes has to send an even share of that node's rate. A
+    node that cannot limits the whole fan; its loss is understated, as it lowers the rates that it is compared
+    with.
     """
     return (1 - max(accusation.losses)) * (count - 1) < WAITING

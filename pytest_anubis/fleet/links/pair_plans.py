@@ -1,4 +1,6 @@
-"""Rounds of pairs: which nodes measure with each other at the same time, without disturbing another pair.
+"""Plans for the fixture `anubis_pairs`: which hosts measure their links at the same time.
+
+No host serves two pairs at once, so that no pair disturbs another one.
 
 A round is a set of pairs in which each node occurs once; a pair is measured in each direction by itself, one
 after the other (`ways`). Only in a fan (`fans`) several ways meet on purpose.
@@ -12,6 +14,7 @@ Pair = tuple[int, int]
 """Two nodes by number; in a way the first one sends, in a round their order means nothing."""
 
 Round = tuple[Pair, ...]
+"""Pairs that are measured at the same time; outside a fan each node occurs once at most."""
 
 
 class PlanError(ValueError):
@@ -22,8 +25,8 @@ def round_robin(count: int) -> tuple[Round, ...]:
     """Return rounds in which every pair of nodes meets exactly once.
 
     The circle method (Kirkman 1847; Lucas, Récréations mathématiques, 1883): one node keeps its place, the
-    others move on by one place a round. With N nodes there are N - 1 rounds and no node waits; an odd N takes
-    N rounds, and in each another node waits.
+    others move on by one place a round. An even N takes N - 1 rounds. An odd N takes N rounds, and
+    in each of them a different node pauses.
 
     Args:
         count: How many nodes; with fewer than two there is no round.
@@ -43,7 +46,7 @@ def round_robin(count: int) -> tuple[Round, ...]:
 
 
 def quick_scan(count: int, good: Collection[int]) -> tuple[Round, ...]:
-    """Return the fewest rounds in which every node meets a partner that is known to be good.
+    """Return the fewest rounds in which every other node meets one node that is known to be good.
 
     A slow pair then accuses its other node. With G good nodes and S others this takes ceil(S / G) rounds, one
     if half of the nodes are good.
@@ -78,10 +81,9 @@ def ways(rounds: Sequence[Round]) -> tuple[Round, ...]:
 
 
 def fans(count: int) -> tuple[Round, ...]:
-    """Return rounds of ways in which all other nodes send to one at once, then it to all of them.
+    """Return two rounds for each node: all others send to it at once, then it sends to all of them.
 
-    The two rounds follow each other for every node in turn, which is how parts of a model that work in
-    several nodes send activations to one, and get gradients back.
+    Pipeline-parallel training has this traffic: activations go to one node, and gradients come back.
 
     Args:
         count: How many nodes.

@@ -23,7 +23,7 @@ from pytest_anubis.hardware.text_files import Files, key_values
 _KFD = "/sys/class/kfd/kfd/topology/nodes"
 _PCI = "/sys/bus/pci/devices"
 _MODULES, _DRIVER = "/sys/module", "amdgpu"
-_WHOLE = "SPX"
+_UNDIVIDED = "SPX"
 """Compute partition of a card that is not divided."""
 
 
@@ -33,7 +33,7 @@ def read_amd(
     """Read all AMD cards; none if amdsmi is not installed.
 
     Args:
-        files: Reads the PCI links.
+        files: Reads sysfs: the driver, KFD's topology, PCI links, counters of replays and memory errors.
         module: Bindings to use in place of ``amdsmi``.
 
     Returns:
@@ -88,7 +88,7 @@ def _card(smi: Any, files: Files, handle: Any, numbers: Mapping[str, int]) -> Ac
     pages = get("retired_pages", "amdsmi_get_gpu_bad_page_info")
     partition = get("mig", "amdsmi_get_gpu_compute_partition")
     named = _ask(smi, [], "", "amdsmi_get_gpu_enumeration_info", handle)  # since ROCm 6.4
-    number = _whole(named, "hip_id")
+    number = _integer(named, "hip_id")
     links, active = _links(get("nvlinks", "amdsmi_get_link_metrics"))
     reader = files.part()
     device = f"{_PCI}/{address}" if address else ""
@@ -108,19 +108,19 @@ def _card(smi: Any, files: Files, handle: Any, numbers: Mapping[str, int]) -> Ac
         memory=int(size) * 1024 * 1024 if size is not None else None,
         memory_free=int(total - used) << 20 if total is not None and used is not None else None,
         vbios=_text(vbios, "version") or _text(vbios, "part_number"),
-        power_limit=_scaled(power, "power_cap"),
-        power_limit_default=_scaled(power, "default_power_cap"),
+        power_limit=_watts(power, "power_cap"),
+        power_limit_default=_watts(power, "default_power_cap"),
         sm_clock_max=_highest(smi, notes, "sm_clock_max", handle, "GFX"),
         memory_clock_max=_highest(smi, notes, "memory_clock_max", handle, "MEM"),
-        mig=partition.upper() != _WHOLE
+        mig=partition.upper() != _UNDIVIDED
         if isinstance(partition, str) and partition != "N/A"
         else None,
         nvlinks=links,
         nvlinks_active=active,
         retired_pages=len(pages) if isinstance(pages, list) else None,
         compute_capability=_text(asic, "target_graphics_version"),
-        ecc_corrected=_whole(errors, "correctable_count"),
-        ecc_uncorrected=_whole(errors, "uncorrectable_count"),
+        ecc_corrected=_integer(errors, "correctable_count"),
+        ecc_uncorrected=_integer(errors, "uncorrectable_count"),
         pcie_replays=reader.integer(f"{device}/pcie_replay_count", "pcie_replays")
         if device
         else None,
@@ -217,11 +217,11 @@ def _number(table: Any, key: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _whole(table: Any, key: str) -> int | None:
+def _integer(table: Any, key: str) -> int | None:
     value = _number(table, key)
     return int(value) if value is not None else None
 
 
-def _scaled(table: Any, key: str) -> float | None:
+def _watts(table: Any, key: str) -> float | None:
     value = _number(table, key)  # microwatts
     return value / 1e6 if value is not None else None

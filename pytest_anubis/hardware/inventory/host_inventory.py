@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_anubis.core.inventory import Memory, Processor, System
 from pytest_anubis.hardware.cgroup import ControlGroup
-from pytest_anubis.hardware.numa import card_node
+from pytest_anubis.hardware.numa import numa_node_of
 from pytest_anubis.hardware.text_files import Files, key_values
 
 _CPU = "/sys/devices/system/cpu"
@@ -186,7 +186,7 @@ def pci_place(files: Files, address: str | None) -> dict[str, Any]:
     if not address:
         return {}
     return {
-        "numa_node": card_node(files, address),
+        "numa_node": numa_node_of(files, address),
         "bridges": _addresses(files, f"{_PCI}/{address.lower()}")[1:],
     }
 

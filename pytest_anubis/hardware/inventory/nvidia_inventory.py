@@ -47,13 +47,13 @@ _CONFIGURATION_SHIFT = 8  # offset of four bits
 _CONFIGURED = (0, 1)  # not supported; no configuration error
 
 SILENT = "sensors"
-"""Name, in the place of a sensor's, in the note about a card that hangs."""
+"""Stands for the sensor in the note about a card that hangs; notes read ``sensor: reason``."""
 
 NOT_ASKED = "not asked"
-"""Beginning of the reason in the notes about the cards that were not read because of it."""
+"""First words of the reason for cards that were not read because another one hung."""
 
 NO_ANSWER = "did not answer"
-"""Beginning of the reason in the note about the card itself, or about a library."""
+"""First words of the reason for the card, or library, that hung."""
 
 Cards = tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict
-from pytest_anubis.report.text.headlines import after_decision
 from pytest_anubis.report.text.numbers import certainty_text, lost_text, similarity_text, value_text
+from pytest_anubis.report.text.shared_lines import after_decision
 
 
 def properties(verdicts: Iterable[MetricVerdict]) -> list[tuple[str, str]]:

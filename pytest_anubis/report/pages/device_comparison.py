@@ -137,7 +137,7 @@ def _mark(frame: Frame, device: Device, unit: str) -> str:
 
 
 def _names(frame: Frame, devices: Sequence[Device]) -> str:
-    """Name what is not fine above its mark; where two names would overlap, only the first is shown."""
+    """Write the names of bad and undecided devices above their marks; of two that would overlap the first."""
     parts = []
     free = 0  # where the last name ends
     for device in devices:

@@ -24,16 +24,16 @@ from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.line_lists import without_repeated
 from pytest_anubis.report.pages.metric_sections import Case, cases_of, overview, section
 from pytest_anubis.report.pages.rendering import render
-from pytest_anubis.report.text.headlines import (
-    baseline_line,
-    inventory_line,
-    lane_texts,
-    next_of,
-    questions_text,
-)
+from pytest_anubis.report.text.next_command import next_of
 from pytest_anubis.report.text.node_text import traits_text
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
 from pytest_anubis.report.text.part_lines import part_lines
+from pytest_anubis.report.text.shared_lines import (
+    baseline_line,
+    inventory_line,
+    lane_texts,
+    questions_text,
+)
 from pytest_anubis.report.text.summary_text import (
     STATED,
     stated_lines,

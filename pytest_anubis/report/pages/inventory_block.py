@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from pytest_anubis.report.pages.rendering import fragment
-from pytest_anubis.report.text.headlines import inventory_line
+from pytest_anubis.report.text.shared_lines import inventory_line
 
 _NAMES = ("index", "name", "slot", "pci")
 """Readings that identify a part: each part shows its own, even where all are alike."""

@@ -1,7 +1,7 @@
-"""A plain page of nodes that were judged where they ran: a table, and what was found on each.
+"""The page of `anubis fleet verdict` and `fleet run`: a table of nodes, and the findings on each.
 
-Nodes that are judged here have the fleet's page (`report.fleet.fleet_index`), which shows the findings of
-this module as well.
+The verdicts are those of the nodes' own journals. `anubis judge` judges anew and writes the fleet's page
+(`report.fleet.fleet_index`), which reuses `found_on`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pytest_anubis.core.history import Defect
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.rendering import block, render
-from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.learned_text import UNLIKE
 from pytest_anubis.report.text.node_row import BAD, NodeRow, counted_words
 from pytest_anubis.report.text.node_text import traits_text
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.shared_lines import after_name
 
 MAX_ROWS = 2000
 """Nodes in the table, the worst first; the JSON form, where it is written, has all."""
@@ -83,7 +83,7 @@ def found_on(
     verdict = row.verdict
     rejected = verdict.decision is Decision.REJECTED
     bad = [verdict for verdict in row.verdicts if verdict.outcome in BAD]
-    # What passed is not in the row, so only explained losses are known.
+    # A row holds no passed metrics, so only a loss that has an explanation counts.
     losses = [loss for loss in end_to_end_losses(row.verdicts) if loss.explained_by]
     facts = (f"hardware class {row.hardware_class}", traits_text(traits))
     return block(

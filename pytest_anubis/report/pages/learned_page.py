@@ -13,9 +13,9 @@ from pytest_anubis.core.sample import Population
 from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.pages.rendering import block, render
 from pytest_anubis.report.plots.distribution_plots import fan_plot
-from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import UNLIKE, coarse_lines, unlike_line
 from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
+from pytest_anubis.report.text.shared_lines import baseline_line
 
 MAX_PLOTS = 150
 """Metrics with a plot; a page with thousands would not open."""

@@ -18,8 +18,8 @@ from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.verdict import LOOK, RETEST
 from pytest_anubis.report.pages.line_lists import merge_alike
 from pytest_anubis.report.plots import canvas
-from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import count_text, reading_text
+from pytest_anubis.report.text.shared_lines import after_name
 from pytest_anubis.report.text.summary_text import coverage_text
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Lines about duty: the share of a test's time in which the device measures; the rest is host work."""
+"""Lines for `-v` about duty: the share of a test's call in which the measured code ran."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from pytest_anubis.core.field_types import AnyFloat
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import NOT_JUDGED, MetricVerdict, Outcome, Reason
-from pytest_anubis.report.text.headlines import COMPARED_ONLY, questions_text
 from pytest_anubis.report.text.numbers import value_text
+from pytest_anubis.report.text.shared_lines import COMPARED_ONLY, questions_text
 
 NO_GOAL = "(no goal stated)"
 NO_QUESTION = "(no question stated)"

@@ -33,9 +33,9 @@ from pytest_anubis.core.verdict import (
     word_of,
 )
 from pytest_anubis.report.text.failure_text import sure_text, worst_text
-from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.safe_text import plain_line
+from pytest_anubis.report.text.shared_lines import after_name
 from pytest_anubis.report.text.summary_text import without_folders
 
 WORDS = (Decision.REJECTED.value, RETEST, Decision.UNDECIDED.value, LOOK, Decision.ACCEPTED.value)

@@ -14,7 +14,6 @@ from pytest_anubis.core.fleet_survey import TraitShift
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.verdict import LOOK, Decision, Reason, Trouble
 from pytest_anubis.report.text.failure_text import worst_text
-from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.node_row import (
     BAD,
     WORDS,
@@ -26,6 +25,7 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.part_lines import part_lines
 from pytest_anubis.report.text.safe_text import plain_line
 from pytest_anubis.report.text.shared_causes import cause_lines, rejected_for
+from pytest_anubis.report.text.shared_lines import after_name
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import clip, wrap
 

@@ -90,7 +90,7 @@ def _padded(column: Sequence[str], width: int) -> list[str]:
 def fitted_table(
     rows: Sequence[list[str]], width: int, spare: Sequence[str], *, last: str = ""
 ) -> str:
-    """Return a table with as many of the less important columns left out as it takes to fit.
+    """Return a table; leave out the columns `spare` one by one until it fits.
 
     Args:
         rows: As for `table`.
@@ -160,7 +160,7 @@ def clip(text: str, width: int) -> str:
 
 
 def clip_but_end(text: str, width: int) -> str:
-    """Cut a text as `clip` does, but before the advice after its last arrow.
+    """Cut a text as `clip` does, but keep the advice after its last arrow.
 
     Advice longer than half of the width is cut as well.
     """

@@ -1,4 +1,4 @@
-"""Validation policies: which benchmarks run on which nodes before a job."""
+"""Validation policies that `anubis simulate` compares: which benchmarks run on which nodes before a job."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ class TestSteps:
         before: Hazard of the job without tests, -log of the probability of no incident.
         order: Shape (n, kinds): the kinds in each node's order.
         gain: Shape (n, kinds): hazard that each step removes, once those before it have passed.
-        rate: Shape (n, kinds): the same per hour of the test, never rising along a node's order.
+        rate: Shape (n, kinds): gain per hour of the test, capped by that of earlier steps, so that a
+            node's order is kept.
     """
 
     before: float
@@ -98,11 +99,11 @@ class TestSteps:
 
 
 class Selector(Policy):
-    """Validation of the nodes and kinds that the posterior of hidden defects makes worth it.
+    """Test the nodes and kinds of defects with the largest posterior hazard per hour of the test.
 
-    Tests are taken by hazard removed per hour, until the probability that a defect of the job's nodes shows
-    within it is p0. On each node they follow the order of that rate; this greedy choice is at most one test
-    dearer than the cheapest in that order.
+    Tests are taken in falling order of hazard removed per hour until P(incident during the job) <= p0. The
+    cost exceeds the optimum for this order by one test at most. It stands in for `selector.choice`, whose
+    code is not used here.
 
     Args:
         p0: Accepted joint probability per job.
@@ -159,7 +160,7 @@ class Selector(Policy):
 
 
 class UsageRecorder(Policy):
-    """Another policy with a log of all that an operator can see."""
+    """Wraps a policy and records its tests, uses and incidents, from which `learn_rates` learns."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

@@ -32,8 +32,8 @@ from pytest_anubis.session.context import MetricUsageError, RunContext, emit, ju
 from pytest_anubis.session.error_causes import environment_of, text_of
 from pytest_anubis.session.measuring.conditions import conditions_watch
 from pytest_anubis.session.measuring.own_process import (
-    begin_run,
     end_forked,
+    forget_children,
     mistake_of_child,
 )
 from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
@@ -78,7 +78,7 @@ class Judge:
         self._config = config
         self._context = context
         self._process = os.getpid()  # the process that began the test
-        begin_run()
+        forget_children()
         config.stash[judge_key] = lambda one: replace(self._judge_one(one), test=one.test)
 
     @pytest.hookimpl(tryfirst=True)  # before the run's own end is recorded

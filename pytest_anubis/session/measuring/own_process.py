@@ -1,8 +1,8 @@
-"""Restricts recording and reporting to the test's own process, until its call has ended.
+"""Refuses metrics that a forked child records, or a thread after the test's call, and ends forked children.
 
-A metric that a child process records, or a thread after the test's end, would not be judged: a wrong result
-would be in the journal of an accepted node, or be lost. A forked child that raises would continue as a second
-worker.
+Such metrics would not be judged: a bad value could be lost, or be in the journal of an accepted node. A
+forked child that comes back into pytest would continue as a second worker. `Recorder` and `call_phase` use
+it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class OwnProcess:
             raise MetricUsageError(late)
 
 
-def begin_run() -> None:
+def forget_children() -> None:
     """Replace the shared memory, so that several runs forked from one process see only their own children."""
     global _child_mistake
     _child_mistake = mmap.mmap(-1, 1)

@@ -15,10 +15,11 @@ from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.machine_marks import identity_marks, machine_mismatch
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.failure_text import fitted_failure
-from pytest_anubis.report.text.headlines import baseline_line, inventory_line, next_of, way_on
+from pytest_anubis.report.text.next_command import next_of
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.run_progress import death_line
 from pytest_anubis.report.text.safe_text import printable
+from pytest_anubis.report.text.shared_lines import baseline_line, inventory_line, resume_hint
 from pytest_anubis.report.text.summary_text import (
     elsewhere_lines,
     not_for_this_machine,
@@ -265,7 +266,7 @@ class Terminal:
         """Print how to resume a run that was broken off."""
         run = self._run
         if run.state.record().cut_short:
-            reporter.write_line(printable(f"anubis: {way_on(run.context.run_id)}"))
+            reporter.write_line(printable(f"anubis: {resume_hint(run.context.run_id)}"))
 
 
 def _longest(lines: list[str], room: int) -> str:

@@ -1,4 +1,7 @@
-"""Find each node's last state: the run that decides its standing, and a run that has not ended."""
+"""Find for each node the run that decides its standing, and a newer run that has not ended.
+
+The deciding run is not always the newest one. `anubis fleet status` and `anubis health` show them.
+"""
 
 from __future__ import annotations
 
@@ -49,15 +52,15 @@ _PLACE = [schema.verdicts.c[name] for name in _Place._fields]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastRun:
+class DecidingRun:
     """The run that decides a node's standing.
 
     Attributes:
         started: When it began, seconds since 1970.
         ended: When it ended; None if unknown.
         verdict: The decision.
-        verdicts: Metric verdicts: from a history all but a plain PASS, from journals all. Of an accepted node
-            also those worth a look of other runs (in a history since 7 days before it) not judged again.
+        verdicts: The run's metric verdicts; a history omits a plain PASS. If the node is accepted, open
+            warnings of its other runs are added, from a history those since 7 days before this run.
         passed: Benchmarks in which nothing failed or was unclear.
         doubtful: Its clock was ahead by an unknown time, so other runs may have been later.
         cards: Device -> slot and serial number of its card in words.
@@ -81,7 +84,7 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLast:
+class NodeState:
     """A node with its last state.
 
     Attributes:
@@ -96,7 +99,7 @@ class NodeLast:
     """
 
     node: NodeRecord
-    last: LastRun | None = None
+    last: DecidingRun | None = None
     standing: Standing = field(default_factory=Standing)
     open: str = ""
     open_since: float = 0.0
@@ -104,7 +107,7 @@ class NodeLast:
     has_run: bool = True
 
 
-def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]:
+def last_of_history(history: History, place: Path | str) -> tuple[NodeState, ...]:
     """Return the last state of every node in a history, sorted by name.
 
     Args:
@@ -112,8 +115,8 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
         place: Its folder as a `Path`, which is searched for killed and unfiled runs; or its URL as a `str`.
     """
     counts = run_counts(history)
-    known = {one.name: NodeLast(node=one, has_run=one.name in counts) for one in history.nodes()}
-    by_run: dict[int, NodeLast] = {}
+    known = {one.name: NodeState(node=one, has_run=one.name in counts) for one in history.nodes()}
+    by_run: dict[int, NodeState] = {}
     with history.reading() as connection:
         names = node_names(connection)
         for node, standing in standings_of(connection).items():
@@ -141,7 +144,7 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
     hosts = {name.partition(".")[0]: name for name in known}
     for name, files in waiting.items():
         own = name if name in known else hosts.get(name.partition(".")[0], name)
-        before = known.get(own, NodeLast(node=NodeRecord(name=own)))
+        before = known.get(own, NodeState(node=NodeRecord(name=own)))
         known[own] = replace(before, unfiled=files)
     for killed in killed_here(place) if isinstance(place, Path) else ():
         one = known.get(killed.node)
@@ -151,8 +154,8 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
 
 
 def _runs(
-    connection: sa.Connection, nodes: Mapping[int, NodeLast], numbers: Sequence[int]
-) -> dict[int, LastRun]:
+    connection: sa.Connection, nodes: Mapping[int, NodeState], numbers: Sequence[int]
+) -> dict[int, DecidingRun]:
     """Return number -> run with its judgement and passed benchmarks; `nodes` are the runs' nodes."""
     runs, clocks, verdicts = schema.runs, schema.run_clocks, schema.verdicts
     passed: defaultdict[int, set[str]] = defaultdict(set)
@@ -162,7 +165,7 @@ def _runs(
     for number, benchmark in connection.execute(good.having(worst == 0)):
         passed[number].add(benchmark)
     judged = _judgements(connection, numbers)
-    found: dict[int, LastRun] = {}
+    found: dict[int, DecidingRun] = {}
     query = sa.select(runs.c.id, runs.c.run, runs.c.decision, runs.c.headline, clocks.c.known)
     query = query.add_columns(schema.began.label("started"), schema.ended.label("ended"))
     query = query.outerjoin(clocks, clocks.c.run_id == runs.c.id).where(runs.c.id.in_(numbers))
@@ -171,7 +174,7 @@ def _runs(
         headline = NodeVerdict(
             node=nodes[row.id].node.name, decision=Decision(row.decision), headline=row.headline
         )
-        found[row.id] = LastRun(
+        found[row.id] = DecidingRun(
             run=row.run,
             started=row.started,
             ended=row.ended,
@@ -192,8 +195,8 @@ def _judgements(connection: sa.Connection, numbers: Sequence[int]) -> dict[int, 
     return {row.run_id: one for row in rows if (one := read_judgement(row.packed)) is not None}
 
 
-def _looks(connection: sa.Connection, nodes: Iterable[NodeLast]) -> dict[str, list[MetricVerdict]]:
-    """Return accepted node -> verdicts of other runs in 7 days, worth a look and not judged again."""
+def _looks(connection: sa.Connection, nodes: Iterable[NodeState]) -> dict[str, list[MetricVerdict]]:
+    """Return accepted node -> warnings of other runs since 7 days before it that no later run has judged."""
     runs, verdicts, last = schema.runs, schema.verdicts, schema.runs.alias("last")
     accepted = {
         one.standing.by.number: one.node.name
@@ -254,7 +257,7 @@ def _place(one: MetricVerdict) -> _Place:
     return _Place(one.benchmark, one.metric, one.device, one.scope)
 
 
-def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:
+def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeState, ...]:
     """Return the last state of every node among collected journals, sorted by name."""
     by_node: dict[str, dict[str, RunRecord]] = {}
     for run in runs:
@@ -262,7 +265,7 @@ def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:
     return tuple(_of_node(node, by_node[node]) for node in sorted(by_node))
 
 
-def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
+def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeState:
     now = time.time()
     began = {one: moment(run.started) or 0.0 for one, run in runs.items()}
     ordered = in_order(dated_run(run, now) for run in runs.values())
@@ -277,7 +280,7 @@ def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
         ]
         judged = {_place(one): run for run, one in pairs if one.outcome in _JUDGED}
         last = replace(last, verdicts=(*last.verdicts, *_unanswered_looks(judged, pairs, by)))
-    return NodeLast(
+    return NodeState(
         node=NodeRecord(name=name, hardware_class=latest.hardware_class, since=min(began.values())),
         last=last,
         standing=standing,
@@ -286,14 +289,14 @@ def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
     )
 
 
-def _last_run(began: float, run: RunRecord, standing: Standing) -> LastRun:
+def _last_run(began: float, run: RunRecord, standing: Standing) -> DecidingRun:
     verdict = run.node_verdict or NodeVerdict(
         node=run.node, decision=Decision.UNDECIDED, headline=run.broken_off
     )
     outcomes: dict[str, set[Outcome]] = {}
     for one in run.effective_verdicts:
         outcomes.setdefault(one.benchmark, set()).add(one.outcome)
-    last = LastRun(
+    last = DecidingRun(
         run=run.run,
         started=began,
         ended=moment(run.ended),
@@ -306,7 +309,7 @@ def _last_run(began: float, run: RunRecord, standing: Standing) -> LastRun:
     return _with_standing(last, standing)
 
 
-def _with_standing(last: LastRun, standing: Standing) -> LastRun:
+def _with_standing(last: DecidingRun, standing: Standing) -> DecidingRun:
     verdict, metrics = with_standing(last.verdict, last.verdicts, standing)
     return replace(last, verdict=verdict, verdicts=metrics)
 

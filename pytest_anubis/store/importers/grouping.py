@@ -1,4 +1,8 @@
-"""Group encoded rows into populations with array arithmetic, and find the dates and traits of their runs."""
+"""Group the rows of an imported table into populations, with arrays: a table may have millions of rows.
+
+Marks units that failed, are invalid or are missing, counts lost cells, finds the dates, durations and traits
+of runs, and splits a run of weeks by days. `table` and `superbench` call it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 """Seconds since 1970. Earlier times count from another origin (30 years are longer than any measurement), or
 are of a clock that was never set."""
 _LATEST = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
-"""Seconds since 1970. Later times are in milliseconds or finer, which any day since 1975 is."""
+"""Seconds since 1970. Later times are in milliseconds or finer, in which any day since March 1970 is."""
 
 _DAY = 86400.0
 """Seconds that one run lasts at most."""
@@ -81,13 +85,14 @@ def group_rows(
 
     The values of one unit are in the order of their times, or of their lines without times. A failed return
     code gives the unit the problem ``failed``, never a value. A unit with at least half of its values empty
-    has the problem ``missing``. A unit or direction other than that of most rows of its metric gives the
-    problem ``invalid``. A device that most nodes of the class report and one node does not gets a row with
-    the problem ``missing``.
+    has the problem ``missing``. Rows whose unit of measure or direction differs from most rows of their
+    metric give the problem ``invalid``. If a node lacks a device that most nodes of its class report, it gets
+    a row with the problem ``missing`` for that device.
 
     Args:
         rows: All good rows of a file.
-        keyed: As of `lost_of_rows`.
+        keyed: The file is one run of a suite, with a column for each metric: a node without any usual device
+            lacks them all. For the rest as of `lost_of_rows`.
         counted: As of `lost_of_rows`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Convert events to and from the JSON objects of a journal, by the word that names their type."""
+"""Convert events to and from the JSON objects of a journal; new ones are declared in `core.events` alone."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ _SMALL = 1 << 17
 class SpilledValues:
     """A `core.gather.SampleStorage` that keeps values in memory up to a budget, and in files beyond it.
 
-    Files are mapped, so only the parts in use are read; `release` frees them. Arrays must not be used after
-    it is closed.
+    Files are memory-mapped: pages are read on demand, `release` drops them from memory, and `close` deletes
+    the files. Arrays must not be used after that.
 
     Args:
         budget: Bytes held in memory; default: `HELD`.

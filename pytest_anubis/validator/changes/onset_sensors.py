@@ -1,11 +1,13 @@
-"""Join the begin of a change within a run, or over the cycles of a soak, to what moved with it.
+"""Find which sensor or counter stepped, and which clock limit came on, when a metric became worse.
 
-What moves is a sensor's readings, or how fast a counter rises.
+It explains a change within a run, or between the cycles of a soak, and decides nothing. A slow ramp has no
+such moment. A sensor moved at the moment if
 
-A sensor moved at that moment if a step there explains its readings: its own strongest change (rank
-statistic, Pettitt 1979) lies near the moment, the step exceeds the spread of either side, so that a trend
-does not count, and so many readings on the right side of the middle are no chance (hypergeometric, shared by
-all sensors).
+1. its own strongest change (rank statistic, Pettitt 1979) is near it,
+2. the step exceeds the noise on both sides, and fits better than a straight line,
+3. a hypergeometric test is significant after a Bonferroni correction over all sensors.
+
+A counter moved if it rises faster from then on.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ MIN_SAMPLES = 12
 MIN_SIDE = 4
 """Fewest readings on either side of the moment: their median withstands one outlier."""
 NEAR = 0.1
-"""Distance from the moment at which a sensor may move, as a share of the readings: values are joined to the
-readings by their share of the duration, which rests and values that were set aside shift a little."""
+"""Largest distance between the moment and a sensor's step, as a share of the readings. Values have no times:
+they are placed by their share of the duration, which pauses and dropped values shift a little."""
 MIN_NEAR = 2
 """The same in readings, since a reading shows a clock up to 0.2 s late."""
 CLEAR = 4.0
-"""A step must exceed this many standard deviations of either side's readings. That of an even rise is 3.2."""
+"""A step must exceed this many standard deviations of either side's readings. A steady ramp gives 3.2."""
 LINE = 0.5
-"""Largest share of a straight line's squared residuals that a step may leave: that of a step as large as
-`CLEAR` in the middle."""
+"""Largest share of a straight line's squared residuals that a step may leave. A step of `CLEAR` in the middle
+of the readings leaves just this."""
 NOISE_FLOOR = 0.01
 """Smallest noise of a sensor, relative to its readings: a step of less than 4 % explains no loss of 5 %."""
 PERCENT_FLOOR = 1.0
@@ -59,8 +61,8 @@ CHANCE = 0.05
 DECILES = 2.563
 """Standard deviations of normal values between their first and last decile."""
 MAX_COUNTED = 32
-"""Most stretches of a counter that are compared: events come irregularly, so few long ones show a smaller
-change of their rate. Half as many are enough for a place in time."""
+"""Most intervals into which a counter's time is divided. Events come irregularly, so a few long intervals
+show smaller changes of their rate; even half as many place the change in time well enough."""
 RARE, OFTEN = 0.1, 0.5
 """A limit came on if at most this share of the readings had it before, and at least that share since."""
 

@@ -1,4 +1,7 @@
-"""Compare pooled values, the devices of a node and its earlier runs, which needs more than one test."""
+"""Judge at a run's end what no single test can: pooled values, component means, peers and earlier runs.
+
+`run_decision.decide_run` calls it; `anubis judge` has whole populations instead.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,10 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
 
     The node's pooled values are held against the baseline's criteria for whole nodes. A metric without a
     criterion is compared with the other devices of this node, or else with its own earlier runs, and a change
-    within its run is reported. None of these can accept a node. A metric that passes only because its limit
-    is wide is also compared with the node's other devices. Each further verdict has its test; one on pooled
-    values has that of the first device.
+    within its run is reported; neither can accept a node. A metric that passes only because its limit is wide
+    is also compared with the node's other devices. The mean rate of a whole component is held against the
+    baseline's `together` criteria, since small losses add up. A verdict names the test that measured it, one
+    on pooled values that of the first device, one on a component none.
     """
     open_ones = {
         (v.benchmark, v.metric, v.device): v for v in run.verdicts if v.reason in UNREFERENCED
@@ -61,11 +65,11 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
         columns = judge_populations(_populations(run, latest.values()), baseline)
         for judged in judge_components(columns, baseline):
             found += judged.verdicts(baseline)
-    lonely = {key: latest[key] for key in open_ones if key in latest}
-    compared = _compared(run, lonely, open_ones, history)
+    unreferenced = {key: latest[key] for key in open_ones if key in latest}
+    compared = _compared(run, unreferenced, open_ones, history)
     # Peers or earlier runs may all be as far below the nominal rate, and do not clear it.
     return found + [
-        replace(verdict, test=lonely[key].test, nominal=lonely[key].metric.nominal)
+        replace(verdict, test=unreferenced[key].test, nominal=unreferenced[key].metric.nominal)
         for key, verdict in compared.items()
         if verdict.outcome is Outcome.FAIL or open_ones[key].reason is not Reason.BELOW_NOMINAL
     ]
@@ -129,18 +133,20 @@ def _slower_devices(
 
 def _compared(
     run: RunRecord,
-    lonely: Mapping[Key, Measurement],
+    unreferenced: Mapping[Key, Measurement],
     open_ones: Mapping[Key, MetricVerdict],
     history: History,
 ) -> dict[Key, MetricVerdict]:
     found: dict[Key, MetricVerdict] = {}
-    for judged in judge_by_peers(_populations(run, _of_several_devices(run, lonely.values()))):
+    for judged in judge_by_peers(
+        _populations(run, _of_several_devices(run, unreferenced.values()))
+    ):
         for verdict in judged.verdicts():
             _keep(found, verdict)
-    rest = [m for key, m in lonely.items() if key not in found]
+    rest = [m for key, m in unreferenced.items() if key not in found]
     for verdict in _by_history(run, rest, history):
         _keep(found, verdict)
-    for key, measurement in lonely.items():
+    for key, measurement in unreferenced.items():
         change = changes_of(measurement)
         if key in found:
             known = replace(found[key], evidence=measurement.evidence)

@@ -1,4 +1,7 @@
-"""Find the traits that separate nodes of one class: a batch, rack or driver whose nodes are slower."""
+"""Find traits (batch, rack, driver) and shared parts whose nodes differ from the rest of their class.
+
+So many slow nodes get one cause. `recovered_nodes` finds which of them have caught up since.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ from pytest_anubis.validator.surveying.unit_medians import UnitMedians
 MIN_CHANGE = 0.01
 """Smallest relative difference that is reported: a fifth of the loss that matters."""
 APART = 0.85
-"""Smallest chance that a node of the trait is worse than another node: the group is separate, and no mere
-tendency of a large fleet."""
+"""Smallest probability that a node of the trait is worse than another node, or better (Mann-Whitney's
+U / n1 n2): the group is separate, and no mere tendency of a large fleet."""
 MAX_SHIFTS = 12
 """Most shifts of a class; further ones explain little."""
 ALIAS = 0.9
@@ -77,7 +80,7 @@ def trait_shifts(
         best = _strongest(goodness, groups)
         if best is None:
             break
-        group, columns, apart, chance, ratio = best
+        group, columns, apart, p_value, ratio = best
         members = groups.members[group]
         metrics = [
             ShiftedMetric(
@@ -87,7 +90,7 @@ def trait_shifts(
                 similarity=float(min(ratio[c], 1 / ratio[c])),
                 worse=bool(ratio[c] < 1),
                 apart=float(max(apart[c], 1 - apart[c])),
-                chance=float(chance[c]),
+                chance=float(p_value[c]),
             )
             for c in columns
         ]
@@ -111,8 +114,9 @@ def part_shifts(
 ) -> list[TraitShift]:
     """Return the shared parts that more nodes of a class name than independent faults would, most first.
 
-    Independent faults hit each of a node's m switches (or NUMA nodes) alike, so how many of all nodes that
-    name one name the same is binomial with 1 / m.
+    If faults were independent, each of a node's m switches (or NUMA nodes) would be hit alike, and the number
+    of nodes that name a given one would be binomial with n nodes and 1 / m. P-values are corrected for the m
+    parts (Bonferroni).
 
     Args:
         hardware_class: The class.
@@ -152,12 +156,12 @@ def part_shifts(
     return sorted(shifts, key=lambda one: -len(one.nodes))
 
 
-def as_the_others(
+def recovered_nodes(
     table: UnitMedians,
     shift: TraitShift,
     started: Mapping[tuple[str, str], float] = MappingProxyType({}),
 ) -> frozenset[str]:
-    """Return the nodes that are as good as the others, or gained half of what a shift's own nodes lack.
+    """Return the nodes that made up at least half of what a shift's own nodes lack.
 
     That holds in all metrics in which these are worse. A node that was slower than its group before may stay
     slower than the others, though what was changed has helped it.
@@ -209,8 +213,8 @@ def _strongest(goodness: FloatArray, groups: _Groups) -> _Best | None:
     """Return the group that differs most clearly; None if none does.
 
     Goodness has shape (nodes, columns); NaN is ignored. The result is the group, the columns in which it
-    differs, and for all columns the chance that a member is worse, the chance of an accident, and the ratio
-    of typical values.
+    differs, and for all columns the probability that a member is worse, the p-value (Bonferroni), and the
+    ratio of typical values.
     """
     known = ~np.isnan(goodness)
     ranks = _ranks(goodness)
@@ -219,12 +223,12 @@ def _strongest(goodness: FloatArray, groups: _Groups) -> _Best | None:
     enough = (inside >= MIN_NODES) & (outside >= MIN_NODES)
     sums = groups.members.astype(np.float64) @ ranks
     pairs = np.where(enough, inside * outside, np.nan)
-    better = (sums - inside * (inside + 1) / 2) / pairs  # chance that a member is better
+    better = (sums - inside * (inside + 1) / 2) / pairs  # probability that a member is better
     deviation = np.sqrt((inside + outside + 1) / (12 * pairs))
     erfc = np.vectorize(math.erfc, otypes=[np.float64])
     with np.errstate(invalid="ignore"):
-        chance = erfc(np.abs(better - 0.5) / deviation / math.sqrt(2)) * int(enough.sum())
-        clear = enough & (np.maximum(better, 1 - better) >= APART) & (chance < ERROR_RATE)
+        p_value = erfc(np.abs(better - 0.5) / deviation / math.sqrt(2)) * int(enough.sum())
+        clear = enough & (np.maximum(better, 1 - better) >= APART) & (p_value < ERROR_RATE)
     ratios: dict[int, FloatArray] = {}
     scores = []
     for group in np.flatnonzero(clear.any(axis=1)).tolist():
@@ -240,7 +244,7 @@ def _strongest(goodness: FloatArray, groups: _Groups) -> _Best | None:
         return None
     group = min(scores)[2]
     columns = np.flatnonzero(clear[group]).tolist()
-    return group, columns, 1 - better[group], chance[group], ratios[group]
+    return group, columns, 1 - better[group], p_value[group], ratios[group]
 
 
 def _ranks(values: FloatArray) -> FloatArray:
@@ -262,7 +266,9 @@ def _ratios(goodness: FloatArray, members: BoolArray, columns: BoolArray) -> Flo
 
 
 def _most_rejected(bad: BoolArray, groups: _Groups, left: BoolArray) -> int | None:
-    """Return the group with most rejected nodes for its size, unless it is an accident; None without one.
+    """Return the group with the smallest p-value (Fisher) whose nodes are rejected twice as often as all.
+
+    None if none is significant.
 
     Only the nodes that are left count; otherwise the other nodes of a known group would differ too.
     """
@@ -273,9 +279,9 @@ def _most_rejected(bad: BoolArray, groups: _Groups, left: BoolArray) -> int | No
         size, hit = int(members.sum()), int((bad & members).sum())
         if hit < MIN_NODES or hit * whole < 2 * every * size:
             continue
-        chance = hypergeometric_tail(hit, whole, every, size) * len(groups.names)
-        if chance < ERROR_RATE:
-            scores.append((chance, group))
+        p_value = hypergeometric_tail(hit, whole, every, size) * len(groups.names)
+        if p_value < ERROR_RATE:
+            scores.append((p_value, group))
     return min(scores)[1] if scores else None
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.distributed.dispatch.lane_cores import as_events, kept_apart, place_lanes
+from pytest_anubis.distributed.dispatch.lane_cores import kept_apart, lane_core_events, place_lanes
 from pytest_anubis.distributed.dispatch.tasks import layout
 from pytest_anubis.hardware.numa import Core, cores_of
-from pytest_anubis.report.text.headlines import lane_texts
+from pytest_anubis.report.text.shared_lines import lane_texts
 from tests.hardware.two_numa_nodes import CPUS, two_numa_nodes
 
 EIGHT = tuple(f"cuda:{number}" for number in range(8))
@@ -32,7 +32,7 @@ def test_eight_lanes_share_the_cores_of_their_nodes(cores: tuple[Core, ...]) -> 
     ]  # fmt: skip
     assert places[8].cpus == CPUS  # the node's: what runs there runs alone
     assert places[8].near["cuda:4"] == (*range(8, 16), *range(24, 32))
-    lines = lane_texts(as_events(places, lanes))
+    lines = lane_texts(lane_core_events(places, lanes))
     assert lines[0] == "cuda:0: CPUs 0-1,16-17, NUMA node 0"
     assert lines[7] == "cuda:7: CPUs 14-15,30-31, NUMA node 1"
     assert lines[8].startswith("lane node: what runs alone, and the host's tests: CPUs 0-31")
@@ -44,7 +44,7 @@ def test_lane_with_cards_of_both_nodes_has_both_cores(cores: tuple[Core, ...]) -
     places = place_lanes(lanes, cores, HOMES)
     assert places[0].near == {"cuda:0": (0, 1, 16, 17), "cuda:4": (8, 9, 24, 25)}
     assert set(places[0].cpus) == {0, 1, 8, 9, 16, 17, 24, 25}
-    lines = lane_texts(as_events(places, lanes))
+    lines = lane_texts(lane_core_events(places, lanes))
     assert lines[:2] == [
         "lane cuda:0+cuda:4: cuda:0: CPUs 0-1,16-17, NUMA node 0",
         "lane cuda:0+cuda:4: cuda:4: CPUs 8-9,24-25, NUMA node 1",
@@ -73,7 +73,7 @@ def test_unknown_numa_nodes_share_all_cores(
     places = place_lanes(lanes, cores_of(two_numa_nodes(tmp_path), allowed), homes)
     assert kept_apart(places)
     assert len({len(place.cpus) for place in places[:8]}) == 1
-    lines = lane_texts(as_events(places, lanes))
+    lines = lane_texts(lane_core_events(places, lanes))
     assert lines[4].endswith("NUMA node 1 (not kept to its CPUs)")
 
 
@@ -82,7 +82,7 @@ def test_fewer_cores_than_lanes_share_all() -> None:
     places = place_lanes(lanes, (Core(cpus=(0,)), Core(cpus=(1,))), HOMES)
     assert not kept_apart(places)
     assert {place.cpus for place in places} == {(0, 1)}
-    assert "what is timed on the host runs alone" in lane_texts(as_events(places, lanes))[-1]
+    assert "what is timed on the host runs alone" in lane_texts(lane_core_events(places, lanes))[-1]
 
 
 @given(

@@ -14,8 +14,8 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import NOISY, MetricVerdict, Outcome, Reason, Triage
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import SCHEMA, run_json
-from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import MAX_ROWS, criteria_lines, learned_lines
+from pytest_anubis.report.text.shared_lines import baseline_line
 
 METRIC = Metric(name="rate", unit="GB/s", better="higher")
 CRITERION = Criterion(

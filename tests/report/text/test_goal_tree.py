@@ -23,7 +23,7 @@ from pytest_anubis.report.text.goal_tree import (
     goals_plain,
     goals_tree,
 )
-from pytest_anubis.report.text.headlines import COMPARED_ONLY, questions_lines, questions_text
+from pytest_anubis.report.text.shared_lines import COMPARED_ONLY, questions_lines, questions_text
 from pytest_anubis.report.text.summary_text import coverage_text
 from pytest_anubis.validator.deciding.node_decision import judge_node
 

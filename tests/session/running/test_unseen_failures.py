@@ -455,7 +455,7 @@ def test_a_forked_child_that_exits_keeps_its_status(pytester: pytest.Pytester, c
 def test_runs_see_only_their_own_children() -> None:
     own_process.mistake_of_child()
     if (run := os.fork()) == 0:
-        own_process.begin_run()
+        own_process.forget_children()
         own_process.end_forked(os.getppid(), RuntimeError("its child"))
     os.waitpid(run, 0)
     assert not own_process.mistake_of_child()

@@ -13,7 +13,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, SampleProblem, population_of
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.shared_lines import baseline_line
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL

@@ -24,7 +24,7 @@ from pytest_anubis.store.run_filter import RunFilter
 if TYPE_CHECKING:
     from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage, Mix
     from pytest_anubis.selector.risk.forecast import Outlook
-    from pytest_anubis.store.fleet.last_runs import NodeLast
+    from pytest_anubis.store.fleet.last_runs import NodeState
     from pytest_anubis.store.history.database import History
 
 READING = 300.0
@@ -47,7 +47,7 @@ class FleetRead:
     """
 
     place: str
-    nodes: tuple[NodeLast, ...]
+    nodes: tuple[NodeState, ...]
     listed: tuple[str, ...] = ()
     fleet: FleetHistory | None = None
     classes: Mapping[str, FleetHistory] = field(default_factory=dict)
@@ -122,7 +122,7 @@ def read_fleet_now(
     return found
 
 
-def _lately(one: NodeLast, since: float | None) -> NodeLast:
+def _lately(one: NodeState, since: float | None) -> NodeState:
     """Return a node without runs from before a time; a rejection is kept, however old it is."""
     if since is None or one.standing.failures:
         return one

@@ -1,4 +1,4 @@
-"""``anubis history incident``: enter, list and withdraw incidents that users suffered."""
+"""``anubis history incident``: add, list, withdraw and import incidents, from which risk models learn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pytest_anubis.report.text.text_table import clip, table
 
 def add_incidents(nouns: Any) -> None:
     """Declare ``incident`` with its actions."""
-    actions = add_noun(nouns, "incident", "what users suffered: enter, list, take out")
+    actions = add_noun(nouns, "incident", "what users suffered: add, list, withdraw, import")
     enter = add_action(actions, "add", _add, "record one incident")
     enter.add_argument("--node", required=True, help="where it happened")
     enter.add_argument("--kind", required=True, help="e.g. nic, gpu-memory")
@@ -50,7 +50,7 @@ def add_incidents(nouns: Any) -> None:
         "file",
         type=Path,
         metavar="FILE.csv",
-        help="columns node, kind, started; if you like duration, component, note",
+        help="columns node, kind, started; optional: duration, component, note",
     )
     load.add_argument("--add-nodes", action="store_true", help="add nodes that are unknown")
     for action in (enter, happened, withdraw, load):

@@ -132,7 +132,7 @@ class CoxTime(HazardModel):
         scaled = self._time_scale.apply(times)
         total = np.zeros((len(z), len(times)))
         for net in self._nets:
-            total += net.relative(scaled, z)
+            total += net.log_risk(scaled, z)
         return np.exp(np.clip(total / len(self._nets), -_MAX_LOG_RISK, _MAX_LOG_RISK))
 
     def _cumulative(self, times: Floats, z: Floats) -> Floats:

@@ -39,7 +39,7 @@ class TimeScale:
 
 
 def learn_time_scale(incidents: Floats) -> TimeScale:
-    """Learn the scale from the times of incidents, shape (events,)."""
+    """Learn the scale from the durations until incidents, shape (events,)."""
     positive = incidents[incidents > 0]
     start = float(np.quantile(positive, 0.01)) if len(positive) else 1.0
     logs = np.log(np.maximum(incidents, start))
@@ -74,8 +74,13 @@ class Network:
     out: Floats32
     linear: Floats32
 
-    def relative(self, times: Floats, z: Floats) -> Floats32:
-        """Return g, shape (n, m), of rows z, shape (n, width), at standardised times, shape (m,)."""
+    def log_risk(self, times: Floats, z: Floats) -> Floats32:
+        """Return the log relative risk g, shape (n, m).
+
+        Args:
+            times: Standardised times, shape (m,).
+            z: Rows, shape (n, width).
+        """
         first = self.layers[0]
         fixed = z.astype(np.float32) @ first.weight[:-1] + first.bias
         found = np.empty((len(z), len(times)), dtype=np.float32)

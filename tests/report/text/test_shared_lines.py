@@ -19,12 +19,8 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.core.waiving import noise_options
 from pytest_anubis.report.pages.inventory_block import inventory_block
-from pytest_anubis.report.text.headlines import (
-    after_decision,
-    inventory_line,
-    next_line,
-    questions_text,
-)
+from pytest_anubis.report.text.next_command import next_line
+from pytest_anubis.report.text.shared_lines import after_decision, inventory_line, questions_text
 from pytest_anubis.report.text.summary_text import summary_lines
 
 
