@@ -1,4 +1,4 @@
-"""Hooks of pytest-html: two columns, a table and plots in every row, the decision on top of the page."""
+"""Plugin for pytest-html's report: the decision on top, two columns, a table and plots in every row."""
 
 from __future__ import annotations
 

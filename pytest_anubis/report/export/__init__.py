@@ -1,7 +1,7 @@
-"""Verdicts for other programs: JUnit properties, Prometheus gauges, JSON, OCP Test & Validation.
+"""Verdicts for other programs: JUnit, Prometheus gauges, JSON, OCP Test & Validation, drain reasons.
 
-Texts for people are in ``text`` and ``pages``. Open ``run_json.py`` first; ``ocp_export.py`` alone needs
-others, ``ocp_steps.py`` and ``ocp_hardware.py``.
+Texts for people are in ``text`` and ``pages``. Open ``run_json.py`` first; ``ocp_export.py`` alone uses
+other modules of this folder, ``ocp_steps.py`` and ``ocp_hardware.py``.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,4 +1,8 @@
-"""The reason that a scheduler's node list shows for a drained node."""
+"""One line that says why a node is accepted or not, short enough for a scheduler's list of nodes.
+
+Each run's decision gets one; `anubis health` and `anubis fleet status` word others. It drains nothing:
+`fleet.launching.slurm_node` does.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ def reason_code(text: str) -> str:
 
 
 def drain_reason(verdict: NodeVerdict, metrics: Sequence[MetricVerdict], run: str) -> str:
-    """Return why a node is not accepted, such as ``ANB:COPY gpu3 402 GB/s, expected 439 run=7c1e``."""
+    """Return a decision's reason, such as ``ANB:COPY gpu3 402 GB/s, expected 439 run=7c1e``."""
     if verdict.decision is Decision.ACCEPTED:
         return line(f"{LEADER}ACCEPTED", run=run)
     wanted = Outcome.FAIL if verdict.decision is Decision.REJECTED else Outcome.INCONCLUSIVE

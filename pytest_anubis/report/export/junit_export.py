@@ -1,4 +1,4 @@
-"""The JUnit file: verdicts as properties for CI tools, and the node's decision as a test case."""
+"""Additions to pytest's JUnit file: verdicts as properties, and the node's decision as a test case."""
 
 from __future__ import annotations
 

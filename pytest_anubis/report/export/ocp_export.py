@@ -2,8 +2,8 @@
 
 Format: https://github.com/opencomputeproject/ocp-diag-core, ``json_spec``. Optional fields are left out
 instead of null, and values that are no numbers become errors, since JSON has neither NaN nor infinities.
-A record has no time of its single events: the lines of a step have the beginning of their test, which follows
-from the durations. Lines are in the order of time, so steps of tests that ran side by side are interleaved.
+A record has no time stamps of single events: the lines of a step have the start of its test, computed from
+the durations. Lines are in time order, so steps of concurrent tests are interleaved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A node's verdict in Prometheus' text format, for the textfile collector of the node_exporter.
+"""A node's decision and verdicts as Prometheus gauges, a file for the node_exporter's textfile collector.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text-based, version 0.0.4). The
 collector refuses a whole file when two samples have the same name and labels, so they are made unique.

@@ -1,4 +1,4 @@
-"""A run as one JSON document, for other programs."""
+"""A run as one JSON document for other programs, which `anubis report --json` writes."""
 
 from __future__ import annotations
 

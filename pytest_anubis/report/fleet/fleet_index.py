@@ -1,7 +1,7 @@
-"""The page of a fleet: in short, heat map, what separates nodes, time, components, yield, metrics, costs.
+"""The main page of a fleet, put together from the sections that the other modules of this folder make.
 
-It is the first of a folder of pages, with one for each node and metric, or a single file with a section of
-what was found on the nodes (`on_one_page`).
+It is the index of a folder with a page for each node and metric (`anubis report --fleet`), or a single file
+that has the findings on the nodes as well (`on_one_page`, for `anubis judge --html`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole fleet in one picture for its page: a column a node, a row a metric."""
+"""The overview above the heat map: all losses of the fleet as one PNG, a column a node, a row a metric."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Make the sections below the heat map of the fleet's page.
+"""The tables and plots below the heat map of the fleet's page.
 
-They show the traits that separate nodes, drift, bad components, yield, the power of metrics, and times.
+They show the traits that separate nodes, drift, bad components, yield, metrics with the smallest loss that
+each detects, and costs. How well validation itself works is in `validation_tables`.
 """
 
 from __future__ import annotations

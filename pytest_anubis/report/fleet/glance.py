@@ -1,4 +1,7 @@
-"""The top of a fleet's page: which nodes are sick, what they share, what drifts, each in a box."""
+"""The boxes at the top of a fleet's page: rejected nodes, what many of them share, what drifts.
+
+Other sections and pages use its texts about traits and drifts, and its links into the heat map.
+"""
 
 from __future__ import annotations
 

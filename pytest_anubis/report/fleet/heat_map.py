@@ -1,4 +1,4 @@
-"""The heat map of nodes and metrics: a table of the worst nodes, and the data of all for the script."""
+"""The heat map of the fleet's page: a table of the worst nodes, and the data of all for its script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of one metric: its distribution by class, over time, what separates nodes by it, who is slow."""
+"""The fleet's page of one metric: distribution by class, traits that separate nodes, drift, slow nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make the section of the fleet's page about validation itself: sentences, and a table by benchmark."""
+"""The section of the fleet's page on how well validation works: false alarms, defects found per hour."""
 
 from __future__ import annotations
 

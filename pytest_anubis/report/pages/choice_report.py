@@ -1,4 +1,4 @@
-"""The Selector's choice in words for the terminal and as HTML for pages, from the event in the journal.
+"""The Selector's choice explained: lines for `anubis select` and runs that select, and HTML for their pages.
 
 Every function takes the choice as `selector.choice.choice_record` writes it; one with missing or odd values
 is called damaged.

@@ -1,4 +1,4 @@
-"""Plots of one node's devices side by side, metric by metric, for the dossier."""
+"""Plots that compare one node's devices, a plot for each metric, for the dossier; they judge nothing."""
 
 from __future__ import annotations
 

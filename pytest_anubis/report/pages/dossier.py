@@ -1,4 +1,7 @@
-"""The dossier: one run as one HTML page that opens anywhere, for the people who repair the node."""
+"""The dossier: one run as one self-contained HTML page, for the people who repair the node.
+
+`anubis report --html` and `anubis seal` make it; the pages of a fleet have one for each node.
+"""
 
 from __future__ import annotations
 

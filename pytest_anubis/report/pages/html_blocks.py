@@ -1,4 +1,4 @@
-"""Blocks of HTML about verdicts and measurements, which the dossier and pytest-html's report share."""
+"""Blocks of HTML about verdicts, measurements and blamed parts, for all pages that show a run or a node."""
 
 from __future__ import annotations
 

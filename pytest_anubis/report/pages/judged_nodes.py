@@ -1,6 +1,6 @@
 """The page of `anubis fleet verdict` and `fleet run`: a table of nodes, and the findings on each.
 
-The verdicts are those of the nodes' own journals. `anubis judge` judges anew and writes the fleet's page
+The verdicts are those of the nodes' own journals. `anubis judge` judges anew; its page is the fleet's
 (`report.fleet.fleet_index`), which reuses `found_on`.
 """
 

@@ -1,4 +1,4 @@
-"""The page of a baseline: for each metric the distributions of all units and the centre."""
+"""The page of `anubis learn --html`: for each metric the distributions of all units and the expected one."""
 
 from __future__ import annotations
 

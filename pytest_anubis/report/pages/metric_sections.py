@@ -1,4 +1,4 @@
-"""Measurements with their verdicts as parts of a page: one table of all, one section for each."""
+"""The dossier's parts on measurements and their verdicts: a table of all, a section with plots for each."""
 
 from __future__ import annotations
 

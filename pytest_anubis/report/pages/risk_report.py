@@ -1,4 +1,4 @@
-"""The risk of a fleet as a table and as a page: which nodes, and how many incidents to expect."""
+"""Lines and page of `anubis risk`: the nodes' risks, incidents to expect, accuracy of models in backtests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStory:
-    """The reason for a risk model, and its accuracy in backtests.
+    """The reason why a risk model was chosen, and the accuracy of all models in backtests.
 
     Attributes:
         reason: Why it was chosen, in words.

@@ -1,4 +1,4 @@
-"""Simulated policies as a table and as a page with their frontier."""
+"""Table and page of `anubis simulate`: each policy's hours of validation, and mean time between incidents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make the page of a soak (``pytest --anubis-duration``): trends, a row per cycle, courses of metrics."""
+"""Make the page of a soak (``pytest --anubis-duration``): trends, a row per cycle, each metric's medians."""
 
 from __future__ import annotations
 

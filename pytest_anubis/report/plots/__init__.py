@@ -1,6 +1,6 @@
-"""Plots as inline SVG: distributions, values in time, frontiers.
+"""Plots as inline SVG: distributions, values in time, fleets, one quantity against another.
 
-`pages` places them. Open ``distribution_plots.py`` first.
+`pages` and `fleet` place them. Open ``distribution_plots.py`` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,4 +1,4 @@
-"""Pictures of many nodes: their medians, and how these changed over time."""
+"""Plots of one metric on many nodes: their medians by rank, and the drift of these over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies compared as inline SVG: lines and dots of one quantity against another."""
+"""Lines and dots of one quantity against another as inline SVG: policies, risks by rank, calibration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values in time order as a small strip that keeps every spike and shows what is missing."""
+"""Values in time order as strip plot and sparkline, which keep every spike and show what is missing."""
 
 from __future__ import annotations
 

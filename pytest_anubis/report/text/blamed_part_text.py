@@ -1,4 +1,4 @@
-"""Say of a blamed part what explains an end-to-end loss, and how often such findings were right before."""
+"""What explains a blamed part's end-to-end loss, and how often operators confirmed findings like it."""
 
 from __future__ import annotations
 

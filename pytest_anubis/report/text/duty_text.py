@@ -1,4 +1,4 @@
-"""Lines for `-v` about duty: the share of a test's call in which the measured code ran."""
+"""Lines for `-v` about the duty of tests: the share of a test's call in which the measured code ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Messages of tests that did not pass: a first line that makes sense alone, then a table and the reasons."""
+"""Messages of tests that did not pass: a first line that makes sense alone, then a table and the reasons.
+
+The summary and the texts about many nodes use its sentences about single bad verdicts (`worst_text`).
+"""
 
 from __future__ import annotations
 

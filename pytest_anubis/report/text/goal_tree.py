@@ -1,7 +1,7 @@
-"""The tree of `anubis goals`: goal, question, metric, verdict (Goal-Question-Metric).
+"""The answer of `anubis goals` as tree, Markdown or JSON: goal, question, metric, verdict.
 
 Each metric shows the verdict of the latest run. Where that run has none, the reason is followed by the latest
-earlier verdict and its date.
+earlier verdict and its date. The method is Goal-Question-Metric.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Lines about a baseline for the terminal: its size, its findings, and with -v all of its contents."""
+"""Lines about a baseline for the terminal: its size, its findings, and with -v all of its contents.
+
+Judging and the fleet's page use the texts about accepted nodes that learning found unlike the healthy ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A judged node with its verdicts, as a row of the texts and pages about many nodes."""
+"""A judged node as a row of texts and pages about many nodes: its word, worst finding, cause, next step."""
 
 from __future__ import annotations
 

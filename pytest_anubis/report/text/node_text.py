@@ -1,6 +1,6 @@
 """Lines about many nodes for the terminal: each node with its worst finding, then the counts.
 
-`anubis judge` and `anubis fleet status` print them.
+`anubis judge`, `anubis report` and `anubis fleet verdict` print them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines about parts of one node that are seen and decide nothing, for the summary and the pages."""
+"""Lines about parts that slow devices share (a PCIe switch), and memory modules with errors; no verdicts."""
 
 from __future__ import annotations
 

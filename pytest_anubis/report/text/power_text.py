@@ -1,4 +1,4 @@
-"""Lines for the end of learning: which losses the baseline detects, and the command to type next."""
+"""The last lines of `anubis learn`: which losses the baseline detects, and the command to type next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The progress of a run in one line: what runs where, what is done, what failed and what waits."""
+"""The progress of a run in one line: what runs where, what is done, what failed; and which worker died."""
 
 from __future__ import annotations
 

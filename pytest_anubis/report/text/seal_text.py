@@ -1,4 +1,7 @@
-"""Lines about a sealed run: what is wrong with its archive, who signed it, and what was not compared."""
+"""Lines about a sealed run: what is wrong with its archive, who signed it, and what was not compared.
+
+`anubis seal` and `anubis verify` print them. It checks nothing: `cli.commands.sealing` does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lines about shared causes: a batch, rack or driver whose nodes are slower than the others."""
+"""Lines about shared causes: a batch, rack or driver whose nodes are slower than the others.
+
+`with_shared` also puts the cause into the verdicts of nodes whose failures it explains alone.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ SOFTWARE = ("driver", "firmware", "bios", "kernel", "image", "version")
 
 
 def with_shared(rows: Sequence[NodeRow], shifts: Sequence[TraitShift]) -> list[NodeRow]:
-    """Return rows with the shared cause that alone explains their failures.
+    """Return rows with the shared cause that alone explains their failures, in their verdicts as well.
 
-    A node rejected for nothing else should not be taken out of service alone; its verdict says so.
+    A node rejected for nothing else should not be taken out of service alone.
     """
     found = explained_by(rows, shifts)
     rejected = rejected_for(rows, found)

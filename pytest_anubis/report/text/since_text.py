@@ -1,4 +1,4 @@
-"""Say since when a metric is worse, and what the sensors showed at that moment."""
+"""Say from which value of its sample on a metric is worse, and which sensors moved at that moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Say what explains a verdict: the parts that carry a loss, and the share of the nominal rate."""
+"""Say what explains a verdict: evidence, parts of a step that carry the loss, share of the nominal rate."""
 
 from __future__ import annotations
 

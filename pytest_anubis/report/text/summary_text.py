@@ -1,4 +1,7 @@
-"""The summary at the end of a run, at most a screen: the decision, its reasons and its blockers."""
+"""The summary at the end of a run, at most a screen: the decision, its reasons and its blockers.
+
+The run's terminal plugin and `anubis report` print it; dossier and commands use single lines of it.
+"""
 
 from __future__ import annotations
 

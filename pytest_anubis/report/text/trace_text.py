@@ -1,4 +1,4 @@
-"""What an execution trace holds, in lines for a terminal."""
+"""Lines of `anubis trace info` and ``predict``: what a trace holds, what a step is predicted to take."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pytest_anubis.core.metric import percent_text
 if TYPE_CHECKING:
     from pytest_anubis.traces.step_prediction import OperationProfile, Prediction
 
-MOST = 8
-"""Operations without a replay that are named."""
+MAX_NAMED = 8
+"""Operations that are named of those without a replay, or without a time in the profile."""
 
 
 def info_lines(file: str, facts: Mapping[str, Any]) -> list[str]:
@@ -36,8 +36,10 @@ def refusal_lines(facts: Mapping[str, Any]) -> list[str]:
     """Return why a trace cannot be replayed here; empty if it can."""
     missing = facts["not_replayable"]
     if missing:
-        named = ", ".join(f"{name} ({count} times)" for name, count in list(missing.items())[:MOST])
-        more = f" and {len(missing) - MOST} more" if len(missing) > MOST else ""
+        named = ", ".join(
+            f"{name} ({count} times)" for name, count in list(missing.items())[:MAX_NAMED]
+        )
+        more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
         return [f"no replay of {named}{more}: the test will be INCONCLUSIVE"]
     if facts["refused"]:
         return [f"no replay here of {facts['refused']}: the test will be INCONCLUSIVE"]
@@ -54,6 +56,6 @@ def prediction_lines(file: str, profile: OperationProfile, found: Prediction) ->
     if found.exposed:
         lines.append(f"waiting for collectives: {1e3 * found.exposed:.2f} ms of it")
     if found.unknown:
-        named = ", ".join(list(found.unknown)[:MOST])
+        named = ", ".join(list(found.unknown)[:MAX_NAMED])
         lines.append(f"counted as no time, since nothing alike was profiled: {named}")
     return lines
