@@ -1,4 +1,4 @@
-"""Find out whether a benchmark applies: instructions for a type, ranks, compute mode, NVSwitches."""
+"""Find out whether a benchmark applies: instructions for an element type, compute mode, NVSwitches."""
 
 from __future__ import annotations
 

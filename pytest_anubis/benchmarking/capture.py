@@ -1,4 +1,4 @@
-"""Capture work as a CUDA graph on any of several cards."""
+"""Capture work as a CUDA graph on any of several cards, or say why that is not possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the CPUs near a card and the device that checks results, and wait for a device."""
+"""Find the CPUs near a card, the physical cores, and the device that checks results; wait for a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control the arithmetic of products, and compute how large the error of a result may be."""
+"""Set the precision of products (TF32 or single), and compute how large the error of a result may be."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tolerance(dtype: str, *, terms: int = 1) -> float:
 
 
 def drop_tf32_variables() -> tuple[str, ...]:
-    """Remove the variables from this process and its children; return those that were set.
+    """Remove `TF32_VARIABLES` from the environment of this process; return those that were set.
 
     Call it before the CUDA libraries are loaded, because they read the variables once.
     """

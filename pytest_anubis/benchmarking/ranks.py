@@ -1,7 +1,7 @@
 """Run ranks: processes on this machine that torch's collectives connect and that answer round by round.
 
-The parent starts them and sends requests to all at once. If one is gone, it is named in the error, and not
-the ranks that wait for it. A rank's module ends in `serve`.
+The parent starts them and sends requests to all at once. If one is gone, the error names it, and not the
+ranks that wait for it. A rank's module ends in `serve`. Processes on several hosts are in `hosts`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ dead one."""
 
 
 def drop_nccl_choices() -> tuple[str, ...]:
-    """Remove the variables from this process and its children; return those that were set.
+    """Remove `NCCL_CHOICES` from the environment of this process; return those that were set.
 
     A benchmark that needs a choice of its own passes it to its ranks as `environment`.
     """

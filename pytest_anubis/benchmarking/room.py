@@ -1,4 +1,4 @@
-"""Read the inlet temperature of a node: a healthy card is hotter in a warmer room."""
+"""Read a node's inlet temperature, which the burn test subtracts: cards are hotter in a warmer room."""
 
 from __future__ import annotations
 

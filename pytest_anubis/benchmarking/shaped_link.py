@@ -1,8 +1,8 @@
 """Make a link of a known rate between two network namespaces, shaped in each direction by ``tc tbf``.
 
-Benchmarks of links use it, and their tests, which compare the measured rate with the given one. It needs root
+Tests of benchmarks use it, to compare the measured rate with the given one; benchmarks do not. It needs root
 and iproute2. The names contain the id of the process that made them, so that the next process can remove what
-a killed one left behind.
+a killed one left behind. `hosts.simulated_hosts` builds on it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choose sizes: how much memory a device has, and how much of it one benchmark may use."""
+"""Choose how much memory a benchmark takes, make sure that it is free, and release what libraries keep."""
 
 from __future__ import annotations
 

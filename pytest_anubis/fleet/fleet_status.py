@@ -1,4 +1,7 @@
-"""The status of each node of a fleet today, from its last runs, and the list of nodes to drain."""
+"""The status of each node of a fleet today, from its last runs, and the list of nodes to drain.
+
+`anubis fleet status`, ``drain-list``, ``plan`` and `anubis health` call it. It drains nothing.
+"""
 
 from __future__ import annotations
 

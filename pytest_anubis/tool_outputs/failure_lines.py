@@ -1,4 +1,7 @@
-"""Recognise lines in which launchers, shells, libraries, the driver or the kernel report a failed program."""
+"""Recognise lines of any log in which launchers, libraries, the driver or the kernel report a failure.
+
+The importers of `store/` report these lines, since a failed program's values cannot be trusted.
+"""
 
 from __future__ import annotations
 

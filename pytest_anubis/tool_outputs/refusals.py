@@ -1,4 +1,4 @@
-"""Recognise a tool that refused to start: it does not know an option, or lacks a resource.
+"""Recognise a tool that refused to start, for `benchmarking.tools`: an unknown option, a missing resource.
 
 That says nothing about the hardware, unlike an error that it found, a hang, or a signal. Anything that is not
 listed here stays a failure.

@@ -1,4 +1,4 @@
-"""Find the separator and the columns in the first line of a table, and explain a missing column."""
+"""Recognise the head of an imported CSV table: its separator and columns; and say which column is missing."""
 
 from __future__ import annotations
 

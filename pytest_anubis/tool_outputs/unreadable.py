@@ -1,4 +1,4 @@
-"""The error of all readers, and strict reading of numbers."""
+"""The error that all readers of this folder raise, and strict reading of numbers."""
 
 from __future__ import annotations
 

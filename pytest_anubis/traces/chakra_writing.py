@@ -1,7 +1,7 @@
-"""Write a trace as Chakra's execution trace: messages of protobuf, each after its length.
+"""Write a trace in MLCommons Chakra's form: length-delimited messages of protobuf (`anubis trace export`).
 
-The messages are those of ``et_def.proto`` of MLCommons Chakra, of which only the fields that a trace of
-PyTorch has are written: it holds no times, so a simulator has to bring its own.
+The messages are those of ``et_def.proto``, of which only the fields that a trace of PyTorch has are written:
+it holds no times, so a simulator has to bring its own.
 """
 
 from __future__ import annotations

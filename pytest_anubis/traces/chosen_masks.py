@@ -1,4 +1,4 @@
-"""Choose the masks of a replay: as many elements are set as the job's were, else results have other sizes.
+"""Replace a replay's masks by our own with as many elements set as the job's, so that results keep sizes.
 
 A trace holds no values. Where a mask decides how large a result is, the recorded result says how many of its
 elements were set; a mask of our own takes its place, and the operation does the work that it did in the job.

@@ -1,8 +1,8 @@
 """Obfuscate a trace: keep what a replay needs, and leave out what says whose job it was.
 
-Kept are operations, shapes, strides, element types, numbers of tensors, and whole numbers, which are mostly
-sizes. Labels, inner operations, texts, threads and numbers of devices go; of other numbers the nearest power
-of two stays, except where it decides a size.
+`anubis trace obfuscate` uses it. Kept are operations, shapes, strides, element types, ids of tensors, and
+whole numbers, which are mostly sizes. Labels, inner operations, texts, threads and device indices go; other
+numbers become the nearest power of two, except where they decide a size.
 """
 
 from __future__ import annotations

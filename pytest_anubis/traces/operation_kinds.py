@@ -13,7 +13,7 @@ from functools import cache
 
 
 class Kind(enum.Enum):
-    """What limits an operation: units for products, memory, a table's random access, or the host."""
+    """What limits an operation: matrix units, memory bandwidth, random access, the host, or the network."""
 
     MATRIX = "matrix"
     CONVOLUTION = "convolution"

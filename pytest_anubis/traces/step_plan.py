@@ -1,4 +1,4 @@
-"""Which tensors a replayed step needs: those that existed before it, and when each is freed.
+"""Which tensors a replayed step needs: those from before it with values to fill in, and when each is freed.
 
 Idea from Mystique (ISCA 2023): tensors are distinguished by identity, shape and strides; those that no
 operation of the step made exist before it; every other one is freed after its last use, as in the job itself.

@@ -1,4 +1,4 @@
-"""Predict a step's time from a profile of operations, without running it.
+"""Predict a step's time from a profile of operations, without running it (`anubis trace predict`).
 
 A profile has the time of every operation that was measured on one machine, by operation, shapes and types.
 A prediction adds up the operations in their order on one stream, and collectives by their volume on another:

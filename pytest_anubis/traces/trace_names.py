@@ -1,4 +1,4 @@
-"""Which files are execution traces, by their names."""
+"""Which files are execution traces, by their names; the profiler's timelines are not."""
 
 from __future__ import annotations
 

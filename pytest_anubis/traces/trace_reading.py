@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 OPERATION_NAMES = ("aten::", "c10d::")
 """Beginnings of names that only operations have."""
 
-MOST_NODES = 2_000_000
-MOST_PARTS = 64
+MAX_NODES = 2_000_000
+MAX_DIMENSIONS = 64
 """Dimensions of a tensor; torch itself allows as many."""
 LARGEST_ID = 2**63 - 1
 
@@ -95,8 +95,8 @@ def _trace(data: Any, digest: str) -> ExecutionTrace:
         raise TraceError(f"schema is {found(schema)}; known are 1.0.1 to 1.1.1")
     if not isinstance(nodes, list) or not nodes:
         raise TraceError("nodes: expected a list with at least one node")
-    if len(nodes) > MOST_NODES:
-        raise TraceError(f"{len(nodes):,} nodes, more than {MOST_NODES:,}")
+    if len(nodes) > MAX_NODES:
+        raise TraceError(f"{len(nodes):,} nodes, more than {MAX_NODES:,}")
     read = [_node(node, place) for place, node in enumerate(nodes)]
     _check_parents(read)
     return ExecutionTrace(
@@ -278,8 +278,8 @@ def _tensor(value: Any, element: str, shape: Any, strides: Any, where: str) -> A
 
 
 def _sizes(given: Any, where: str) -> tuple[int, ...]:
-    if not isinstance(given, list) or len(given) > MOST_PARTS:
-        raise TraceError(f"{where}: expected a list of at most {MOST_PARTS} numbers")
+    if not isinstance(given, list) or len(given) > MAX_DIMENSIONS:
+        raise TraceError(f"{where}: expected a list of at most {MAX_DIMENSIONS} numbers")
     return tuple(_number(one, where) for one in given)
 
 

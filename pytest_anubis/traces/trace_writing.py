@@ -1,4 +1,7 @@
-"""Write a trace in the nested form of PyTorch's `ExecutionTraceObserver`, as data of JSON."""
+"""Write a trace in the nested form of PyTorch's `ExecutionTraceObserver`, as data of JSON.
+
+`anubis trace obfuscate` writes it; `chakra_writing` uses the form of arguments.
+"""
 
 from __future__ import annotations
 

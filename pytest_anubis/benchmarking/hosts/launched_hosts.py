@@ -1,4 +1,4 @@
-"""Find the hosts on which torchrun or Slurm started this program, with one process on each."""
+"""Find the hosts on which torchrun or Slurm started this program, one process on each, for `anubis_pairs`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Measure pairs of hosts that send to each other, all pairs of a round at once, through gloo.
 
 There is one process on each host. For simulated hosts this program starts all of them. If a launcher started
-this program on every host, each starts its own process, and all get the results of all hosts.
+this program on every host, each starts its own process, and all get the results of all hosts. Where
+`fleet.links` blames a host or link, `find_guilty` measures again; the fixture `anubis_pairs` records all.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ BLANK = 255
 
 
 class PairRank:
-    """One host's part in the measurements."""
+    """One host, which sends to and receives from the others."""
 
     def __init__(self, number: int, world: int, name: str, port: float) -> None:
         self._number = number

@@ -1,7 +1,7 @@
 """Simulate hosts as network namespaces on one bridge, with the port of each shaped in both directions.
 
-Tests and trials of benchmarks between nodes use it, since they choose which node, direction or link is slow.
-It needs root and iproute2. The bridge has its own namespace, so the machine's network is never changed. The
+Tests of benchmarks between nodes use it, as it lets them choose which node, direction or link is slow. It
+needs root and iproute2. The bridge has its own namespace, so the machine's network is never changed. The
 next process removes what a killed one left behind.
 """
 

@@ -1,4 +1,4 @@
-"""Seconds that a collective operation takes at best, by its algorithm, its size and the links.
+"""Model the shortest time of a collective operation, by its algorithm, its size and the links.
 
 A message takes as long as in ASTRA-sim's analytical model (Won et al., ISPASS 2023): hops times latency, and
 the bytes that the busiest link carries over its bandwidth. Sizes are those of the NCCL tests: the larger of a

@@ -2,7 +2,7 @@
 
 An all-reduce over tiers sums parts within each group of one tier after the other, and gathers the sums on the
 way back. If every chunk begins at the same tier, that one carries the most and the others wait. Chunks that
-begin at the tier with the least load share the work out: Themis (Rashidi et al. 2022, arXiv 2110.04478).
+begin at the tier with the least load share the work: Themis (Rashidi et al. 2022, arXiv 2110.04478).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Profile the operations of traces on this machine, for predictions of other steps."""
+"""Time every operation of some traces on this machine, for `anubis trace profile`."""
 
 from __future__ import annotations
 

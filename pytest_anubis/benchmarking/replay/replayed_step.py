@@ -1,7 +1,8 @@
 """Replay a recorded step: allocate what existed before it, then run its operations in order.
 
-Values are drawn from a fixed seed, so that every step computes the same; shapes, types, strides and the time
-at which memory is freed are those of the job. Autograd is off, since its operations are in the trace.
+The test of a trace file times it and compares its bits. Values are drawn from a fixed seed, so that every
+step computes the same; shapes, types, strides and the time at which memory is freed are those of the job.
+Autograd is off, since its operations are in the trace.
 """
 
 from __future__ import annotations

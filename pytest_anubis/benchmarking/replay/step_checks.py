@@ -1,7 +1,8 @@
-"""Check a recorded step before it is run: sizes of results, indices, and the memory that it takes at most.
+"""Check a recorded step before and in its first run: sizes of results, and indices that no kernel checks.
 
 A trace is a file from elsewhere, so no operation may make more than the trace says, and none may reach into
-memory by an index that nothing checks. Nothing is allocated here: sizes come from torch's device ``meta``.
+memory by an index that nothing checks. `check_sizes` allocates nothing: sizes come from torch's device
+``meta``. `step_memory` counts what the whole step takes.
 """
 
 from __future__ import annotations

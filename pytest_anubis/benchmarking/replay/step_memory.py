@@ -1,7 +1,7 @@
 """Count the memory that a recorded step takes at most, from its shapes alone: nothing is allocated for it.
 
-What an operation makes on its way to its results is seen on the device ``meta`` where it consists of others;
-what a kernel takes by itself is known for those of a CPU that take the most.
+Temporary tensors of an operation that consists of others are seen on the device ``meta``; those within
+kernels are known for the kernels of a CPU that take the most.
 """
 
 from __future__ import annotations

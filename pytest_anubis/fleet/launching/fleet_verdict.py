@@ -1,4 +1,7 @@
-"""The verdict on a fleet: what each node's journals say of it, and which nodes sent none."""
+"""The verdict on a fleet: what each node's journals say of it, and which nodes sent none.
+
+`anubis fleet verdict` and `fleet run` print it. Unlike `anubis judge`, it judges no value anew.
+"""
 
 from __future__ import annotations
 

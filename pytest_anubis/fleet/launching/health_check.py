@@ -1,4 +1,7 @@
-"""The health check of a node: whether it is fit, from what is known already, without measuring."""
+"""The health check of a node: whether it is fit by its runs' verdicts so far; it measures nothing.
+
+`anubis health` passes the answer to Slurm or Kubernetes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of hosts: a file, names with commas, and Slurm's ranges (``n[1-3,7]``)."""
+"""Read lists of hosts for `anubis fleet`: a file, names with commas, and Slurm's ranges (``n[1-3,7]``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A node's verdict in Kubernetes: labels, an annotation and a condition, and the calls that set them."""
+"""A node's verdict in Kubernetes: labels, an annotation and a condition, and the calls that set them.
+
+`anubis health` calls it. It neither cordons nor drains a node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's state in Slurm, and changes to it: only reasons of this program, and only on request."""
+"""A node in Slurm: its state and address, and draining or resuming it for this program's reasons alone."""
 
 from __future__ import annotations
 

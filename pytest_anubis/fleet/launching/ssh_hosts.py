@@ -1,4 +1,4 @@
-"""Running the tests on many hosts by ssh: one process for each host, whose journal is copied here.
+"""Run the tests on many hosts by ssh, one process for each, and copy their journals (`anubis fleet run`).
 
 A host that does not answer costs only its own time. Words for a host's shell are quoted one by one; here
 there is no shell.

@@ -8,7 +8,7 @@ with Laplace noise, whose maximum likelihood is the least absolute deviation (Bl
 Absolute Deviations*, 1983): mu is a median, a part's loss mu less the median of its ways. A single odd value
 pulls neither. A hypothesis h names a part; D_h is the sum of absolute residuals under it, D_0 under "none",
 n the number of ways. The generalised likelihood ratio of h against none is then (D_0 / D_h)^n, and with a
-price for each free loss (Schwarz, "Estimating the dimension of a model", 1978) and equal prior shares for the
+penalty for each free loss (BIC: Schwarz, "Estimating the dimension of a model", 1978) and equal priors of the
 k kinds and within a kind for each of its m parts the logarithm of the posterior odds against none is
 
     s_h = n log(D_0 / D_h) - (p_h / 2) log n - log(k m_h)
@@ -21,7 +21,7 @@ counted under noise of several forms.
 
 Several faults are named one after the other: each one's losses are given back to its ways first. Where one
 part alone explains too little because another one is slow too, the odds of several parts together count: the
-product of their odds, each given those before it.
+product of their odds, each given those before it. `pair_group` calls it, for incast by `fan_rates`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ PORTS = KINDS[:3]
 """Kinds of which one node is a part by itself."""
 
 MIN_LOSS = 0.05
-"""Relative loss of a rate that matters, as for the Validator's least similarity of 0.95."""
+"""Smallest relative loss of a rate that matters, like the Validator's similarity threshold of 0.95."""
 
 NOISE_FLOOR = 5e-3
-"""Relative noise below which no network repeats its rates; without noise a quotient would have 0 below."""
+"""Relative noise that is assumed at least: no network repeats its rates better, and 0 would be divided by."""
 
 DEAD = 1e-3
 """Share of the median rate assumed for a way that carries nothing, since its logarithm must be finite."""

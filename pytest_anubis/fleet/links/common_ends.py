@@ -6,8 +6,8 @@ import numpy as np
 
 from pytest_anubis.fleet.links.attribution import Cells, Part
 
-LEAST_WAYS = 2
-"""Bad ways of an end: of a single one the other end may be the cause as well."""
+MIN_WAYS = 2
+"""Bad ways from which on an end is named: the cause of a single one may be its other end."""
 
 
 def common_ends(bad: Cells, known: Cells, *, share: float = 0.0) -> list[Part]:
@@ -26,7 +26,7 @@ def common_ends(bad: Cells, known: Cells, *, share: float = 0.0) -> list[Part]:
     found: list[Part] = []
     while True:
         ways = np.array([left.sum(axis=1), left.sum(axis=0)])
-        shares = np.where(ways >= LEAST_WAYS, ways / measured, 0.0)
+        shares = np.where(ways >= MIN_WAYS, ways / measured, 0.0)
         end, node = divmod(int(shares.argmax()), len(bad))
         if shares[end, node] <= share:
             return found

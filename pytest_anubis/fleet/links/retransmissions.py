@@ -1,10 +1,10 @@
 """Receiving ports to which TCP had to send segments again, although no two senders shared them.
 
 In a round of pairs every port sends or receives one transfer, so that no queue can overflow where all ports
-have the same rate: such traffic needs no congestion control. A study of RoCE's schemes found them without
-effect on training for this reason (Khan and others, "Impact of RoCE congestion control policies on
-distributed training of DNNs", HOTI 2022). Segments that are lost all the same point at the port where the
-ways of many senders end: a short queue, a wrong threshold, a bad receiver. It informs and decides nothing.
+have the same rate: such traffic needs no congestion control. That is why a study found RoCE's schemes without
+effect on training (Khan and others, "Impact of RoCE congestion control policies on distributed training of
+DNNs", HOTI 2022). Segments that are lost all the same point at the port where the ways of many senders end: a
+short queue, a wrong threshold, a bad receiver. This is evidence and decides nothing.
 """
 
 from __future__ import annotations
