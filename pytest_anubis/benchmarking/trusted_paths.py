@@ -18,14 +18,14 @@ def refusal_of(path: Path) -> str:
     """Return why a program may not be run; empty if it may.
 
     It has to be a regular file given by its absolute path, which this user may execute. The file, every link
-    on the path and every folder above them must belong to this user or to root. Of others, only root's group
-    and the user's own may write them, except folders with the sticky bit, which protect their files.
+    on the path and every folder above them must belong to this user or to root. Otherwise only
+    root's group and the user's own may write them; a folder with the sticky bit protects its files from others.
     """
     return _refusal(path, os.X_OK, "program")
 
 
 def refusal_of_file(path: Path) -> str:
-    """Return why a program may not be given a file: as `refusal_of`, but readable; empty if it may."""
+    """Return why a program may not be given a file, by the rules of `refusal_of`; empty if it may."""
     return _refusal(path, os.R_OK, "readable file")
 
 

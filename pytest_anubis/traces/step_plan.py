@@ -180,7 +180,7 @@ def planned(operations: Sequence[Operation]) -> StepPlan:
 
 
 def with_saved_results(operations: Sequence[Operation]) -> list[Operation]:
-    """Return operations whose inputs are the results that autograd saved, where they are.
+    """Return operations in which inputs that autograd had saved are the recorded results again.
 
     Autograd gives a result that it has saved another number, which nothing recorded makes. It is the last
     result that lay at the same place, with the same shape and strides.

@@ -89,7 +89,7 @@ class Prediction:
 
 
 def form_of(arguments: tuple[Argument, ...]) -> str:
-    """Return what two calls of an operation that take the same time share."""
+    """Return the key of calls that take the same time: element types, shapes, strides and other values."""
     return ", ".join(_form(one) for one in arguments)
 
 

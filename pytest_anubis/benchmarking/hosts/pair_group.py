@@ -246,7 +246,7 @@ class PairGroup(Group):
     def _run(
         self, directed: Sequence[Round], *, size: int, repeats: int, kinds: int = 1
     ) -> PairRates:
-        """Run rounds of ways that belong to several kinds in turn, each of which has a way once."""
+        """Run rounds of ways; rounds of several kinds alternate, and each kind has every way at most once."""
         crowded = sum(max(Counter(chain(*one)).values(), default=0) for one in directed)
         longest = ROUND + repeats * crowded * size / SLOWEST
         request = {
@@ -280,7 +280,7 @@ class PairGroup(Group):
         hops: Sequence[Sequence[int]] | None = None,
         good: Sequence[int] = (),
     ) -> tuple[PairRates, list[Accusation]]:
-        """Measure and attribute slow pairs to hosts or links; if any is accused, measure again first.
+        """Measure, and attribute slow pairs to hosts or links; if any is accused, measure again.
 
         The result is the same on all hosts.
 
@@ -302,7 +302,7 @@ class PairGroup(Group):
         )
 
     def find_guilty_hosts(self, *, size: int, repeats: int) -> tuple[PairRates, list[Accusation]]:
-        """Run `measure_fans` and name slow hosts or directions; if any is accused, measure again first.
+        """Run `measure_fans`, and name slow hosts or directions; if any is accused, run it again.
 
         The result is the same on all hosts.
 
@@ -327,7 +327,7 @@ class PairGroup(Group):
 def _confirmed(
     measure: Callable[[], PairRates], accuse: Callable[[PairRates], list[Accusation]]
 ) -> tuple[PairRates, list[Accusation]]:
-    """Measure, and if any part is accused once more, after which all results count."""
+    """Measure, and if any part is accused, measure again and accuse by all results together."""
     rates = measure()
     found = accuse(rates)
     if found:

@@ -67,8 +67,8 @@ class PairRank:
         way occurs once, and so does a host with several ways. The results are ``seconds`` by repeat and kind,
         sender and receiver; likewise the TCP segments ``resent``, if the sender had this way only; the
         seconds of several ways ``together`` by repeat and kind, and host; and the number of ``wrong`` bytes
-        by sender and receiver; nan if not measured. Of several hosts of a session only the ``teller`` answers
-        with them.
+        by sender and receiver; nan if not measured. If a session has several
+        hosts, only the ``teller`` answers with them.
         """
         size, repeats, kinds = (int(request[name]) for name in ("bytes", "repeats", "kinds"))
         rounds = request["rounds"]

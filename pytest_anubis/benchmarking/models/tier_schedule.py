@@ -48,7 +48,7 @@ def fixed_order(tiers: Sequence[Tier], chunks: int) -> list[Order]:
 
 
 def by_load(tiers: Sequence[Tier], size: float, chunks: int) -> list[Order]:
-    """Return the order of every chunk, each chosen such that the most loaded tier has the least to do.
+    """Return the order of every chunk, each chosen to keep the largest load of a tier smallest.
 
     Args:
         tiers: The tiers, in the fixed order, which a chunk keeps where no other is better.

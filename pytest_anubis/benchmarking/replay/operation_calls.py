@@ -111,7 +111,7 @@ def _one_by(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _default_of(operation: Operation) -> Any:
-    """Return the default type that an operation's result has, where it is another one here; else None."""
+    """Return the job's default type if an operation's result shows another one than here; else None."""
     import torch
 
     floating = {"double", "float", "c10::Half", "c10::BFloat16"}
@@ -247,7 +247,7 @@ class OperationCall:
 
 
 def _with_numbers(operation: Operation) -> list[Any]:
-    """Return the inputs, where what was a number of Python is one again.
+    """Return the inputs, with tensors that were numbers of Python turned back into numbers.
 
     A trace has it as a tensor of double precision. As such it would make a result of double precision from
     two tensors without dimensions or from whole numbers; that the recorded result is none shows what it was.

@@ -19,14 +19,14 @@ from pytest_anubis.traces.step_plan import Key, StepPlan, argument_names, key_of
 if TYPE_CHECKING:
     import torch
 
-_SUMS = frozenset(("sum", "mean", "std", "var", "amax", "amin", "argmax", "argmin"))
-"""Operations that make nothing as large as what they are given."""
+_REDUCTIONS = frozenset(("sum", "mean", "std", "var", "amax", "amin", "argmax", "argmin"))
+"""Reductions: they make nothing as large as their inputs, unless these are short types."""
 
 _RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 
 
 def peak_bytes(calls: Sequence[OperationCall], plan: StepPlan, *, on_cpu: bool = True) -> int:
-    """Return the most bytes that results, and what operations make on the way to them, take at any moment."""
+    """Return the most bytes that results and temporary tensors of operations take at any moment."""
     live: dict[Key, int] = {}
     now = most = 0
     for call, freed in zip(calls, plan.freed, strict=True):
@@ -79,7 +79,7 @@ def with_bytes(run: Callable[[], Any], given: Sequence[torch.Tensor]) -> tuple[A
 
 
 def _scratch_bytes(operation: Operation, *, on_cpu: bool) -> int:
-    """Return the bytes that an operation may take by itself, such as its inputs, broadcast.
+    """Return the bytes of an operation's temporary memory, such as for its inputs, broadcast.
 
     A loss of (n, 1) and (1, n) has n x n differences before it sums them. An operation on lists takes one
     tensor of each at a time, and makes no more than it returns.
@@ -116,7 +116,7 @@ def _scratch_bytes(operation: Operation, *, on_cpu: bool) -> int:
     if kind is not Kind.POINTWISE or not uses:
         return 0
     each = max((use.element_bytes for use in uses if use.shape), default=8)
-    if name in _SUMS:
+    if name in _REDUCTIONS:
         each = 0 if each > 2 else 4  # of 16 bits it makes 32 first
     if name == "binary_cross_entropy_with_logits":
         each *= 2

@@ -22,8 +22,8 @@ from pytest_anubis.fleet.links.attribution import (
 )
 
 WAITING = 1.2
-"""A node limits the fans of others if its rate is below this many times its even share of them; 1 if nothing
-were noisy."""
+"""A node limits another's fan if its rate is below this many times its even share of that fan. Without noise
+the factor would be 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ def worst_of(bad: Iterable[MetricVerdict]) -> MetricVerdict | None:
 
 
 def unjudged_text(count: int) -> str:
-    """Return how many metrics nothing judged; empty for none."""
+    """Return how many metrics had no criterion, in words; empty for none."""
     return f"{count_text(count, 'metric')} without a criterion" if count else ""
 
 

@@ -34,7 +34,7 @@ def properties(verdicts: Iterable[MetricVerdict]) -> list[tuple[str, str]]:
 
 
 class JUnitDecision:
-    """Plugin that adds a failed test case to the JUnit file of a node that is not accepted.
+    """Plugin that adds the decision to the JUnit file, as a failed test case too if the node is not accepted.
 
     A node can be rejected, or left undecided, although every test passed or was skipped: by its inventory,
     by a comparison of its devices, or by its own past. A CI server that reads only the file would see green.

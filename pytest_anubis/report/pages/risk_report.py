@@ -137,7 +137,7 @@ def _texts(row: NodeOutlook) -> list[str]:
 
 
 def shared_drivers(rows: Sequence[NodeOutlook]) -> tuple[str, ...]:
-    """Return the drivers that all of several nodes have, which are written once for all."""
+    """Return the drivers that all nodes have in common, which are shown once; none for a single node."""
     if len(rows) < 2:
         return ()
     return tuple(word for word in rows[0].drivers if all(word in row.drivers for row in rows))

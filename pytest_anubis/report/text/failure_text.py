@@ -220,7 +220,7 @@ def sure_text(verdict: MetricVerdict) -> str:
 
 
 def _sentence(verdict: MetricVerdict) -> tuple[str, str, str]:
-    """Return metric, loss and values; how the similarities compare; and the first in fewer words."""
+    """Return three texts: metric, loss and values; similarity and threshold; and the first one shortened."""
     value, expected, similarity = verdict.value, verdict.expected, verdict.similarity
     if value is None or expected is None or similarity is None or not _below(verdict):
         text = plain_line(verdict.text)

@@ -140,7 +140,7 @@ def _with_absent(tests: str, node: NodeVerdict, root: str) -> str:
 def _after_mending(
     node: NodeVerdict, verdicts: Sequence[MetricVerdict], profile: str, root: str
 ) -> str:
-    """Return the command for after a broken test or file is repaired; empty if none broke."""
+    """Return the command to run once a broken test or file is repaired; empty if none broke."""
     broken = next((verdict for verdict in verdicts if verdict.broken), None)
     lost = (one.benchmark for one in node.blocking if one.kind is Hindrance.UNCOLLECTED)
     file = next(lost, "").partition("::")[0]
@@ -155,7 +155,7 @@ def _after_mending(
 
 
 def _after_installing(verdicts: Sequence[MetricVerdict], tests: str, profile: str) -> str:
-    """Return the command for after the cause is gone that kept tests from running; empty if all ran."""
+    """Return the command to run once the cause is gone that kept tests from running; empty if all ran."""
     # Tests that are not for this machine do not count.
     reasons = (v.text for v in verdicts if v.reason in SKIPPED and not inapplicable(v.text))
     missed = list(dict.fromkeys(filter(None, reasons)))

@@ -38,7 +38,7 @@ MAX_NAMES = 6
 MAX_OWN_LINES = 3
 """Accepted nodes of one kind, to look at or waived, that have lines of their own."""
 MIN_OVERVIEW, MAX_OVERVIEW = 6, 40
-"""More rejected nodes than the first, and at most the second, are also listed in one line by component."""
+"""With more rejected nodes than the first, and at most the second, a line lists them by component."""
 MAX_CLASS = 40
 """Characters of a class after a node's name."""
 MAX_LINES = 3

@@ -29,9 +29,9 @@ def since_text(verdict: MetricVerdict, name: str = "") -> str:
 
 
 def since_words(verdict: MetricVerdict) -> str:
-    """Return the same for the end of a line: ``; since value 22 of 42: SM clock fell``; may be empty.
+    """Return since when a metric is worse in few words: ``; since value 22 of 42: SM clock fell``; or empty.
 
-    The verdict on a change names its value itself.
+    The value is left out of a verdict on a change, whose text has it.
     """
     onset = verdict.onset
     if onset is None:

@@ -15,7 +15,7 @@ _COMMON = "clock, power or host"
 
 
 def evidence_lines(verdict: MetricVerdict) -> list[str]:
-    """Return what explains a verdict, with the shares of its parts in the loss, and of the nominal rate."""
+    """Return a verdict's evidence, then which parts carry its loss, then its share of the nominal rate."""
     return [*verdict.evidence, *filter(None, [shares_text(verdict), attained_text(verdict)])]
 
 

@@ -322,7 +322,7 @@ def unsearched_text(verdicts: Sequence[MetricVerdict]) -> str:
 
 
 def unsearched_names(verdicts: Sequence[MetricVerdict]) -> list[str]:
-    """Return the names of these metrics, by benchmark, metric and group."""
+    """Return the names of the metrics that `unsearched_text` counts, by benchmark, metric and group."""
     found = {(v.benchmark.rpartition("/")[2], v.metric, v.group) for v in verdicts if v.too_short}
     return sorted(metric_name(*one) for one in found)
 
