@@ -18,8 +18,8 @@ def refusal_of(path: Path) -> str:
     """Return why a program may not be run; empty if it may.
 
     It has to be a regular file given by its absolute path, which this user may execute. The file, every link
-    on the path and every folder above them must belong to this user or to root. Otherwise only
-    root's group and the user's own may write them; a folder with the sticky bit protects its files from others.
+    on the path and every folder above them must belong to this user or to root. No group
+    but root's and the user's own may write them, but for folders whose sticky bit protects their files.
     """
     return _refusal(path, os.X_OK, "program")
 

@@ -1,4 +1,8 @@
-"""Read the output of nccl-tests and rccl-tests: one line per message size, out of place and in place."""
+"""Read the output of nccl-tests and rccl-tests: one line per message size, out of place and in place.
+
+`read_nccl_tests` is for the benchmark and refuses an output with a wrong line. `NcclLog` is for the importer:
+it reads the log of one or several runs, and a wrong line does not affect the others.
+"""
 
 from __future__ import annotations
 

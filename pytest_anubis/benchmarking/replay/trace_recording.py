@@ -1,4 +1,7 @@
-"""Record an execution trace: in a `with` statement, or some steps of a training that calls an optimizer."""
+"""Record an execution trace: in a `with` statement, or some steps of a training that calls an optimizer.
+
+`recording` is for users' own scripts; `anubis trace record` counts steps in `recorded_script`.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A run as OCP Test & Validation JSONL, schema 2.0: a step for each test, the node's decision in the last.
 
-Format: https://github.com/opencomputeproject/ocp-diag-core, ``json_spec``. Optional fields are left out
-instead of null, and values that are no numbers become errors, since JSON has neither NaN nor infinities.
-A record has no time stamps of single events: the lines of a step have the start of its test, computed from
-the durations. Lines are in time order, so steps of concurrent tests are interleaved.
+`anubis report --ocp` writes it. Format: https://github.com/opencomputeproject/ocp-diag-core, ``json_spec``.
+Optional fields are left out instead of null, and values that are no numbers become errors, since JSON has
+neither NaN nor infinities. A record has no time stamps of single events: the lines of a step have the start
+of its test, computed from the durations. Lines are in time order, so steps of concurrent tests interleave.
 """
 
 from __future__ import annotations

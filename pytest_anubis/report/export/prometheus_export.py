@@ -1,7 +1,8 @@
 """A node's decision and verdicts as Prometheus gauges, a file for the node_exporter's textfile collector.
 
-Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text-based, version 0.0.4). The
-collector refuses a whole file when two samples have the same name and labels, so they are made unique.
+`anubis report --prometheus` writes it, in the text-based format, version 0.0.4:
+https://prometheus.io/docs/instrumenting/exposition_formats/. The collector refuses a whole file when two
+samples have the same name and labels, so they are made unique.
 """
 
 from __future__ import annotations

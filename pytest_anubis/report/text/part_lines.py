@@ -1,4 +1,4 @@
-"""Lines about parts that slow devices share (a PCIe switch), and memory modules with errors; no verdicts."""
+"""Lines about parts that slow devices share, and memory modules with errors; they decide nothing."""
 
 from __future__ import annotations
 
