@@ -1,4 +1,7 @@
-"""A node in Slurm: its state and address, and draining or resuming it for this program's reasons alone."""
+"""A node in Slurm: its state and address, and draining or resuming it for this program's reasons alone.
+
+`anubis health` drains and resumes on request; `benchmarking.hosts.launched_hosts` asks for an address.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which end several bad ways have in common: a node that sends on all of them, or one that receives."""
+"""Which end several bad ways have in common: a node that sends on all of them, or one that receives.
+
+Ways are bad that changed bytes (`pair_group`) or on which TCP sent segments again (`retransmissions`).
+"""
 
 from __future__ import annotations
 
