@@ -1,4 +1,4 @@
-"""What outlives a process: journals, baselines, the history database, and imported results.
+"""What outlives a process: journals, baselines, the history database, imported results, seals and waivers.
 
 PYTEST_DONT_REWRITE
 """

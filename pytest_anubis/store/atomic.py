@@ -1,4 +1,7 @@
-"""Write a file atomically (readers see the old or the new content, never half of it), and lock it."""
+"""Replace a file atomically: readers see the old or the new content, never half of it.
+
+`alone` locks a file among processes, for changes that read it first; `node_standing` uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Keep the best readings of the clear-moment probe on this machine, from run to run.
+"""Keep the quickest readings of the clear-moment probe on each machine in the store, from run to run.
 
-Without them a run that shares the host with another guest all the time would take the slow state for normal.
-The file is in the store; ``anubis learn`` deletes it.
+The probe is a short calculation that takes longer while something the kernel does not show, such as another
+guest of the host, slows this one. Without the best of earlier runs, a run that is slowed throughout would
+take that for normal. ``anubis learn`` deletes the file.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class BestReadings:
 
 
 def known_best(store: Path, hardware_class: str, node: str) -> BestReadings:
-    """Return the best readings of this machine; none if the file is lost, damaged or of another class."""
+    """Return the best readings of this machine; none if they are lost, damaged or of another class."""
     found = _document(store).get(node)
     if not isinstance(found, dict) or found.get("class") != hardware_class:
         return BestReadings()

@@ -1,4 +1,8 @@
-"""Read journals, imports and tables back as populations, from files or whole folders."""
+"""Read journals, imports and tables, from files or folders, into one `RunSet`: samples, runs, refused files.
+
+`RunReader` does so with the runs of a history, too. It marks samples that cannot be judged, and refuses
+damaged files, copies and, for learning, runs from which nothing may be learned. Nothing is judged here.
+"""
 
 from __future__ import annotations
 

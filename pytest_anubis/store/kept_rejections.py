@@ -1,4 +1,4 @@
-"""Keep rejections that `anubis health` found in a history only, in case the history is lost.
+"""Keep a node's rejection that `anubis health` found only in a history, in case that history is lost.
 
 There is one small file for each node in the store, written when the answer has changed.
 """

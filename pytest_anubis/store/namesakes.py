@@ -1,4 +1,8 @@
-"""Distinguish several machines that use one node name, among collected runs or in a history."""
+"""Distinguish several machines that use one node name, among collected runs, by marks of their identity.
+
+A history does so for filed runs, with the same rules (`history/machine_owners`). `full_names` finds the other
+confusion: one host under a short and a full name.
+"""
 
 from __future__ import annotations
 

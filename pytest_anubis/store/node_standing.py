@@ -1,4 +1,4 @@
-"""Keep each node's judged runs in a small file, which health checks read instead of journals or histories."""
+"""Keep a node's judged runs, and its run under way, in a small file, which `anubis health` reads at once."""
 
 from __future__ import annotations
 

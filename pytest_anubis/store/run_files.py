@@ -1,4 +1,7 @@
-"""Find the files of runs, journals and imports, among paths and below folders."""
+"""Find the files of runs, journals, imports and tables, among paths and below folders.
+
+Files there that look like results and are not read with their folder are returned with the reason.
+"""
 
 from __future__ import annotations
 

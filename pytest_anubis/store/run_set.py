@@ -1,4 +1,4 @@
-"""The result of reading many runs: populations, the runs themselves, and what was refused."""
+"""The result of reading many runs, `RunSet`: samples by population, the runs, and what was refused."""
 
 from __future__ import annotations
 

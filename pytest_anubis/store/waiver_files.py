@@ -1,4 +1,4 @@
-"""Read waivers: a TOML file of failures that a named owner answers for."""
+"""Read waivers: a TOML file of failures that a named owner answers for until a date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Find, check, seal and write baseline files, one for each hardware class."""
+"""Find, check, seal and write baseline files, one for each hardware class.
+
+A seal here is a digest that reveals edits, not a signature. Reading also raises the detectable loss of a
+criterion whose thresholds let more pass than it states.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +38,10 @@ __all__ = [
 ]
 
 _ROUNDING = 1 - 1e-6
-"""Losses in a file have eight significant digits: a smaller ratio than this is a real difference."""
+"""Ratio of a stated to a computed loss below which they differ by more than rounding to eight digits."""
 
 _BETTER_SHARE = 0.05
-"""Share of healthy units that are better than the unit whose loss must show, as in learning."""
+"""Share of healthy units that are better than the one whose loss is stated, as in learning."""
 
 LARGEST_BASELINE = 256 << 20
 """Bytes of a baseline: ten thousand criteria, a whole SuperBench, take some 50 MiB."""
@@ -179,10 +183,10 @@ def save_baseline(baseline: Baseline, folder: Path) -> Path:
 
 def with_true_losses(baseline: Baseline) -> Baseline:
     """Return the baseline, and its digest, with no criterion that states a loss its thresholds let pass."""
-    return dataclasses.replace(baseline, criteria=tuple(map(_true, baseline.criteria)))
+    return dataclasses.replace(baseline, criteria=tuple(map(_with_true_loss, baseline.criteria)))
 
 
-def _true(criterion: Criterion) -> Criterion:
+def _with_true_loss(criterion: Criterion) -> Criterion:
     stated = criterion.detectable
     typical, lucky = _failing_losses(criterion)
     if stated is None or stated >= _ROUNDING * typical:

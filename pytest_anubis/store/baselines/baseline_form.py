@@ -1,4 +1,7 @@
-"""Convert a baseline to and from the plain data of its file, with the checks that span several fields."""
+"""Convert a baseline to and from the JSON data of its file, check all of it, and compute its digest.
+
+`baseline_files` reads and writes the files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Keep baselines that go out of use, in a folder next to those in force that no run reads."""
+"""Keep baselines that go out of use, in ``expired`` next to those in force, where no run reads them.
+
+`anubis baseline promote` and `expire` use it, and `anubis learn`, which puts its baseline in force here.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ EXPIRED = "expired"
 
 
 def free_place(path: Path) -> Path:
-    """Return an unused path for keeping a baseline that goes out of use, and make its folder.
+    """Return an unused path below `EXPIRED` for a baseline that goes out of use, and make that folder.
 
     Raises:
         OSError: The folder cannot be made.

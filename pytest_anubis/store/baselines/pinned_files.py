@@ -1,4 +1,7 @@
-"""Verify baselines and certificates from a share against digests that the operator named."""
+"""Verify baselines and certificates from a share by their SHA-256 digests, before a run uses any of them.
+
+The digests are in ``SHA256SUMS``; ``--anubis-baseline=PATH@sha256:DIGEST`` pins that list, or the one file.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Find for each node the run that decides its standing, and a newer run that has not ended.
 
-The deciding run is not always the newest one. `anubis fleet status` and `anubis health` show them.
+The deciding run is not always the newest one. `anubis fleet` reads it from a history or collected journals;
+`anubis health` asks a history where the store's own files do not suffice.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _Run = TypeVar("_Run")
 
 
 class _Place(NamedTuple):
-    """What a verdict is about."""
+    """What a verdict is about: the key of a measurement on one node."""
 
     benchmark: str
     metric: str

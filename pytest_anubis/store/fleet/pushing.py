@@ -1,6 +1,7 @@
-"""Push runs that a history lacks into it, each once; a failure loses nothing.
+"""Send runs and imports that a history lacks into it, each once, for `anubis push`; a failure loses nothing.
 
-A run stays in its store until the history has it, and pushing it again is harmless.
+A run stays in its store until the history has it, and pushing it again is harmless. Journals have verdicts;
+imports get theirs from the caller's `Judge`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Find runs and imports in a store's folder that its history lacks, and that may change a standing."""
+"""Find runs and imports in a store's folder that its history lacks, and that may change a standing.
+
+`anubis fleet status` and `anubis health` report them. Nothing is filed here; `pushing` uses the helpers.
+"""
 
 from __future__ import annotations
 

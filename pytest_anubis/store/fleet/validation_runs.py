@@ -1,4 +1,7 @@
-"""Read the runs of a history, or of collected records, as the figures about validation need them."""
+"""Read what runs of a history, or collected journals, decided and spent, for the figures about validation.
+
+`anubis fleet status` and the fleet's pages show these figures (`core/validation_figures.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Use a history within a time limit, and turn every error into one line."""
+"""Use a history within a time limit, as a server may fall silent, and turn every error into one line."""
 
 from __future__ import annotations
 

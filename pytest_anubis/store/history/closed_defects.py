@@ -1,4 +1,4 @@
-"""Read the defects that operators have closed, for reports; without a history there are none."""
+"""Read the defects that operators have closed, which reports show as precedents; none without a history."""
 
 from __future__ import annotations
 

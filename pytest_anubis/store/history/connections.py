@@ -27,7 +27,7 @@ _IDLE = 30
 _TRIES = 5
 """Attempts at a transaction that conflicts with others: in each round at least one of them succeeds."""
 _PAUSE = 0.2
-"""Longest random pause between attempts, in seconds, so that conflicting writers come one after another."""
+"""Maximum random pause between attempts, in seconds, so that conflicting writers come one after another."""
 
 _CROSSED = ("40001", "40P01", "42P07", "42710")
 """PostgreSQL's codes for a failed serialization, a deadlock, and tables and types that appeared meanwhile."""

@@ -1,4 +1,4 @@
-"""Read the CSV tables that people enter, with any of the usual separators, for incidents and nodes."""
+"""Read the CSV tables that people enter, incidents and registers of nodes, with any usual separator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remember in a small file how many runs and which imports a history had, to notice that it was lost.
+"""Keep in a small file how many runs and which imports a history had, to notice that it was lost.
 
 A database file that was deleted, or replaced by an empty one, would silently be made anew by the next writer.
 """

@@ -1,4 +1,7 @@
-"""Read the whole fleet from the history at once, for the Selector and the risk models."""
+"""Read the whole fleet from the history at once, for the Selector and the risk models (`read_fleet`).
+
+Also each node's standing, number of runs, and defects, for lists and pages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a history, since SQLite creates the one that it is asked to read."""
+"""Return the path of a history's SQLite file, to check that it exists: opening a missing one creates it."""
 
 from __future__ import annotations
 

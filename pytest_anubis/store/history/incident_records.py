@@ -1,4 +1,7 @@
-"""Record incidents in the history: failures that users met, entered one by one or from a table."""
+"""Record, read and withdraw incidents in the history: failures that users met, from which risk is learned.
+
+They are entered one by one or from a table. A defect is something else: what validation found.
+"""
 
 from __future__ import annotations
 

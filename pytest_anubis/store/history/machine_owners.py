@@ -1,4 +1,7 @@
-"""Find the machine behind a node's name: the first that files a run keeps it, others get another one."""
+"""Find the machine behind a node's name when its run is filed: the first one keeps it, others get another.
+
+Otherwise the runs of two machines would answer each other. `join_node` joins two, as after a new mainboard.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Register the nodes of a fleet in the history from a table, healthy and unmeasured ones included."""
+"""Register the nodes of a fleet and their traits (rack, batch ...) in the history from a table.
+
+So a history knows nodes without a run as well, healthy or not measured yet.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Delete old runs from a history, or only their contents, but never the runs that decide a standing."""
+"""Delete old runs from a history, or only their contents, but never the runs that decide a standing.
+
+Only `anubis history retain` and `compact` do so: nothing expires by itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write and read the file of a fitted risk model: plain JSON, checked before use."""
+"""Write and read the JSON file of a fitted risk model; `selector/risk` checks the model that is in it."""
 
 from __future__ import annotations
 

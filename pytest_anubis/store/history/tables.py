@@ -1,6 +1,6 @@
 """Define the tables of the history, for SQLite and PostgreSQL, and check every cell that is read.
 
-SQLite stores any value in any column.
+SQLite stores any value in any column, so the types below refuse what does not belong there.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ run_clocks = Table(
     Column("known", Label(16), nullable=False),
 )
 """Runs on a machine whose clock differed from the history's: by how many seconds it was ahead, and how far
-that is known (``exactly``, ``at least``)."""
+that is known (``exactly``, ``at least``; not at all if it was ``behind its baseline``)."""
 
 run_orders = Table(
     "run_orders",

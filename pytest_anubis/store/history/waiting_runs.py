@@ -1,4 +1,4 @@
-"""Keep a small file for each run that could not be filed in its history, until it is."""
+"""Note a run that could not be filed in its history, in a small file of its store, until it is filed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import the JSON of ``dcgmi diag -j`` of DCGM 2 to 4: every plugin's result and numbers for every card."""
+"""Import the JSON of ``dcgmi diag -r LEVEL -j`` of DCGM 2 to 4: each plugin's result and numbers per card."""
 
 from __future__ import annotations
 

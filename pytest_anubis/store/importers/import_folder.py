@@ -1,4 +1,8 @@
-"""Save imports in their folder of a store: replace repeated files, and refuse or report duplicates."""
+"""Save what `anubis import` read in the store's folder of imports, as columnar files, each file once.
+
+A file that is imported again replaces its first import, a copy of another file is refused, and values that an
+earlier import of the same run has are counted.
+"""
 
 from __future__ import annotations
 

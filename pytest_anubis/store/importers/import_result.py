@@ -1,4 +1,4 @@
-"""The result of an import: populations, their runs, and wrong lines; and how importers read and collect."""
+"""What importers share: the result (`Imported`), the collector of one node's samples, reading of files."""
 
 from __future__ import annotations
 

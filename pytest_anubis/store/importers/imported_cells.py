@@ -1,4 +1,4 @@
-"""Notice values of one run that several imports contain, by the names of what each contained."""
+"""Find values (benchmark, metric, device, run, node) that several imports contain, without keeping values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Run = tuple[str, str]
 
 
 class ImportedCells:
-    """The names of all imported values, without the values."""
+    """The names of all imported values: what was measured, on which device, in which run."""
 
     def __init__(self) -> None:
         self._names: list[tuple[Key, Sequence[str], Sequence[str], Sequence[str]]] = []

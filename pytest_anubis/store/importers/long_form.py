@@ -1,4 +1,4 @@
-"""Encode and check the rows of a table in long form, one row a value, for grouping.
+"""Check and encode rows of a table in long form, one row a value, as arrays that `grouping` takes.
 
 Millions of rows pass through here, so a row is never an object: every column is an array of numbers, and only
 distinct names are checked one by one.

@@ -1,4 +1,4 @@
-"""Count the cells of a file that no verdict can be based on, by cause, with the first ones as examples."""
+"""Count the values of an imported file that support no verdict, by cause, with the first ones as examples."""
 
 from __future__ import annotations
 

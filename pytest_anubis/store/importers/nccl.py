@@ -1,4 +1,4 @@
-"""Import the output of nccl-tests and rccl-tests: one line per message size, out of place and in place."""
+"""Import logs of nccl-tests and rccl-tests: bandwidth or time per message size, out of place and in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read numbers and moments from cells of tables, and explain cells that contain none."""
+"""Read numbers and times from cells of tables, strictly, and say why a cell is none."""
 
 from __future__ import annotations
 

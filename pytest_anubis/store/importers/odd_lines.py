@@ -1,4 +1,7 @@
-"""Collect lines of a table that are no rows, remarks and rows of another width, and list losses by node."""
+"""Collect the lines of an imported table that are no rows: remarks, and lines with another number of columns.
+
+Those that mean a loss, such as a remark that a test failed, become wrong lines of the nodes that they name.
+"""
 
 from __future__ import annotations
 

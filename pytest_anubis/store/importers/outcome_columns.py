@@ -1,4 +1,4 @@
-"""Read columns of tables that say in words whether a test failed: ``status``, ``passed`` and the like."""
+"""Recognise columns of tables that say in words whether a test failed, such as ``status`` or ``passed``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Convert events to and from the JSON objects of a journal; new ones are declared in `core.events` alone."""
+"""Convert events to and from the JSON objects of a journal, and of messages between processes.
+
+A new event is declared in `core.events` alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Read a journal back into a run: damaged lines are skipped, reported, and block acceptance."""
+"""Read a journal back into a run: damaged lines are skipped, reported, and block acceptance.
+
+A finished journal, one that a history holds, or one that is still being written (`FollowedJournal`).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Write and read columnar run files: the samples of a whole fleet in one compressed file of arrays.
+"""Write and read columnar run files (``.npz``): imported samples of a whole fleet as compressed arrays.
 
 The file is numpy's zip of arrays without pickles. A JSON header has each name once, rows refer to names by
-number, and the rows of a population are contiguous, so reading is slicing.
+number, and the rows of a population are contiguous, so reading is slicing. A history keeps imports so, too.
 """
 
 from __future__ import annotations

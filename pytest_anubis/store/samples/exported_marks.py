@@ -1,4 +1,7 @@
-"""The mark of exported samples whose run nothing may be learned from: `collected_runs` takes it off again."""
+"""Take off exported samples the mark that nothing may be learned from their run, and name the marked runs.
+
+`parquet_files` writes it. `collected_runs` calls this: judging takes such samples as they are.
+"""
 
 from __future__ import annotations
 

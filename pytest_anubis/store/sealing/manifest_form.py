@@ -1,4 +1,7 @@
-"""Manifests and statements as text, and what differs between a manifest and the files of its archive."""
+"""Convert the manifest and the signers' statements of a sealed archive to and from JSON, with file digests.
+
+`differences` names the files of an archive that are not as its manifest lists them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Ed25519 keys in PEM files, and the signatures of a sealed archive; cryptography is imported late."""
+"""Load Ed25519 keys from PEM files, sign a sealed archive, and verify the signatures in it.
+
+The package cryptography, which is optional, is imported only here and only when it is needed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Store and read a run's journal or imported samples as compressed parts with one digest."""
+"""Store and read a run's journal or imported samples as compressed parts with one SHA-256 digest."""
 
 from __future__ import annotations
 

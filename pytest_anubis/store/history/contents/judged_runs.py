@@ -1,4 +1,7 @@
-"""Derive the standing of every node of a history from the rows of its runs."""
+"""Derive the standing of every node of a history, as of today, from the rows of its runs.
+
+A standing, what follows from all runs of a node, is in no table: later runs, states and waivers change it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST, UNDATED
 from pytest_anubis.store.history.tables import AGAIN, CAMPAIGN, NOISY, REPLAYED
 
-_KNOWN = [one.value for one in Decision]
+_DECISIONS = [one.value for one in Decision]
 _REFERENCES = [one.value for one in Reference]
 _REJECTING = (Outcome.FAIL.value, Outcome.MARGINAL.value)
 _WAIVED = Reason.WAIVED.value
@@ -71,7 +74,7 @@ def _judged_runs() -> sa.Select[Any]:
     query = sa.select(runs.c.id, runs.c.node_id, *columns)
     query = query.add_columns(schema.began.label("started"), schema.ended.label("ended"))
     counts = (runs.c.decision != Decision.ACCEPTED.value) | runs.c.id.not_in(_marked(REPLAYED))
-    return query.where(runs.c.decision.in_(_KNOWN), counts)
+    return query.where(runs.c.decision.in_(_DECISIONS), counts)
 
 
 def _failing_nodes() -> sa.Select[Any]:

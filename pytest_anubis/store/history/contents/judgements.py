@@ -1,4 +1,7 @@
-"""Keep what a run decided of its node in one cell, so that every command words it in the same way."""
+"""Keep what a run decided of its node in one compressed cell, to show it later in the run's own words.
+
+`anubis fleet status` and `health` do; the figures about validation read from it what benchmarks cost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Turn a run's benchmarks, verdicts and durations into rows of the history."""
+"""Turn a run's benchmarks, verdicts, marks and durations into rows of the history, for `run_filing`.
+
+Its `findings` are marks of runs and verdicts of groups or with a waiver, not the findings of a baseline.
+"""
 
 from __future__ import annotations
 
