@@ -1,4 +1,7 @@
-"""The command line ``anubis``; its exit codes are 0 fine, 1 negative verdict, 2 wrong usage or input."""
+"""Run the command line ``anubis``: parse it, call the command's module, and turn errors into one line.
+
+Exit codes: 0 fine, 1 negative verdict, 2 wrong usage or input, 20 undecided, or an error of the program.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Select runs and samples by node, class, time and metric: the options ``--node``, ``--since`` and so on."""
+"""Select runs and samples by node, class, time and metric: the options ``--nodes``, ``--since`` and so on."""
 
 from __future__ import annotations
 

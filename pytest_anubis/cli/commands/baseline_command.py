@@ -1,4 +1,4 @@
-"""``anubis baseline``: list, show, compare, promote, expire, backtest and decide about baselines."""
+"""``anubis baseline``: list, show, compare, promote, expire, backtest baselines; decide on slower groups."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def _diff(options: argparse.Namespace) -> None:
 
 
 def _promote(options: argparse.Namespace) -> None:
-    written = _with_trace(load_baseline(options.file, sealed=False))
+    written = _with_edited_finding(load_baseline(options.file, sealed=False))
     folder = options.to or options.file.parent
     before = find_baseline(folder, written.hardware_class) if folder.is_dir() else None
     old = None
@@ -252,8 +252,8 @@ def _promote(options: argparse.Namespace) -> None:
     answer(options.json, plain, *lines)
 
 
-def _with_trace(written: Baseline) -> Baseline:
-    """Return a baseline that was edited since it was sealed with a finding that says so.
+def _with_edited_finding(written: Baseline) -> Baseline:
+    """Add to a baseline that was edited since it was sealed a finding that says so.
 
     A later reader sees that its limits were not learned as they are.
     """

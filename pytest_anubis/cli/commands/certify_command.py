@@ -1,4 +1,7 @@
-"""``anubis certify``: measure which benchmarks may run at the same time, and write certificates."""
+"""``anubis certify``: measure which benchmarks may run at the same time, and write certificates.
+
+A certificate is about a pair of benchmarks on a hardware class, not about a node; `pytest -n auto` obeys it.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     alone, together = _measure(options)
     found = certify(alone, together, alpha=options.alpha)
     _show(found, alone, together)
-    path = _written(options, found, alone, together)
+    path = _write_certificates(options, found, alone, together)
     if options.json is not None:
         document = {
             "hardware_class": alone[0].hardware_class,
@@ -102,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _written(
+def _write_certificates(
     options: argparse.Namespace,
     found: Sequence[Certificate],
     alone: Sequence[RunRecord],
@@ -143,7 +146,7 @@ def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunReco
         nothing = folder.path / "alone"
         everything = folder.path / "together"
         for number in range(options.rounds):
-            _tell(options.rounds, number, begin)
+            _say_time_left(options.rounds, number, begin)
             name = f"certify-{stamp}-{number + 1:02d}"
             tests = order(alone[0], number) if alone else options.tests
             alone.append(_run(options, tests, nothing, f"{name}-alone"))
@@ -159,7 +162,7 @@ def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunReco
     return alone, together
 
 
-def _tell(rounds: int, number: int, begin: float) -> None:
+def _say_time_left(rounds: int, number: int, begin: float) -> None:
     left = (time.monotonic() - begin) / number * (rounds - number) if number else 0.0
     about = f", about {left:.0f} s left" if number else ""
     say(f"round {number + 1} of {rounds}, alone and together{about}", flush=True)

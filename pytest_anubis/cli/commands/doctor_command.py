@@ -1,4 +1,7 @@
-"""``anubis doctor``: this machine's inventory, and what a full validation of it lacks."""
+"""``anubis doctor``: this machine's inventory, and what a full validation of it lacks.
+
+It can record the inventory for a replay elsewhere, and names benchmarks that took longer than declared.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anubis export --parquet DIR``: samples as tables that other tools can scan."""
+"""``anubis export --parquet DIR``: write samples, one row a value, as Parquet for DuckDB and others."""
 
 from __future__ import annotations
 

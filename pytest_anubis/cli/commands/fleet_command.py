@@ -1,4 +1,7 @@
-"""``anubis fleet``: run the tests on many hosts, and give one verdict for all of them."""
+"""``anubis fleet``: run tests on hosts by ssh, say what collected journals decided, copy launchers' recipes.
+
+Nothing is judged anew. `status`, `drain-list` and `plan` are in ``commands/fleet``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anubis goals TESTS``: why everything is measured, with the verdicts of the latest runs."""
+"""``anubis goals TESTS``: goals, questions and metrics of benchmarks as a tree, with the latest verdicts."""
 
 from __future__ import annotations
 

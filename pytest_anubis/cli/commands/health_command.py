@@ -1,4 +1,7 @@
-"""``anubis health``: whether this node is fit by its last verdicts; fast, for health checks and prologs."""
+"""``anubis health``: whether this node is fit by its last verdicts; fast, for health checks and prologs.
+
+Nothing is measured. ``--act`` drains the node in Slurm, or labels it in Kubernetes.
+"""
 
 from __future__ import annotations
 

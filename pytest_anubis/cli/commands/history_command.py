@@ -1,4 +1,7 @@
-"""``anubis history``: a node's runs and how its similarities moved; incidents, defects and nodes."""
+"""``anubis history``: show a node's runs and how its similarities moved.
+
+What keeps incidents, defects and nodes, and the upkeep of the database, is in ``commands/history``.
+"""
 
 from __future__ import annotations
 

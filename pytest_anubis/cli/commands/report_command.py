@@ -1,4 +1,4 @@
-"""``anubis report``: show a run, a node or a fleet again, as text, JSON, HTML pages or gauges.
+"""``anubis report``: show a run, a node or a fleet again, as text, JSON, HTML pages, gauges or OCP lines.
 
 A single run is rebuilt from its journal; imports and folders of runs are judged as ``anubis judge`` does.
 """

@@ -1,4 +1,4 @@
-"""``anubis risk``: how likely each node of the fleet is to have an incident soon."""
+"""``anubis risk``: fit the fleet's risk model, and show how likely each node is to have an incident soon."""
 
 from __future__ import annotations
 

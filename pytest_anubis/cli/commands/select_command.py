@@ -1,4 +1,4 @@
-"""``anubis select``: choose the benchmarks that are worth their time on a node now, without pytest."""
+"""``anubis select``: choose the benchmarks that are worth their time on a node now; nothing is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anubis simulate``: compare policies of validation on a simulated fleet before a real one has one."""
+"""``anubis simulate``: compare policies of validation on a simulated fleet, before a real one has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``anubis trace``: record a job as an execution trace, show what a trace holds, and pass it on."""
+"""``anubis trace``: record a job as an execution trace; show, obfuscate and export it; predict its step time.
+
+`pytest --anubis FILE.trace.json` replays a trace as a benchmark.
+"""
 
 from __future__ import annotations
 

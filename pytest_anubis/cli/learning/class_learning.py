@@ -1,4 +1,7 @@
-"""Learning the baselines of hardware classes, one after the other, and what is said of each."""
+"""Learn the baseline of each hardware class, put it in force, and say what was learned, for `anubis learn`.
+
+The statistics are in ``validator/learning``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reasons why a learned baseline is less than it claims, as lines that name the way out."""
+"""Say why a learned baseline is less than it claims, and what helps: error rate, lost metrics, sick nodes.
+
+`undersampled_metrics`, which need more rounds, is for `rounds`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaps in what was measured: tests that every run skipped, and declared metrics that no run recorded."""
+"""Find what learning lacks: tests that every run skipped, and declared metrics that no run recorded."""
 
 from __future__ import annotations
 

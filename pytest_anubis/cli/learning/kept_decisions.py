@@ -1,6 +1,7 @@
-"""What a new baseline takes over from the one that it replaces, and what it loses.
+"""Take decisions about slower groups of nodes from the baseline in force over into the one that replaces it.
 
-Decisions about slower groups of nodes outlive learning anew if a metric splits at the same place.
+They hold where a metric splits at the same place. Benchmarks that are lost are named; a baseline of far fewer
+nodes is refused.
 """
 
 from __future__ import annotations

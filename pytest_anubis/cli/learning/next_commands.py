@@ -1,4 +1,4 @@
-"""Command lines that ``anubis learn`` suggests next, with the options that it was given."""
+"""Make the command lines that ``anubis learn`` suggests next, with the options that it was given."""
 
 from __future__ import annotations
 

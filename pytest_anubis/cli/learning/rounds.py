@@ -1,6 +1,6 @@
-"""Run the rounds in which ``anubis learn`` measures this machine: a number of them, or for about a time.
+"""Run the rounds in which ``anubis learn`` measures this machine: a given number, or for about a given time.
 
-Tests that others disturbed get more rounds. With a time, so do those that lack power.
+Tests that other programs disturbed get more rounds. With a time, so do those that lack statistical power.
 """
 
 from __future__ import annotations

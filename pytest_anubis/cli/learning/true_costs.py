@@ -1,4 +1,4 @@
-"""Benchmarks that take much longer on a hardware class than they declare, for `learn` and `doctor`."""
+"""Find benchmarks that take much longer on a hardware class than they declare, for `learn` and `doctor`."""
 
 from __future__ import annotations
 

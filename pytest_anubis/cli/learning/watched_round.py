@@ -1,4 +1,4 @@
-"""Running one round of tests in its own process, watched through its journal."""
+"""Run one round of ``anubis learn``: pytest in a process of its own, watched through the run's journal."""
 
 from __future__ import annotations
 

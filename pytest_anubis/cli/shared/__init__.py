@@ -1,4 +1,4 @@
-"""What several commands share: options, errors, progress, finding runs and histories.
+"""What several commands share: options, errors, printing, finding runs and histories, judging many runs.
 
 No command is here. Open ``arguments.py`` first.
 

@@ -1,4 +1,7 @@
-"""Differences between two baselines of one class: criteria, what they find, verdicts on earlier runs."""
+"""Compare two baselines of one class (criteria, what they find), and show it, for ``anubis baseline``.
+
+`backtest_lines` shows the verdicts on earlier runs that a new baseline would change.
+"""
 
 from __future__ import annotations
 

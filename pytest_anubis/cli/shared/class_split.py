@@ -1,4 +1,7 @@
-"""Splitting the hardware classes of collected runs by a version or a setting of their nodes."""
+"""Split the hardware classes of collected runs by a version or a setting of their nodes (``--split``).
+
+Also names classes, and a node's versions and settings, which explain slow nodes.
+"""
 
 from __future__ import annotations
 

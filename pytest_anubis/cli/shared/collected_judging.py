@@ -1,4 +1,4 @@
-"""Judging of collected runs and imports, shared by ``anubis judge`` and ``anubis report``."""
+"""Read collected runs and imports (also to learn or export them), and judge their nodes, as `judge` does."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _judged(
             ahead=ahead,
             samples_only={(run.run, run.node) for run in runs.runs if run.samples_only},
             evidence=_evidence(runs),
-            checked=_checked(runs),
+            checked=_judged_journals(runs),
             unread={(run.run, run.node): run.unread for run in runs.runs if run.unread},
             progress=progress.count,
             **strictness,
@@ -342,8 +342,8 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
     ]
 
 
-def _checked(runs: RunSet) -> dict[str, list[JudgedRun]]:
-    """Return the journals of nodes with several as judged runs: a later one may answer an earlier one."""
+def _judged_journals(runs: RunSet) -> dict[str, list[JudgedRun]]:
+    """Return node -> its journals as judged runs, if several: a later one may answer an earlier one."""
     counts = Counter(run.node for run in runs.journals)
     found: dict[str, list[JudgedRun]] = {}
     for run in runs.journals:

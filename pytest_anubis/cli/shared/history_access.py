@@ -1,4 +1,4 @@
-"""Opening a history, and options and models that the commands about risk share."""
+"""Open the history that ``--history`` names, for all commands; options and risk models that they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON file of ``anubis judge``: written row by row, since a fleet has millions of them.
+"""The JSON of ``anubis judge`` and ``report``: verdicts are written row by row, since a fleet has millions.
 
 `judged_inputs` is what judging decided from, for this file and the pages.
 """

@@ -1,4 +1,7 @@
-"""Runs of a node that complete each other: the latest run, and those of the days before it."""
+"""Select the runs of a node that complete each other: its latest one, and those of the days before it.
+
+Only these accept a node; a failure counts however old it is (`collected_judging`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that was collected of one node as one run, with today's verdicts, for its pages."""
+"""Join all that was collected of a node to one run with today's verdicts, for its pages, or to be filed."""
 
 from __future__ import annotations
 

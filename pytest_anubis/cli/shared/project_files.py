@@ -1,4 +1,4 @@
-"""Find the files of a project as pytest does, and its stores of runs."""
+"""Find the files below a folder as pytest does, and those of stores, for `anubis learn FOLDER`."""
 
 from __future__ import annotations
 

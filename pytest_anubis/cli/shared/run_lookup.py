@@ -1,4 +1,4 @@
-"""Finding and reading runs that a command line names."""
+"""Find and read the one run that a command line names, and decide a run that was cut short (`completed`)."""
 
 from __future__ import annotations
 

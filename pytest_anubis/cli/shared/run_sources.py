@@ -1,4 +1,4 @@
-"""Options of commands that take runs from files or from a history, and reading those runs."""
+"""Declare the options of commands that take many runs, from files or a history, and read those runs."""
 
 from __future__ import annotations
 

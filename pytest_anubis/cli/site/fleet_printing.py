@@ -1,4 +1,7 @@
-"""Lines on judged nodes for the terminal: findings, what nodes share, the nodes, values that tables lack."""
+"""Print judged nodes for `anubis judge` and `report`: findings, shared causes, the nodes, commands to go on.
+
+Values that tables lack are listed in a file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The baselines in force, and the judge that gives imports their verdicts when they are filed."""
+"""Load the baselines in force, and make of them the judge of the imports that `anubis push` files."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ def import_judge(options: argparse.Namespace) -> Judge | None:
 
 
 class _ImportJudge:
+    """The judge of imports by baselines: of each run by itself, and of the runs of the last days together."""
+
     def __init__(self, baselines: dict[str, Baseline]) -> None:
         self._baselines = baselines
         self._together: dict[RunKey, NodeVerdict] | None = None

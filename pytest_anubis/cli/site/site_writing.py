@@ -1,4 +1,7 @@
-"""Writing a fleet's pages into a folder: nodes and metrics first, the index that links them last."""
+"""Write a fleet's pages into a folder: nodes and metrics first, the index that links them last.
+
+`judged_document` is the page of ``--html`` without ``--fleet``: all nodes in one file.
+"""
 
 from __future__ import annotations
 

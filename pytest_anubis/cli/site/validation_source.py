@@ -1,4 +1,4 @@
-"""The figures about validation itself, from a history or from collected runs and their store's history."""
+"""Read what validation itself costs and finds, from a history or collected runs, for the fleet's page."""
 
 from __future__ import annotations
 

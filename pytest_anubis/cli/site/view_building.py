@@ -1,4 +1,4 @@
-"""From judged nodes to the view that a fleet's pages show: cells, metrics, shifts, drifts, costs."""
+"""Build what a fleet's pages show from judged nodes: node-by-metric cells, shifts, drifts, costs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MetricKey = tuple[str, str]
 _RANK = np.array([OUTCOME_ORDER.index(outcome) for outcome in OUTCOMES])
 _STEPS = 1000
 """Steps of a similarity in a cell: they distinguish a loss of a tenth of a per cent."""
-_NONE = 2 * _STEPS
+_NO_SIMILARITY = 2 * _STEPS
 """Number for no similarity, after all others."""
 _UNKNOWN = 2.0
 """Similarity of a cell without a comparison, as in `CellKind`."""
@@ -79,7 +79,7 @@ class _Cells:
     ) -> npt.NDArray[np.int64]:
         """Return verdicts as numbers, the worst the smallest."""
         unit = self.units.setdefault((metric.better, metric.unit), len(self.units))
-        alike = np.nan_to_num(np.asarray(similarity, dtype=np.float64) * _STEPS, nan=_NONE)
+        alike = np.nan_to_num(np.asarray(similarity, dtype=np.float64) * _STEPS, nan=_NO_SIMILARITY)
         code = _RANK[np.asarray(outcome)] * 4096 + np.rint(alike).astype(np.int64)
         return np.asarray(((code * 8 + outcome) * 64 + reason) * 4096 + unit, dtype=np.int64)
 
@@ -102,7 +102,7 @@ class _Cells:
             rest, outcome = divmod(rest, 8)
             alike = rest % 4096
             better, name = names[unit]
-            similarity = None if alike == _NONE else alike / _STEPS
+            similarity = None if alike == _NO_SIMILARITY else alike / _STEPS
             kind_of[code] = cell_kind(OUTCOMES[outcome], REASONS[reason], similarity, better, name)
         kinds = sorted(set(kind_of.values()))
         place = {kind: number for number, kind in enumerate(kinds)}

@@ -131,10 +131,10 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeState, ...
                 known[node_last.node.name] = replace(
                     node_last, last=_with_standing(run, node_last.standing)
                 )
-        for name, looks in _looks(connection, known.values()).items():
+        for name, open_ones in _open_warnings(connection, known.values()).items():
             if (last := known[name].last) is not None:
                 known[name] = replace(
-                    known[name], last=replace(last, verdicts=(*last.verdicts, *looks))
+                    known[name], last=replace(last, verdicts=(*last.verdicts, *open_ones))
                 )
         for row in connection.execute(_latest()):
             last = known[row.name].last
@@ -196,7 +196,9 @@ def _judgements(connection: sa.Connection, numbers: Sequence[int]) -> dict[int, 
     return {row.run_id: one for row in rows if (one := read_judgement(row.packed)) is not None}
 
 
-def _looks(connection: sa.Connection, nodes: Iterable[NodeState]) -> dict[str, list[MetricVerdict]]:
+def _open_warnings(
+    connection: sa.Connection, nodes: Iterable[NodeState]
+) -> dict[str, list[MetricVerdict]]:
     """Return accepted node -> warnings of other runs since 7 days before it that no later run has judged."""
     runs, verdicts, last = schema.runs, schema.verdicts, schema.runs.alias("last")
     accepted = {
@@ -220,7 +222,7 @@ def _looks(connection: sa.Connection, nodes: Iterable[NodeState]) -> dict[str, l
         for some in _batches(earlier)
         for run in connection.execute(marginal.where(verdicts.c.run_id.in_(some))).scalars()
     }
-    looks = {}
+    found_open = {}
     for number, several in by_last.items():
         if found.isdisjoint(several):
             continue
@@ -230,8 +232,8 @@ def _looks(connection: sa.Connection, nodes: Iterable[NodeState]) -> dict[str, l
         latest: dict[_Place, int] = {_Place(*place): run for *place, run in ordered}
         judged = _judgements(connection, several)
         pairs = ((run, one) for run in several if run in judged for one in judged[run].verdicts)
-        looks[accepted[number]] = _unanswered_looks(latest, pairs, number)
-    return looks
+        found_open[accepted[number]] = _warnings_of_other_runs(latest, pairs, number)
+    return found_open
 
 
 def _batches(numbers: Iterable[int]) -> Iterator[list[int]]:
@@ -240,10 +242,10 @@ def _batches(numbers: Iterable[int]) -> Iterator[list[int]]:
     return (every[start : start + size] for start in range(0, len(every), size))
 
 
-def _unanswered_looks(
+def _warnings_of_other_runs(
     latest: Mapping[_Place, _Run], found: Iterable[tuple[_Run, MetricVerdict]], last: _Run
 ) -> list[MetricVerdict]:
-    """Return verdicts worth a look by the latest run that judged the metric, if that run is not `last`.
+    """Return the warnings (`worth_a_look`) by the latest run that judged a metric, if it is not `last`.
 
     Args:
         latest: What was measured -> the latest run that judged it.
@@ -280,7 +282,7 @@ def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeState:
             (one.run, verdict) for one in ordered for verdict in runs[one.run].effective_verdicts
         ]
         judged = {_place(one): run for run, one in pairs if one.outcome in _JUDGED}
-        last = replace(last, verdicts=(*last.verdicts, *_unanswered_looks(judged, pairs, by)))
+        last = replace(last, verdicts=(*last.verdicts, *_warnings_of_other_runs(judged, pairs, by)))
     return NodeState(
         node=NodeRecord(name=name, hardware_class=latest.hardware_class, since=min(began.values())),
         last=last,

@@ -65,8 +65,8 @@ class _Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """The numbers of a job's reading, writing or trimming."""
+class _DataDirection:
+    """The numbers of one data direction of a job: its reading, writing or trimming."""
 
     total_ios: Count = 0
     io_bytes: NotNegative = 0.0
@@ -85,9 +85,9 @@ class _Job:
     error: Count = 0
     total_err: Count = 0  # errors that did not end it (--continue_on_error)
     options: Annotated[Mapping[str, Any], Alias("job options")] = field(default_factory=dict)
-    read: _Way | None = None
-    write: _Way | None = None
-    trim: _Way | None = None
+    read: _DataDirection | None = None
+    write: _DataDirection | None = None
+    trim: _DataDirection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ def _group(options: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value[:40]}" for key, value in given.items() if value)
 
 
-def _metrics(way: _Way, name: str) -> Iterator[tuple[Metric, float]]:
+def _metrics(way: _DataDirection, name: str) -> Iterator[tuple[Metric, float]]:
     bandwidth = way.bw_bytes or (None if way.bw is None else way.bw * 1024)
     if bandwidth is None or way.iops is None:
         raise ImportFileError(f"{name}: {'bw' if bandwidth is None else 'iops'} is missing")

@@ -55,7 +55,7 @@ _OTHER_NOT = frozenset(("no", "without"))
 _NEARLY_ALL = 0.9
 """Share of a column's words that are outcomes, from which on it is a column of outcomes."""
 MAX_WORDS = 1_000
-"""Different words of a column of outcomes without a known name."""
+"""Maximum number of different words in a column of outcomes without a known name; with more it is text."""
 
 
 class Outcomes(NamedTuple):

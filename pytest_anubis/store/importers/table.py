@@ -1,4 +1,4 @@
-"""Import plain tables in long form, CSV or Parquet: one row a value."""
+"""Import plain tables in long form, CSV or Parquet, one row a value, and what `anubis export` wrote."""
 
 from __future__ import annotations
 

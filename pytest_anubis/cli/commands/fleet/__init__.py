@@ -1,4 +1,4 @@
-"""The actions of ``anubis fleet`` on a fleet's history: its status, its drain list and plans.
+"""The actions of ``anubis fleet`` that run nothing: the status of a fleet, its drain list, and plans.
 
 Running tests on hosts is in ``fleet_command.py``. Open ``fleet_reading.py`` first.
 """

@@ -1,4 +1,4 @@
-"""Reading a fleet for `fleet status`, `drain-list` and `plan`: from a history or collected journals."""
+"""Read a fleet, from a history or collected journals, and its risk, for the actions of `anubis fleet`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``anubis fleet plan``: what the next maintenance window should validate, as one choice over all nodes."""
+"""``anubis fleet plan``: what the next maintenance window should validate, as one choice over all nodes.
+
+`selector/planning/window_plan` chooses. Nothing is run; ``--hosts`` lists the nodes for `anubis fleet run`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan of a window, for the terminal and as JSON."""
+"""The answer of `anubis fleet plan`: nodes with benchmarks and times, and notes, as text, lines and JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_NAMES_LISTED = 5
 MIN_VALUE_SECONDS = 1.0
 """Seconds of a window's value below which an addition is not mentioned."""
 PARTNER = "partner"
-"""The pool of nodes that are set aside as partners."""
+"""Name of the pool of accepted nodes that are set aside for benchmarks of several nodes."""
 
 
 def show_plan(

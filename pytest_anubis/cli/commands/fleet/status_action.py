@@ -1,4 +1,7 @@
-"""``anubis fleet status`` and ``drain-list``: the state of every node of a fleet, and which to drain."""
+"""``anubis fleet status`` and ``drain-list``: the state of every node of a fleet, and which to drain.
+
+Nothing is measured, and no scheduler is asked to drain anything: `fleet_status` words what is known.
+"""
 
 from __future__ import annotations
 

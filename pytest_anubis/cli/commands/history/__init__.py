@@ -1,4 +1,4 @@
-"""The actions of ``anubis history`` on incidents, defects and nodes: each noun has its file.
+"""The actions of ``anubis history`` on incidents, defects, nodes and the database: each noun has its file.
 
 Showing runs is in ``history_command.py``; open ``node_actions.py`` first.
 

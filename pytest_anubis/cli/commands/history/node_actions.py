@@ -1,4 +1,7 @@
-"""``anubis history nodes`` and ``anubis history state``: the nodes of a fleet and their states."""
+"""``anubis history nodes`` and ``history state``: list, register and join nodes, and enter their states.
+
+A state (in service, drained, repair, removed) is what the operator did, not a verdict.
+"""
 
 from __future__ import annotations
 

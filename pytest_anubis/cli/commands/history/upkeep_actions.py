@@ -1,4 +1,4 @@
-"""``anubis history roles|retain|compact``: rights on a history's database, and removing what is old."""
+"""``anubis history roles|retain|compact``: print SQL for roles, delete what is old, free the space of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Verify the bytes of a sealed archive: its form, its signatures, its files, and the decision in it."""
+"""Verify the bytes of a sealed archive: its form, its signatures, its files, and the decision in it.
+
+`anubis verify` calls it, and `anubis seal` before it adds a signature to an archive.
+"""
 
 from __future__ import annotations
 
