@@ -49,7 +49,7 @@ from pytest_anubis.store.baselines.baseline_form import baseline_to_plain
 from pytest_anubis.store.baselines.kept_files import free_place, keep_copy
 
 ALL = "all"
-"""The name of all metrics without a decision."""
+"""In place of a metric's name: all metrics without a decision."""
 SELF_CHECK_BEFORE = (
     "how many nodes of its own fleet it rejects was counted before this decision; learning the same runs "
     "again keeps the decision and counts anew"

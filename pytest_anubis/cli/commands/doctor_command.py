@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
 
 MAX_RUNS = 5
-"""Latest runs of the store that show how long benchmarks take here: their median is no exception."""
+"""Latest runs of the store that show how long benchmarks take here: one slow run moves no median of five."""
 
 _PARTS = {"accelerators": "accelerator", "disks": "disk", "nics": "nic"}
 """Lists of parts in an inventory -> name of one part."""

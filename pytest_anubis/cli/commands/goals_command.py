@@ -1,4 +1,4 @@
-"""``anubis goals TESTS``: goals, questions and metrics of benchmarks as a tree, with the latest verdicts."""
+"""``anubis goals TESTS``: why all is measured (goals, questions, metrics), with the latest verdicts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """``anubis history``: show a node's runs and how its similarities moved.
 
-What keeps incidents, defects and nodes, and the upkeep of the database, is in ``commands/history``.
+Its nouns (incident, defect, nodes, state) and the upkeep of the database are in ``commands/history``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines of ``anubis import`` on a file: counts, dates, units, classes. Lines of many files are folded."""
+"""Lines of ``anubis import`` on a file (counts, dates, units, classes); those of many files are folded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``anubis judge RUNS --baseline DIR``: judge collected runs against baselines, without pytest."""
+"""``anubis judge RUNS --baseline DIR``: judge collected runs against baselines, without pytest.
+
+All runs of a node are judged anew, together; `anubis fleet verdict` only shows what journals decided.
+"""
 
 from __future__ import annotations
 

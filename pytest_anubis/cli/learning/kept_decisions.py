@@ -1,4 +1,4 @@
-"""Take decisions about slower groups of nodes from the baseline in force over into the one that replaces it.
+"""Carry decisions about slower groups of nodes over from the baseline in force to the one that replaces it.
 
 They hold where a metric splits at the same place. Benchmarks that are lost are named; a baseline of far fewer
 nodes is refused.

@@ -1,6 +1,6 @@
 """Split the hardware classes of collected runs by a version or a setting of their nodes (``--split``).
 
-Also names classes, and a node's versions and settings, which explain slow nodes.
+The versions and settings of a run (`facts_of`) are also the traits by which slow nodes are explained.
 """
 
 from __future__ import annotations

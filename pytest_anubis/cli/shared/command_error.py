@@ -1,4 +1,4 @@
-"""The error that ends a command with one line for people."""
+"""The error that ends a command with one line for people, and exit code 2."""
 
 from __future__ import annotations
 

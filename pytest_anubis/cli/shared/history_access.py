@@ -1,4 +1,4 @@
-"""Open the history that ``--history`` names, for all commands; options and risk models that they share."""
+"""Open the history that ``--history`` names; also options, times and risk models that commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output of the commands: the one way to the terminal, where text from a file cannot act as a command."""
+"""Print lines and JSON, and write files, for all commands; text from a file cannot command a terminal."""
 
 from __future__ import annotations
 

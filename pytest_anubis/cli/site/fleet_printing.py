@@ -1,4 +1,4 @@
-"""Print judged nodes for `anubis judge` and `report`: findings, shared causes, the nodes, commands to go on.
+"""Print judged nodes for `anubis judge` and `report`: findings, shared causes, the nodes, next commands.
 
 Values that tables lack are listed in a file.
 """

@@ -1,7 +1,7 @@
-"""The database of all nodes: runs, verdicts, incidents, defects, and the file of a fitted risk model.
+"""The database of all nodes (runs, verdicts, incidents, defects), and the small files next to it.
 
-Full samples stay in journals and imports. Open ``tables.py`` for the schema, ``database.py`` for its use,
-``bounded_use.py`` for how callers use it within a time limit.
+Samples have no rows: ``contents`` keeps journals and imports whole and compressed. Open ``tables.py`` for the
+schema, ``database.py`` for its use, ``bounded_use.py`` for how callers use it within a time limit.
 
 PYTEST_DONT_REWRITE
 """

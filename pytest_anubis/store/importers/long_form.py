@@ -38,7 +38,7 @@ NEEDED = ("node", "benchmark", "metric", "unit", "better")
 OPTIONAL = {"device": "node", "class": UNCLASSIFIED, "group": "", "component": "", "run": ""}
 TEXTS = (*NEEDED, *OPTIONAL)
 TRAITS = ("driver", "firmware", "bios", "kernel", "batch", "rack", "serial")
-"""Columns with properties of a node at the time of its run, by which nodes are grouped."""
+"""Columns with properties of a node at the time of its run; slow nodes may share one."""
 DURATION = "duration"
 """Column with the duration of the row's benchmark on its node, in seconds or with a unit."""
 NUMBERS = ("value", "time", "return_code")

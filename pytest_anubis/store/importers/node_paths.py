@@ -1,4 +1,4 @@
-"""Find files by a pattern, and the names of their nodes in their paths: ``results/{node}/nccl.log``."""
+"""Find files by a pattern like ``results/{node}/nccl.log``, and their nodes' names, for `anubis import`."""
 
 from __future__ import annotations
 

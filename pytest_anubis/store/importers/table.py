@@ -52,7 +52,7 @@ _SHORT = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIME", "UUID",
 )  # fmt: skip
-"""Beginnings of DuckDB's types that take a few bytes a value; of truth values the word is read."""
+"""Beginnings of DuckDB's types that take a few bytes a value; truth values are read as words."""
 _MIN_MEMORY = 256 << 20
 """Bytes that DuckDB needs to read anything."""
 _NAMES = (*TEXTS, *NUMBERS)

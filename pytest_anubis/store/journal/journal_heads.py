@@ -1,4 +1,4 @@
-"""Find the journals of a store by their first events, without reading the rest."""
+"""Find the latest journals of a node in a store by their first events, without reading the rest."""
 
 from __future__ import annotations
 

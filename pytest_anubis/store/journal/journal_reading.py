@@ -1,6 +1,6 @@
 """Read a journal back into a run: damaged lines are skipped, reported, and block acceptance.
 
-A finished journal, one that a history holds, or one that is still being written (`FollowedJournal`).
+It may be a file, come out of a history (`state_of`), or still be written (`FollowedJournal`).
 """
 
 from __future__ import annotations

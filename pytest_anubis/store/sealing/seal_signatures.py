@@ -34,7 +34,7 @@ _MAX_KEY_BYTES = 16 << 10
 _DER_HEAD = bytes.fromhex("302a300506032b6570032100")
 """Beginning of an Ed25519 public key in DER (RFC 8410), before its 32 bytes."""
 _ANY_MESSAGE = b"\1" + bytes(63)
-"""The signature of the neutral point and of 0, which a key of small order takes for many messages."""
+"""Signature of the identity point and scalar 0, which a key of small order accepts for many messages."""
 
 
 class KeyFileError(ValueError):

@@ -1,4 +1,4 @@
-"""Read a fleet, from a history or collected journals, and its risk, for the actions of `anubis fleet`."""
+"""Read a fleet, from a history or journals, and its risk, for `fleet status`, `drain-list` and `plan`."""
 
 from __future__ import annotations
 

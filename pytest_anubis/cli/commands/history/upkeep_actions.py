@@ -1,4 +1,4 @@
-"""``anubis history roles|retain|compact``: print SQL for roles, delete what is old, free the space of it."""
+"""``anubis history roles|retain|compact``: print SQL for roles, delete old runs, return free space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Decide about a sealed run anew, from the bytes of its journal and its baseline alone."""
+"""Decide anew about a run to be sealed or verified, from the bytes of its journal and its baseline alone.
+
+A journal that says another decision is refused (`VerdictError`).
+"""
 
 from __future__ import annotations
 

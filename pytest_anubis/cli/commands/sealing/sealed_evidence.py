@@ -1,4 +1,7 @@
-"""Compare what a sealed journal states with what follows from its values: gate findings and failures."""
+"""Compare what a sealed journal states with what follows from its values: gate findings and failures.
+
+`sealed_decision` refuses a journal with any difference.
+"""
 
 from __future__ import annotations
 

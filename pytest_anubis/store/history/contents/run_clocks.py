@@ -17,10 +17,10 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History, HistoryError, moment_of
 
 AT_LEAST = "at least"
-"""Knowledge of a clock that was ahead when its run was filed, some time after its end."""
+"""How exactly an offset is known: a clock was ahead by this or more, as its run was filed only later."""
 
 UNDATED = "behind its baseline"
-"""Knowledge of a clock that was behind its baseline's date: the time of its run is unknown."""
+"""In its place: a clock was behind the date of its baseline, so the time of its run is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
