@@ -39,7 +39,7 @@ class RefusedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSet:
-    """Everything that was read.
+    """What was read of many runs, and what could not be.
 
     Attributes:
         populations: One per hardware class, benchmark, metric and group, sorted.

@@ -1,6 +1,6 @@
 """``anubis health``: whether this node is fit by its last verdicts; fast, for health checks and prologs.
 
-Nothing is measured. ``--act`` drains the node in Slurm, or labels it in Kubernetes.
+Nothing is measured. ``--act`` drains a rejected node in Slurm, or labels the node in Kubernetes.
 """
 
 from __future__ import annotations

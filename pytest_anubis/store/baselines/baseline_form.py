@@ -21,8 +21,8 @@ FORMAT = "anubis-baseline"
 SCHEMA = 1
 
 _ROUND = "%.8g"  # significant digits; far below what any benchmark repeats to
-_MEDIANS = 101
-_DEPTH = 32
+_MAX_MEDIANS = 101
+_MAX_DEPTH = 32
 
 
 class BaselineError(ValueError):
@@ -55,7 +55,9 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
             _leave_out(one, "failure")
         _leave_out(plain["self_check"], "unlike")
     _leave_out(plain, "checks", "unjudged", "self_check", "promises", "machine")
-    rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)
+    rounded: dict[str, Any] = _rounded(
+        {"format": FORMAT, "schema": SCHEMA, **plain}, _MAX_DEPTH + 1
+    )
     for short, criterion in zip(rounded["criteria"], plain["criteria"], strict=True):
         if criterion["better"] == "equal":  # a fingerprint is compared to the last digit
             short["centre"] = criterion["centre"]
@@ -115,7 +117,7 @@ def _rounded(value: Any, depth: int) -> Any:
     if type(value) is not dict and type(value) is not list:
         return value
     if depth < 0:
-        raise BaselineError(f"nested more than {_DEPTH} levels deep")
+        raise BaselineError(f"nested more than {_MAX_DEPTH} levels deep")
     if type(value) is dict:
         return {name: _rounded(item, depth - 1) for name, item in value.items()}
     if set(map(type, value)) == {float}:  # the common long lists, without a call per number
@@ -136,7 +138,7 @@ def _check(baseline: Baseline) -> None:
         raise BaselineError(
             f"created: {found(baseline.created)} is not a date such as 2026-01-31T12:00:00Z"
         ) from None
-    _rounded(baseline.inventory, _DEPTH)
+    _rounded(baseline.inventory, _MAX_DEPTH)
     for i, check in enumerate(baseline.checks):
         _check_name(f"checks[{i}].test", check.test)
     seen: dict[tuple[str, str, str, str], int] = {}
@@ -149,9 +151,9 @@ def _check(baseline: Baseline) -> None:
         _check_ascending(f"{place}.medians", criterion.medians)
         if not criterion.centre:
             raise BaselineError(f"{place}.centre: is empty; a criterion needs at least one value")
-        if len(criterion.medians) > _MEDIANS:
+        if len(criterion.medians) > _MAX_MEDIANS:
             count = len(criterion.medians)
-            raise BaselineError(f"{place}.medians: {count} values, at most {_MEDIANS} allowed")
+            raise BaselineError(f"{place}.medians: {count} values, at most {_MAX_MEDIANS} allowed")
         if why := cannot_fail(criterion):
             raise BaselineError(
                 f"{place}: {found(criterion.benchmark)} {found(criterion.metric.name)} can never fail: "

@@ -86,7 +86,7 @@ class DecidingRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """A node with its last state.
+    """A node with the run that decides its standing, and what is open about it.
 
     Attributes:
         node: The node, with its state in the history; ``in service`` if none is known.

@@ -1,6 +1,6 @@
 """Read runs back from a history: many of them as a `RunSet`, or one of them as it was, or its journal.
 
-Commands with ``--history`` use it; `anubis seal` takes the journal byte by byte.
+Commands that take runs from ``--history`` use it; `anubis seal` takes the journal byte by byte.
 """
 
 from __future__ import annotations

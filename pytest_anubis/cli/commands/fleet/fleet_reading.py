@@ -33,7 +33,7 @@ READING = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRead:
-    """A fleet as it was read.
+    """The nodes of a fleet with their last runs, and its history if one was read.
 
     Attributes:
         place: Where it was read from, for people.
