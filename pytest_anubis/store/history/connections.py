@@ -21,12 +21,12 @@ MAX_WAIT = 10
 """Seconds for a connection or a lock, and half of a statement's limit: a hundred times what filing takes on a
 busy server."""
 
-_IDLE = 30
+_MAX_IDLE = 30
 """Seconds after which PostgreSQL ends a transaction whose client is gone, whose locks block others."""
 
-_TRIES = 5
+_MAX_TRIES = 5
 """Attempts at a transaction that conflicts with others: in each round at least one of them succeeds."""
-_PAUSE = 0.2
+_MAX_PAUSE = 0.2
 """Maximum random pause between attempts, in seconds, so that conflicting writers come one after another."""
 
 _CROSSED = ("40001", "40P01", "42P07", "42710")
@@ -95,13 +95,13 @@ def retried(work: Callable[[], T]) -> T:
     Raises:
         HistoryError: It fails for another reason, or in every attempt.
     """
-    for _ in range(_TRIES - 1):
+    for _ in range(_MAX_TRIES - 1):
         try:
             return work()
         except HistoryError as error:
             if not error.crossed:
                 raise
-        time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  # no secret
+        time.sleep(random.uniform(0, _MAX_PAUSE))  # noqa: S311  # no secret
     return work()
 
 
@@ -162,7 +162,7 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > until:
                 raise
-            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - no secret
+            time.sleep(random.uniform(0, _MAX_PAUSE))  # noqa: S311 - no secret
 
 
 def _is_ours(connection: Any) -> bool:
@@ -194,5 +194,5 @@ def _begin_postgresql(connection: sa.Connection) -> None:
     connection.exec_driver_sql(
         f"SELECT set_config('lock_timeout', '{MAX_WAIT}s', true), "
         f"set_config('statement_timeout', '{2 * MAX_WAIT}s', true), "
-        f"set_config('idle_in_transaction_session_timeout', '{_IDLE}s', true)"
+        f"set_config('idle_in_transaction_session_timeout', '{_MAX_IDLE}s', true)"
     )

@@ -1,7 +1,4 @@
-"""Delete old runs from a history, or only their contents, but never the runs that decide a standing.
-
-Only `anubis history retain` and `compact` do so: nothing expires by itself.
-"""
+"""Delete old runs, or only their contents, but none that decides a standing, for `anubis history retain`."""
 
 from __future__ import annotations
 

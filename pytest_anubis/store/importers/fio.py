@@ -27,7 +27,7 @@ from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 _PERCENTILES = {50.0: "p50", 99.0: "p99"}
 _LATENCIES = {"lat_ns": 1000, "clat_ns": 1000, "lat": 1, "clat": 1}
 """Fields of latencies, the best first -> units in a microsecond; fio 2 counts in us."""
-_SAME = {"rw": ("rw", "readwrite"), "bs": ("bs", "blocksize"), "iodepth": ("iodepth",),
+_GROUP_OPTIONS = {"rw": ("rw", "readwrite"), "bs": ("bs", "blocksize"), "iodepth": ("iodepth",),
          "numjobs": ("numjobs",), "ioengine": ("ioengine",), "direct": ("direct",),
          "lat_percentiles": ("lat_percentiles",)}  # fmt: skip
 """Options that make jobs comparable, with their names."""
@@ -251,7 +251,7 @@ def _group(options: Mapping[str, Any]) -> str:
     """Return the options that make jobs of one name comparable; empty if fio prints none."""
     given = {
         key: next((str(options[name]).lower() for name in names if name in options), "")
-        for key, names in _SAME.items()
+        for key, names in _GROUP_OPTIONS.items()
     }
     return ", ".join(f"{key}={value[:40]}" for key, value in given.items() if value)
 

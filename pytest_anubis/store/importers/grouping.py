@@ -40,7 +40,7 @@ _LATEST = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 
 _DAY = 86400.0
 """Seconds that one run lasts at most."""
-_PAUSE = 4 * 3600.0
+_MIN_PAUSE = 4 * 3600.0
 """Seconds without a row after which another run may have begun."""
 
 MAX_EMPTY_SHARE = 0.02
@@ -363,7 +363,7 @@ def run_of_each_day(rows: EncodedRows) -> EncodedRows:
         return rows
     where = where[np.lexsort((times[where], node[where]))]
     times, node = times[where], node[where]
-    begins = np.concatenate([[True], (np.diff(node) != 0) | (np.diff(times) > _PAUSE)])
+    begins = np.concatenate([[True], (np.diff(node) != 0) | (np.diff(times) > _MIN_PAUSE)])
     begun = times[begins][np.cumsum(begins) - 1]
     begun = np.where(times - begun < _DAY, begun, times)
     days, day = np.unique(begun // _DAY, return_inverse=True)

@@ -31,12 +31,12 @@ _YES = frozenset(("true", "yes", "y", "t", "1"))
 _NO = frozenset(("false", "no", "n", "f", "0"))
 _DIGITS = frozenset(("0", "1"))
 _ERRORS = ("error", "errors", "error_message", "exception")
-_CALLED = ("status", "state", "outcome", "verdict", "result")
+_OUTCOME_ENDINGS = ("status", "state", "outcome", "verdict", "result")
 """Ends of names of columns of outcomes."""
 _GOOD_IF_YES = (_FAILED | _NO, _FINE | _YES)
 _BAD_IF_YES = (_FAILED | _YES, _FINE | _NO)
 STATES = {
-    **dict.fromkeys((*_CALLED, "test_status"), (_FAILED | {"no", "false"}, _FINE | {"0"})),
+    **dict.fromkeys((*_OUTCOME_ENDINGS, "test_status"), (_FAILED | {"no", "false"}, _FINE | {"0"})),
     **dict.fromkeys(("pass", "passed", "success", "ok"), _GOOD_IF_YES),
     **dict.fromkeys(("fail", "failed", *_ERRORS), _BAD_IF_YES),
 }
@@ -93,7 +93,7 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     if name not in STATES:
         clear = sum(count for count, one in zip(filled, known, strict=True) if one)
         telling = ((bad | fine | (_YES if named else bad)) - _BLANK).intersection(words)
-        certain = telling - _DIGITS if named else spoken and name.endswith(_CALLED)
+        certain = telling - _DIGITS if named else spoken and name.endswith(_OUTCOME_ENDINGS)
         if not telling or not (certain or clear >= _NEARLY_ALL * sum(filled)):
             return None
     elif name in _RESULTS:

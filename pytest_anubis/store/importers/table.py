@@ -48,7 +48,7 @@ from pytest_anubis.store.samples.parquet_reading import read_samples
 from pytest_anubis.tool_outputs.table_heads import count_known, table_head
 
 _CHUNK = 1_000  # rows: more at once leaves the processor's cache and slows the collector
-_SHORT = (
+_SHORT_TYPES = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIME", "UUID",
 )  # fmt: skip
@@ -421,7 +421,7 @@ def _statement(kinds: Sequence[str]) -> str:
     """
     names = [f"c{number}" for number in range(len(kinds))]
     taken = [
-        name if kind.startswith(_SHORT) and not kind.endswith("]") else _cut(name)
+        name if kind.startswith(_SHORT_TYPES) and not kind.endswith("]") else _cut(name)
         for name, kind in zip(names, kinds, strict=True)
     ]
     return f"SELECT {', '.join(taken)} FROM read_parquet(?) AS t({', '.join(names)})"  # noqa: S608

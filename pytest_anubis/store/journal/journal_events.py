@@ -1,7 +1,4 @@
-"""Convert events to and from the JSON objects of a journal, and of messages between processes.
-
-A new event is declared in `core.events` alone.
-"""
+"""Convert events (declared in `core.events`) to and from JSON, for the journal and for workers' messages."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.validation_figures import BenchmarkSpent, spent_of
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason
 
-_LARGEST = 1 << 26
+_MAX_BYTES = 1 << 26
 """Bytes before compression: some 100,000 verdicts."""
 
 
@@ -125,4 +125,4 @@ def _short(cell: Any) -> Any:
 
 
 def _unpacked(packed: bytes) -> Any:
-    return parse_json(zlib.decompressobj().decompress(packed, _LARGEST))
+    return parse_json(zlib.decompressobj().decompress(packed, _MAX_BYTES))
