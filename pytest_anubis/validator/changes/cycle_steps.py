@@ -1,4 +1,4 @@
-"""Find steps over the cycles of a soak: metrics that became worse at one cycle and stayed so.
+"""Find steps over the cycles of a soak: metrics that became worse at one cycle for good, and what moved then.
 
 A trend (`trend.py`) is an order over all cycles. A part that breaks in the last tenth of a weekend shows no
 trend, since most of the last third is as before. So the medians of the cycles are searched like the values of

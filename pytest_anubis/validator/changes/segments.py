@@ -1,4 +1,4 @@
-"""Find abrupt changes and slow ramps in the values of one run, in time order.
+"""Find abrupt changes and slow ramps in the values of one run, in time order, and add them to its verdict.
 
 The length of the current segment has a posterior distribution that is updated with every value (Bayesian
 online change point detection: Adams and MacKay 2007, arXiv 0710.3742). A segment's values have an unknown

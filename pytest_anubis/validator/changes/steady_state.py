@@ -1,4 +1,8 @@
-"""Find where steady state begins, and the shortest window of values that replaces a long run."""
+"""Find where steady state begins, and the shortest window of values that replaces a long run.
+
+`segments` leaves the values before steady state out of its search. Learning stores the window in the
+criterion, and later runs measure no longer than it (`session.measuring.short_windows`).
+"""
 
 from __future__ import annotations
 

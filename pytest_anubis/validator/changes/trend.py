@@ -1,4 +1,7 @@
-"""Find trends over the cycles of a soak: metrics that become worse while the node is under load."""
+"""Find trends over the cycles of a soak: metrics that become worse while the node is under load.
+
+Its rank test (Mann-Kendall) also serves `segments` and `metric_drift`.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,7 @@ def rank_variance(count: int) -> float:
 
 
 def rising_chance(values: np.ndarray) -> float:
-    """Return the chance that random numbers rise as much as these (n,) in time (Mann-Kendall, one-sided)."""
+    """Return the one-sided p-value of a rise of values (n,) in time, by the rank test of Mann and Kendall."""
     count = len(values)
     differences = np.sign(values[None, :] - values[:, None])
     score = float(np.triu(differences, 1).sum())

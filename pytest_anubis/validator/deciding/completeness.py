@@ -1,4 +1,7 @@
-"""Completeness of a run: verdicts and blockers for tests that failed, were skipped or did not report."""
+"""Completeness of a run: verdicts on tests that failed, were skipped, were repeated or did not report.
+
+`run_decision` adds them to the verdicts on metrics. Processes that died become blockers, one for each cause.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Judge the collected runs of a whole fleet: first every unit in columns, then every node."""
+"""Judge the collected runs and imports of a whole fleet: first every unit in columns, then every node.
+
+`anubis judge`, `anubis report` and the filing of imports use it; a single run is in `run_decision`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The ledger of a node: what the baseline expects from which device, and what the run did not measure.
+"""Compare what a baseline expects of a node with what was judged: each missing metric or check is a blocker.
 
 A node is accepted only if nothing that the baseline expects is missing: a test that was deselected, a device
-that was left out and a benchmark that no longer exists each become a blocker here.
+that was left out and a benchmark that no longer exists each block. So may a component of which no metric
+shows that performance has halved (`uncovered`); `anubis learn` warns of these.
 """
 
 from __future__ import annotations

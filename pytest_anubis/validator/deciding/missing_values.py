@@ -1,4 +1,4 @@
-"""Find what a table lacks of a node: whole devices that are gone, and single cells without a value.
+"""Find what imported tables lack of a node: whole devices that are gone, and single cells without a value.
 
 A journal records which tests did not run and which devices the node has; a table does not. A device of the
 class that has no value at all, while most similar devices have, is gone: that rejects the node, as the

@@ -1,7 +1,7 @@
 """Which benchmarks of the baseline a node must have run, and which of them never ran.
 
-By default the whole baseline is required. If an operator names what is required, other benchmarks may be
-missing as a whole; a benchmark that ran on any device still has to be complete.
+By default the whole baseline is required. If an operator names what is required (`--anubis-require`), other
+benchmarks may be missing as a whole; a benchmark that ran on any device still has to be complete.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Decide about a run: while it goes on, when its report is rebuilt, and when collected runs are judged.
+"""Decide about a run: at its end, when a run that was cut short is read, and when a sealed run is checked.
 
-`decide_run` uses the verdicts that the run itself reached, `decide_anew` those that its values give again.
-When collected runs are judged anew from their values, `evidence_of` returns everything else that counts.
+`decide_run` uses the verdicts that the run itself reached, `decide_anew` (for `anubis seal`) those that its
+values give again. When collected runs are judged from their values (`fleet_judging`), `evidence_of` returns
+everything else that counts; learning and the backtest take `failed_checks` from it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Collect from judged columns which devices of each node have a value, run by run.
 
-`fleet_judging` uses it to find devices that are gone, and runs that measured only a part of a node.
+`fleet_judging` finds by it devices that are gone, and blocks nodes whose latest run lacks devices, whose
+imports have unread lines, or of which only an exported file of samples is known.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ledger of waivers: which have expired, which cover nothing, and which lack the name of a metric."""
+"""Check the waivers of a node's decision: which expired, which cover nothing, which must name a metric."""
 
 from __future__ import annotations
 

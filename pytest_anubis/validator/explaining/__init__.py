@@ -1,4 +1,4 @@
-"""Explains a loss by the parts of what was measured, once it is judged.
+"""Explains a loss of a duration by the parts of it that were measured, once it is judged.
 
 It decides nothing; parts that several devices share are in ``surveying/shared_parts.py``. Open
 ``step_shares.py``.

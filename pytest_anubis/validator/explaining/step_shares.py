@@ -1,12 +1,12 @@
-"""Share out the loss of a time among its parts: one factor that all parts have, and factors of their own.
+"""Attribute the loss of a duration, such as a training step's, to its measured parts (`Metric.part_of`).
 
-The criteria of the parts are the profile of a healthy step, measured once. The logarithm of a part's median
-over its expected value is the common factor's plus its own. The common factor is the one of least squares, in
-units of each part's noise, where a part that costs more than `PRICE` has a factor of its own for this price;
-a common factor costs as much. A part of little time has much noise, since its change is no loss of the whole.
+It adds shares to FAIL and MARGINAL verdicts, in the test's call phase and in `anubis judge`, and changes no
+outcome. The slowdown of a part is a factor that all parts share, times one of its own. The logarithm of the
+common factor is a least-squares estimate, weighted by each part's noise; a factor is added only if that gains
+more log likelihood than its price (`PRICE`). A short part has much noise, since it hardly slows the whole.
 The intervals are of the bootstrap (Efron, "Bootstrap methods: another look at the jackknife", 1979) over the
-rounds, those of whole and parts together, with the healthy spread of the criteria added. Which factors there
-are they take as given.
+rounds, those of whole and parts together, with the healthy spread of the criteria added. They take the set of
+factors as given.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ COMPONENTS = {
 """Part of a step -> the component that limits operations of its kind."""
 
 PRICE = 4.5
-"""Price of a factor of its own: half of the squared noise, in standard deviations, that it must exceed."""
+"""Least price of a factor, in log likelihood: 3**2 / 2, so it must exceed three standard deviations."""
 QUICKER = 3 * PRICE
-"""That of a factor below 1, which is rarer: what slows all parts spares none."""
+"""The same of a part's own factor below 1, which is rarer: what slows all parts spares none."""
 USUAL = 0.3
-"""Logarithm of a usual factor; larger ones are dearer, so that a loss of all parts is not one of each."""
+"""Scale of the Laplace prior of log factors, added to the price: one common factor costs less than many."""
 FLOOR = 0.002
 """Share of the expected whole below which the change of a part is noise."""
 DRAWS = 400
 SEED = 41
 MOST_ROUNDS = 500
-"""Rounds that are drawn from; of more, evenly distributed ones."""
+"""Most rounds that the bootstrap draws from: every second, third and so on of more."""
 
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -294,7 +294,7 @@ def _extra(
 
 
 def _of_whole(extra: FloatArray, level: FloatArray, expected: float) -> FloatArray:
-    """Return extra times as shares of the whole's; where the whole has lost nothing they are endless."""
+    """Return extra times as shares of the whole's; they are infinite where the whole has lost nothing."""
     lost = np.maximum(expected * np.expm1(level), 0.0)
     with np.errstate(divide="ignore"):
         return np.divide(extra, lost[:, None], out=np.zeros_like(extra), where=extra != 0)

@@ -1,4 +1,7 @@
-"""Backtest a new baseline: which earlier verdicts it changes, and how many healthy nodes it rejects."""
+"""For `anubis baseline backtest`: judge earlier runs by an old and a new baseline, and compare the verdicts.
+
+The runs that the old baseline passes and the new one rejects bound the rate of false rejections.
+"""
 
 from __future__ import annotations
 

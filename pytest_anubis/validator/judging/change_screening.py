@@ -1,7 +1,7 @@
 """Find changes within the runs of a whole population: a cheap screen first, then the full search.
 
-In a soak the current segment is also judged alone: it shows what a node is like after hours of load. A single
-measurement is judged here too, in the run and again from its journal.
+In a soak the current segment is also judged alone: it shows what a node is like after hours of load.
+`judge_measurement` judges a single measurement and its changes, in the run and again from a sealed journal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Find metrics that all nodes of a class lose together, although each node is within its limit."""
+"""Find metrics in which the typical node of a class has lost, although most nodes are within their limits.
+
+If most nodes left the healthy spread, `population_shift` reports it instead.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Judge whole populations in arrays, one entry a unit, so that a fleet of a million samples needs no loop.
 
-Outcomes are computed for all units at once; the full verdict on a unit is made when somebody asks for it.
+Outcomes are computed for all units at once; the full verdict on a unit is made when a caller asks for it.
+Pooled nodes and the mean rates of components are judged here as well.
 """
 
 from __future__ import annotations

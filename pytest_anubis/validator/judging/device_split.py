@@ -18,8 +18,8 @@ from pytest_anubis.validator.similarity.distance import TINY
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
 
 GAPS = {6: 6.6, 7: 4.2}
-"""Number of devices -> how many times as wide as either part the gap has to be. Of nodes with as many equal
-devices and normal noise, one in a thousand has such a gap. Fewer devices are not divided."""
+"""Number of devices -> how many times as wide as either part the gap has to be. One node in a thousand with
+equal devices and normal noise has such a gap. Fewer devices are not divided."""
 GAP = 3.2
 """The same for eight devices and more."""
 _UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)

@@ -1,4 +1,7 @@
-"""Judge every device by its own earlier runs; all metrics of a node share one error rate."""
+"""Judge devices by their own earlier runs, where neither a criterion nor the node's other devices can.
+
+At least three are needed. `anubis judge` uses `judge_latest`, the end of a run `judge_by_history`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several runs of one node, judged together: which run a verdict is of, and what a later one answered.
+"""Several runs of one node, judged together: name the run of a bad verdict, and what a later run answers.
 
 A failure holds until a later run judges the same (benchmark, metric, device and group) and passes it, by the
 shared rule (`core.standing.standing_of`); a value is missing until a later run has it.

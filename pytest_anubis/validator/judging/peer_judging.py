@@ -1,4 +1,4 @@
-"""Peers: every device of a node next to the other devices of the same node, without any baseline.
+"""Judge every device of a node by its peers, the other devices of the same node, without any baseline.
 
 The centre for one device is the pointwise median of the quantile functions of the others; the threshold is
 the prediction bound for one more device, from the others' own spread. All metrics and devices of a node

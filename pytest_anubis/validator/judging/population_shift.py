@@ -1,4 +1,7 @@
-"""Population shift: when most nodes of a class move together, it is one finding, not many rejections."""
+"""Population shift: if most nodes of a class moved together, make one finding of it, not many rejections.
+
+Their verdicts become INCONCLUSIVE. A shift within the nodes' limits is found by `class_offset`.
+"""
 
 from __future__ import annotations
 

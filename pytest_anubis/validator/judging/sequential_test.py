@@ -1,4 +1,7 @@
-"""Looking closer: a bounded sequential test that asks for more rounds only while the call is close."""
+"""Bounded sequential test: ask for more rounds ("looks") of a measurement only while its verdict is close.
+
+`session.measuring.attempts` asks it after every look. `certainty` uses its standard error, too.
+"""
 
 from __future__ import annotations
 

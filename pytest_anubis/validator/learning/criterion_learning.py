@@ -1,4 +1,4 @@
-"""Learn one criterion: the centre of a population, and which units are healthy."""
+"""Learn one criterion: the centre of a population, and its healthy units; `fleet_thresholds` adds limits."""
 
 from __future__ import annotations
 

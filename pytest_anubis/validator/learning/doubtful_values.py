@@ -1,4 +1,7 @@
-"""Keep doubtful values out of learning: too good ones, ones in another unit, faults, and idle rates."""
+"""Keep doubtful values out of learning: too good ones, ones in another unit, faults, and idle rates.
+
+`clearly_slower` names the sick nodes of a population without a majority of healthy ones.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def clearly_slower(
 ) -> list[int]:
     """Return the flagged units of a fleet if each loses more than twice as much as any healthy one.
 
-    Of three nodes one sick node leaves no majority, so its metric has no criterion that could reject it.
+    One sick node among three leaves no majority, so its metric has no criterion that could reject it.
     Where fewer than `EVEN` of the units are healthy, the values scatter, and which are right is unknown.
     """
     several = len(set(population.nodes)) > 1

@@ -36,7 +36,7 @@ SURE = 1e-4
 """Chance to be healthy below which a unit makes its node sick for all metrics: such a unit among ten thousand
 is no accident."""
 MIN_UNITS_SURE = 10
-"""Fewest units of a metric that can make a node sick for all metrics. Of five pooled nodes two are on the
+"""Fewest units of a metric that can make a node sick for all metrics. Two of five pooled nodes are on the
 good side; if they agreed by chance, a third one counted as sick, in a fifth of small healthy fleets. That
 left four nodes and alpha alone, which rejected 60 % of the next healthy nodes."""
 MAX_SICK_NODES = 0.35

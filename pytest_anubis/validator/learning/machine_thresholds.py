@@ -4,7 +4,8 @@ A future run of the same healthy machine differs from the centre of K learned ru
 (neighbours, clocks, memory layout) and by the shape noise of a finite sample. The scale of the shift is
 estimated from K runs only, so it is shrunk towards the common scale of all metrics of the machine (moderated
 variances: Smyth 2004, doi:10.2202/1544-6115.1027). The threshold is the Student-t prediction bound of a next
-run, at a chance that keeps the whole node at its error rate.
+run, at a chance that keeps the whole node at its error rate. Comparisons with other devices or earlier runs
+of a node use the same bound (`peer_judging.shared_thresholds`).
 """
 
 from __future__ import annotations

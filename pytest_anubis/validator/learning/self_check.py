@@ -1,7 +1,7 @@
-"""Check learned limits on the fleet that they were learned from.
+"""Check learned limits on the fleet that they were learned from, by leaving one node out at a time.
 
 Every node is judged by a centre and tails that were learned without it, so the result applies to the next
-nodes.
+nodes. `movement_findings` reports metrics that are correlated from node to node, or never differ.
 """
 
 from __future__ import annotations

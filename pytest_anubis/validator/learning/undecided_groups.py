@@ -1,4 +1,7 @@
-"""Slower groups of units that may be healthy: they are MARGINAL until an operator decides about them."""
+"""Slower groups of units that may be healthy: they are MARGINAL until an operator decides about them.
+
+`anubis baseline populations` takes the decision. `decide_clusters` treats small groups as sick instead.
+"""
 
 from __future__ import annotations
 

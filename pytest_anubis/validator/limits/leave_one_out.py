@@ -1,4 +1,4 @@
-"""Compute the losses of units to a centre that was learned without their own node."""
+"""Compute the losses of units to a centre learned without their own node, as the next node will be judged."""
 
 from __future__ import annotations
 

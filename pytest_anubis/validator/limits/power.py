@@ -1,4 +1,7 @@
-"""Compute which loss a threshold finds, and which threshold finds a promised loss."""
+"""Statistical power: the loss that a threshold detects in 95 % of cases, and the threshold for a given loss.
+
+Learning states the first in each criterion (`Criterion.detectable`), and needs the second for `--promise`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Apply decisions of operators about criteria: promised losses, which must fail, and slower groups."""
+"""Apply operators' decisions to criteria: losses that are promised to fail (`--promise`), and slower groups.
+
+It also states how many healthy nodes a promise rejects, and drops criteria that no sample could fail.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Fit the tails of healthy losses, and the order statistic that turns them into a stated error rate."""
+"""Fit generalised Pareto tails to healthy losses, and find limits that a next healthy node rarely exceeds.
+
+`prediction_bound` limits the losses of few units; `weighted_limit` and `robust_limit` are order statistics of
+the nodes' scores, which keep a stated error rate. `fleet_thresholds` combines them.
+"""
 
 from __future__ import annotations
 
@@ -271,7 +275,7 @@ def fit_tail(
     start, count = float(ordered[first - 1]), float(behind[first])
     means, shapes = _mean_and_shape(ordered[first:] - start, share[None, first:], prior)
     error = (1 + float(shapes[0])) / math.sqrt(count + SHRINK)
-    # Of a mean of so many exponential excesses; where nearly none is healthy, no number overflows.
+    # That of the mean of so many exponential excesses; where nearly none is healthy, nothing overflows.
     doubt = 1 / math.sqrt(max(count, 0.01))
     level = -math.log(count / total)
     return Tail(start, level, float(means[0]), float(shapes[0]), error, doubt, normal)

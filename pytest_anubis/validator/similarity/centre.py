@@ -1,4 +1,4 @@
-"""Compute the centre of a population of samples, and how well its members agree."""
+"""Compute the centre of a population of samples (pointwise median or medoid), and its repeatability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describe a sample of which only a part is worse: some values are far off, the others normal."""
+"""Describe in words a sample of which only a part is worse: some values are far off, the others normal."""
 
 from __future__ import annotations
 

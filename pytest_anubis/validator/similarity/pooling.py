@@ -1,4 +1,7 @@
-"""Pool all values of one node in one run as one sample, and find the devices that most nodes have."""
+"""Pool the values of all devices of a node in one run as one sample, for criteria of whole nodes.
+
+A run of only some devices is completed from earlier runs. `usual_devices` finds the devices of most nodes.
+"""
 
 from __future__ import annotations
 

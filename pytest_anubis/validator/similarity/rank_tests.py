@@ -1,4 +1,7 @@
-"""Ranks, and chances of counts, for tests that assume no distribution of the values."""
+"""Ranks with ties, and p-values of counts: Fisher's exact test and the binomial test.
+
+`onset_sensors` (which sensor moved) and `trait_shifts` (which batch is worse) test with them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def mean_ranks(series: FloatArray) -> FloatArray:
 
 
 def hypergeometric_tail(hit: int, whole: int, every: int, size: int) -> float:
-    """Return the chance that `size` random members of `whole` are at least `hit` of `every` (Fisher 1922)."""
+    """Return P(at least `hit` of `every` marked ones are among `size` of `whole`), by Fisher's exact test."""
     total = _log_ways(whole, size)
     first, last = max(hit, size - (whole - every)), min(size, every)
     return sum(
@@ -26,7 +29,7 @@ def hypergeometric_tail(hit: int, whole: int, every: int, size: int) -> float:
 
 
 def binomial_tail(hit: int, every: int, share: float) -> float:
-    """Return the chance of at least `hit` hits of `every`, each with a probability of `share`, above 0."""
+    """Return P(at least `hit` successes in `every` trials of probability `share`, above 0): binomial tail."""
     if share >= 1:
         return 1.0
     yes, no = math.log(share), math.log1p(-share)

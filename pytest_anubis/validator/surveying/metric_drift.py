@@ -1,4 +1,4 @@
-"""Find drift: metrics that become worse on all nodes of a class as time goes by."""
+"""Find drift, for the fleet's pages: metrics that become worse on all nodes of a class as time goes by."""
 
 from __future__ import annotations
 

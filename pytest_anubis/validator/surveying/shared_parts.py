@@ -236,8 +236,8 @@ def _spread(those: Sequence[Reading]) -> float:
 def suspects(places: Mapping[str, Place]) -> list[Suspect]:
     """Return all hypotheses about some devices.
 
-    Of bridges with the same devices below them the nearest one is named. A NUMA node with the devices of one
-    bridge is the same hypothesis, which has the prior of both.
+    The nearest of several bridges with the same devices below them is named. A NUMA node with the devices of
+    one bridge is the same hypothesis, which has the prior of both.
     """
     order = {device: number for number, device in enumerate(sorted(places, key=_in_order))}
     below: dict[str, set[str]] = {}

@@ -238,7 +238,7 @@ def _strongest(goodness: FloatArray, groups: _Groups) -> _Best | None:
             # In deviations, since very small chances are all 0.
             strength = np.where(clear[group], np.abs(better[group] - 0.5) / deviation[group], 0.0)
             most = int(strength.argmax())
-            # Of two halves of a fleet the slower one is named.
+            # The slower of two halves of a fleet is named.
             scores.append((-round(float(strength[most]), 6), bool(ratio[most] > 1), group))
     if not scores:
         return None

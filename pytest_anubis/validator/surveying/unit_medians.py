@@ -1,4 +1,7 @@
-"""Arrange the samples of a class in a table: a row for each run of a node, a column for each metric."""
+"""Arrange the samples of a class in a table: a row for each run of a node, a column for each metric.
+
+`trait_shifts` and `metric_drift` search it; the worst device of a node counts.
+"""
 
 from __future__ import annotations
 

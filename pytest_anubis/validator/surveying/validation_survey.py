@@ -1,4 +1,7 @@
-"""Compute how validation itself does from its runs and the defects that it found."""
+"""Compute how well validation itself works: accepted nodes a day, share of false alarms, defects per hour.
+
+For `anubis fleet status` and the fleet's pages, from runs and the defects that they found.
+"""
 
 from __future__ import annotations
 
