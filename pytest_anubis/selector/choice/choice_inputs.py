@@ -1,4 +1,4 @@
-"""Gather the inputs of a choice of benchmarks, and make the choice; for pytest runs and ``anubis select``.
+"""Gather the inputs of a choice of benchmarks, and make the choice; for pytest runs and `anubis select`.
 
 The inputs are gathered before the benchmarks are known, and equal inputs give equal choices in every process.
 Missing knowledge is stated and leads to more benchmarks, never to fewer: without incidents or without defects

@@ -1,4 +1,4 @@
-"""The Selector's decision and its reasons, as plain values."""
+"""Records of the Selector's decision for one run: the chosen benchmarks, and why others are left out."""
 
 from __future__ import annotations
 

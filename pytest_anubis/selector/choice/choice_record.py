@@ -1,4 +1,4 @@
-"""A choice as plain data: the same for the journal, for JSON and for reports."""
+"""A choice by the field names of a journal, for the journal, the JSON of `anubis select` and reports."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The choice of benchmarks as a weighted set cover: runs with costs, patterns of defects with weights.
 
+`greedy` solves it approximately, as the paper does, and `drop_superfluous` improves that; `milp` is exact.
+
 All figures are whole numbers (milliseconds; parts of ten million), so that equal inputs give equal answers
 and no bound depends on rounding.
 """

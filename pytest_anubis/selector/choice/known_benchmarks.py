@@ -1,4 +1,4 @@
-"""The benchmarks that a history knows of a hardware class, to offer them to a choice or a plan."""
+"""List the benchmarks that a history knows of a hardware class, for `anubis select` and `fleet plan`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Learn what the benchmarks of a hardware class expose, and what passing leaves of a node's risk."""
+"""Learn what the benchmarks of a hardware class expose, and what passing them leaves of a node's risk.
+
+`anubis fleet plan` plans by both; `fleet status` shows the residual risks. One run uses `choice.coverage`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make a larger window never worth less than a smaller one.
+"""Make the plan of a larger window never worth less than that of a smaller one.
 
 A plan of a window is also a plan of every window that is longer, or has more lanes or more units. So each
 window takes the best of its own plan and those of its smaller neighbours: one step down a ladder of lengths

@@ -1,4 +1,8 @@
-"""Compare accepted runs with the risk model: how many were followed by an incident within the horizon."""
+"""For `anubis risk`: how many accepted runs were followed by an incident within the horizon.
+
+It compares this share with the probability that the risk model gives these nodes. It is no validation of the
+model, which has learned from the same incidents; `choosing` has the backtests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Forecast each node's probability of an incident from the fleet's history."""
+"""Fit a risk model to a fleet's history, and forecast each node's probability of an incident by it.
+
+`RiskModel` is what `anubis risk --save` keeps for later runs. `choosing` decides which model it is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Bayesian filter of nodes' hidden defects over use, incidents and validations.
+"""For `anubis simulate`: a Bayesian filter of nodes' hidden defects over use, incidents and validations.
 
 A node has no hidden defect or one of a kind k; a second one is rare enough to ignore. Defects appear at the
 rate w per hour of use, are of kind k with its share, and become incidents at the rate mu. With p the
@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 
 _TINY = 1e-12
 _LIMITS = ([-25, -12, -9, -9], [0, 3, 9, 9])
-"""Of the logarithms of wear and manifest, and the logits of stays and initial."""
+"""Bounds of the logarithms of wear and manifest, and of the logits of stays and initial."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Compare validation policies: time between incidents against hours of validation."""
+"""Compare simulated validation policies: time between incidents (MTBI) against hours of validation."""
 
 from __future__ import annotations
 

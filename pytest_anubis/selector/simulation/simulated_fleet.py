@@ -1,4 +1,4 @@
-"""Simulate a fleet whose nodes get hidden defects, event by event.
+"""Simulate a fleet whose nodes get hidden defects, event by event, to try validation policies on it.
 
 Nodes have hidden defects of several kinds. New ones appear with use and become incidents after further use.
 An incident ends its job and takes the node out for repair, which often leaves the cause. Before a job, a

@@ -1,4 +1,4 @@
-"""Back-filling: short sets of benchmarks, of nodes that run nothing yet, for what is left of a lane."""
+"""Backfilling: find a short set of benchmarks, for a node that runs nothing yet, for the rest of a lane."""
 
 from __future__ import annotations
 

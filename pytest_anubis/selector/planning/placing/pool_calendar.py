@@ -1,4 +1,4 @@
-"""Calendars of the pools' units: when each one is free."""
+"""Calendars of the units of pools (resources that nodes share in a window): when each unit is free."""
 
 from __future__ import annotations
 

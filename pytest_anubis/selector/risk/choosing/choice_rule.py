@@ -1,11 +1,11 @@
 """The rule by which a risk model is chosen from its scores in backtests.
 
-It takes the simplest proportional model that no other beats in skill by more than the backtests' error and by
-more than `SKILL_GAIN`, or the mean of those that the backtests cannot distinguish. Cox-Time replaces it if it
-ranks nodes better by more than `RANK_GAIN`, again beyond the error, and costs no skill. The margins are there
-because the fleet's next change is one more draw: a model that was only just better at a few origins is as
-often only just worse at the next one. Origins after which no model ranks better than chance are left out:
-nothing that came then was like what the models had learned.
+It takes the simplest proportional-hazards model that no other beats in skill (the Brier skill score) by more
+than the backtests' error and by more than `SKILL_GAIN`, or the mean of those that the backtests cannot
+distinguish. Cox-Time replaces it if it ranks nodes better by more than `RANK_GAIN`, again beyond the error,
+and costs no skill. The margins are there because the fleet's next change is one more draw: a model that was
+only just better at a few origins is as often only just worse at the next one. Origins after which no model
+ranks better than chance are left out: nothing that came then was like what the models had learned.
 """
 
 from __future__ import annotations

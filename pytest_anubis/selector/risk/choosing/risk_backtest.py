@@ -1,4 +1,4 @@
-"""Backtests in time: what each model would have predicted at earlier moments, and what came.
+"""Backtests of risk models in time: what each would have predicted at earlier moments, and what came.
 
 At each origin models know what was known then, and are judged on *everything* that came after, not only on
 the next stretch: a network that has memorised the months of a fleet still predicts the next month well, and
@@ -123,7 +123,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How good a model was after one origin.
+    """The accuracy of a model after one origin.
 
     Attributes:
         concordance: Harrell's C at the horizon.

@@ -1,4 +1,7 @@
-"""Prepare covariates for a risk model: standardise, fill in missing values, limit extremes, and say so."""
+"""Prepare covariates for a risk model: standardise, fill in missing values, limit extremes, and say so.
+
+`numbers`, `rising` and `items` check the fields of a kept model, for all models.
+"""
 
 from __future__ import annotations
 

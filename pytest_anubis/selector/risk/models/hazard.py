@@ -1,4 +1,4 @@
-"""The base of all risk models: from a node's status to the probability of an incident.
+"""The base of all risk models: from a node's covariates and uptime to the probability of an incident.
 
 A model gives the cumulative hazard H(t | x); ``S(t | x) = exp(-H)`` is the probability of no incident until
 t. For a node that has been up for u, the probability of an incident in the next h is

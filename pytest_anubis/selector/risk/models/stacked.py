@@ -1,4 +1,7 @@
-"""The mean of several models' hazards, for a history that no single model fits (`choosing/model_choice`)."""
+"""The mean of several models' hazards, where backtests cannot distinguish them (`choosing.choice_rule`).
+
+The weights are equal, not fitted as in stacking.
+"""
 
 from __future__ import annotations
 
