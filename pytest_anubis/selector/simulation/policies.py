@@ -102,8 +102,8 @@ class Selector(Policy):
     """Test the nodes and kinds of defects with the largest posterior hazard per hour of the test.
 
     Tests are taken in falling order of hazard removed per hour until P(incident during the job) <= p0. The
-    cost exceeds the optimum for this order by one test at most. It stands in for `selector.choice`, whose
-    code is not used here.
+    cost exceeds the optimum for this order by one test at most. It represents `selector.choice`, whose code
+    is not used here.
 
     Args:
         p0: Accepted joint probability per job.

@@ -104,7 +104,7 @@ def onset_of(measurement: Measurement, found: Segments) -> Onset | None:
     if change is None or change.kind != "step":
         return None
     # Neither values nor readings carry times. Readings are taken at equal intervals, so the share of the
-    # readings is the share of the time; a value's share of the time follows from the work that it stands for.
+    # readings is the share of the time; a value's share of the time follows from its rate.
     ends = _ends(measurement.metric, np.asarray(measurement.values, dtype=np.float64))
     moment = Moment(
         begin=float(ends[found.warmup]),

@@ -330,7 +330,7 @@ def hazard_of(criterion: Criterion | None) -> float:
 
 
 def changes_of(measurement: Measurement, criterion: Criterion | None = None) -> Segments:
-    """Search a measurement for a change that matters and exceeds the noise that its criterion knows."""
+    """Search a measurement for a change that matters and exceeds the noise of its criterion, if any."""
     return segments(
         measurement.values,
         measurement.metric.better,

@@ -108,7 +108,7 @@ RULES: dict[str, Rule] = {
     # With cooler neighbours under the same load it is the card's own cooling; see
     # `ambient_overheating`.
     THERMAL: Rule(_FAIL, "accelerator.cooling", _COOL),
-    # Tells whether heat is the card's fault; no fault while nothing slows down.
+    # Shows whether heat is the card's fault; no fault while nothing slows down.
     HOT_AIR: Rule(None, "node.cooling", "cool the room"),
     # Data in main memory was lost.
     "host-memory-error": Rule(

@@ -190,7 +190,7 @@ def judge_node(
         baseline=used,
         residual_risk=evidence.residual_risk,
         residual_interval=evidence.residual_interval,
-        triage=_first([v.triage for v in bad or verdicts if v.outcome is not Outcome.PASS]),
+        triage=_first_triage([v.triage for v in bad or verdicts if v.outcome is not Outcome.PASS]),
         lowest=(bad[0].similarity or 0.0) if bad else None,
         noted=tuple(dict.fromkeys(map(str, noted))),
         absent=absent,
@@ -298,7 +298,7 @@ def _with_absence(
     return [*others, *each]
 
 
-def _first(triages: Sequence[Triage]) -> Triage:
+def _first_triage(triages: Sequence[Triage]) -> Triage:
     return min(triages, key=tuple(Triage).index, default=Triage.NONE)
 
 
@@ -332,13 +332,13 @@ def _lines(
         checks={check.test: check for check in checks},
         deaths=evidence.deaths,
         wanted={(c.benchmark, c.metric.name) for c in criteria} if skipped else set(),
-        lacking=set(map(_what_lacks, open_ones)),
+        lacking=set(map(_lacking_sample, open_ones)),
         judged={v.benchmark for v in verdicts if v.metric and v.reference.is_baseline},
     )
     lines: dict[_Place, list[Blocker]] = {place: [] for place in get_args(_Place)}
     for verdict in verdicts:
         if place := sorting.place_of(verdict):
-            lines[place].append(_open(verdict))
+            lines[place].append(_line_about(verdict))
     return lines
 
 
@@ -355,7 +355,7 @@ class _Sorting(NamedTuple):
     def place_of(self, verdict: MetricVerdict) -> _Place:
         """Return where a verdict is named."""
         outcome, reason = verdict.outcome, verdict.reason
-        if verdict.scope == "node" and _what_lacks(verdict) in self.lacking:
+        if verdict.scope == "node" and _lacking_sample(verdict) in self.lacking:
             return ""  # the line of a device says why the node's pooled values are missing
         if outcome is Outcome.INCONCLUSIVE and reason is Reason.HARDWARE:
             return "hardware"
@@ -395,13 +395,13 @@ class _Sorting(NamedTuple):
         return covers or (check is not None and required.of_check(check))
 
 
-def _what_lacks(verdict: MetricVerdict) -> tuple[object, ...]:
+def _lacking_sample(verdict: MetricVerdict) -> tuple[object, ...]:
     """Return which sample came to nothing, and how, whatever device it is of."""
     sample = (verdict.benchmark, verdict.metric, verdict.group, verdict.run)
     return (*sample, verdict.outcome, verdict.reason)
 
 
-def _open(verdict: MetricVerdict) -> Blocker:
+def _line_about(verdict: MetricVerdict) -> Blocker:
     """Return the line about a verdict."""
     device = "" if verdict.text.startswith(f"{verdict.device}: ") else verdict.device
     return Blocker(

@@ -157,7 +157,7 @@ def decide_anew(
     changed = {_place(v) for v in run.verdicts if v.reason is Reason.CHANGE_POINT or v.onset}
     verdicts = [
         one
-        for one in _beside_samples(run)
+        for one in _not_from_values(run)
         # No value shows that these are good.
         if (one.outcome not in (Outcome.PASS, Outcome.MARGINAL) or _by_hook(one))
         and one.reason is not Reason.NO_BASELINE
@@ -192,7 +192,7 @@ def _place(verdict: MetricVerdict) -> tuple[str, str, str, str]:
     return verdict.benchmark, verdict.metric, verdict.group, verdict.device
 
 
-def _beside_samples(run: RunRecord) -> list[MetricVerdict]:
+def _not_from_values(run: RunRecord) -> list[MetricVerdict]:
     """Return the verdicts of a run that its values do not give again."""
     measured = {(m.benchmark, m.metric.name, m.device) for m in run.measurements}
     return [
@@ -214,7 +214,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
 
     `unmeasured` are its tests that recorded nothing, and whose metrics no other run knows.
     """
-    verdicts = _beside_samples(run)
+    verdicts = _not_from_values(run)
     results = {result.test: result for result in run.results}
     plans = {plan.test: plan for plan in run.planned}
     # A damaged line may have lost the plan of a test that failed.

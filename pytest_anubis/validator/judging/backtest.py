@@ -123,10 +123,10 @@ def _changes(
 def _outcomes(population: Population, baseline: Baseline) -> Iterator[tuple[Key, Outcome]]:
     for judged in judge_populations([population], baseline):
         scope = judged.criterion.scope if judged.criterion is not None else "unit"
-        yield from _of(judged, scope)
+        yield from _by_key(judged, scope)
 
 
-def _of(judged: JudgedColumns, scope: str) -> Iterator[tuple[Key, Outcome]]:
+def _by_key(judged: JudgedColumns, scope: str) -> Iterator[tuple[Key, Outcome]]:
     population = judged.population
     for node, device, run, code in zip(
         population.nodes, population.devices, population.runs, judged.outcome.tolist(), strict=True

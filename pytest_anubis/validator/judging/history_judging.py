@@ -33,7 +33,7 @@ def judge_latest(
     parts = [one.population.only(rows) for one, rows in zip(judged, latest, strict=True)]
     verdicts = judge_by_history(parts, [one.population for one in judged])
     return [
-        _with(one, {rows[place]: verdict for place, verdict in found.items()}) if found else one
+        _marked(one, {rows[place]: verdict for place, verdict in found.items()}) if found else one
         for one, rows, found in zip(judged, latest, verdicts, strict=True)
     ]
 
@@ -57,7 +57,7 @@ def _latest(population: Population, started: Mapping[tuple[str, str], str]) -> l
     ]
 
 
-def _with(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> JudgedColumns:
+def _marked(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> JudgedColumns:
     """Return columns with verdicts by history; the other rows are the history, or have too little of it."""
     return judged.with_verdicts(known, criterion=None, reference=Reference.SELF, by_history=known)
 

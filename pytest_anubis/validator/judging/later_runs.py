@@ -37,8 +37,8 @@ _LEVELS = (
     ((INCONCLUSIVE, NOT_TESTED), (PASS, MARGINAL, FAIL)),
     ((MARGINAL,), (PASS,)),
 )
-"""Outcomes that a later run can answer, and those by which it does: what was missing
-or unclear any value answers."""
+"""Outcomes that a later run can answer, and the outcomes that answer them: any value answers a missing or an
+unclear one."""
 
 
 _Place = tuple[JudgedColumns, int]
@@ -51,12 +51,12 @@ class LaterRuns:
 
     Attributes:
         started: (run, node) -> when the run began, ISO 8601 in UTC; empty if unknown.
-        checked: Node -> what each of its runs says of what has no value, such as a test's own check.
-        ahead: (run, node) of runs that a clock ahead of the present has dated, so that their time is unknown,
-            and of those that never came to a verdict: what they passed answers nothing.
+        checked: Node -> its runs, with their results that have no value, such as those of a test's own check.
+        ahead: (run, node) of runs whose passed tests answer nothing: a clock ahead of the present dated them,
+            so their time is unknown, or they never came to a verdict.
         samples_only: (run, node) of runs that an exported file holds, of which nothing but samples is known.
         runs: Node -> its runs; found from `started`.
-        order: (run, node) -> its place in time; those without a time stand first, all in one place, unless
+        order: (run, node) -> its place in time; those without a time come first, all in one place, unless
             they are known to come after another.
         campaigns: (run, node) of cycles of soaks -> the soak, none of whose cycles answers another one.
         profiles: (run, node) of journals -> the run's profile.
@@ -183,18 +183,18 @@ class LaterRuns:
             for run in checked
         }
 
-        def stands(run: str, key: Key) -> bool:
+        def is_open(run: str, key: Key) -> bool:
             bad = replace(runs[run], decision=Decision.REJECTED, failed=(key,))
             return bool(standing_of((runs | {run: bad}).values(), _no_waiver).failures)
 
-        stands_yet = {
-            (run, key) for run in failed.keys() & runs for key in failed[run] if stands(run, key)
+        still_open = {
+            (run, key) for run in failed.keys() & runs for key in failed[run] if is_open(run, key)
         }
         known = {run.run for run in checked}
-        return [self._settled_one(one, known, stands_yet) for one in verdicts]
+        return [self._settled_one(one, known, still_open) for one in verdicts]
 
     def _settled_one(
-        self, verdict: MetricVerdict, known: Collection[str], stands: Collection[tuple[str, Key]]
+        self, verdict: MetricVerdict, known: Collection[str], is_open: Collection[tuple[str, Key]]
     ) -> MetricVerdict:
         missing = _unanswered(verdict)
         bad = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL)
@@ -202,7 +202,7 @@ class LaterRuns:
             return verdict
         named = with_run_named(verdict, self._words(verdict.run, verdict.node))
         fails = verdict.outcome is not Outcome.MARGINAL and verdict.run in known
-        if fails and (verdict.run, key_of(verdict)) not in stands:
+        if fails and (verdict.run, key_of(verdict)) not in is_open:
             failed = verdict.outcome is Outcome.FAIL
             return as_answered(named, "a later run passed it", failed)
         return verdict if missing else named  # of several runs that lack it one line is enough

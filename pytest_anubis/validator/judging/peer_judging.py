@@ -94,7 +94,7 @@ class PeerColumns(JudgedColumns):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Seen:
+class _PeerComparison:
     """One population and its peers; arrays over its rows, NaN where nothing can be compared."""
 
     population: Population
@@ -120,18 +120,18 @@ def judge_by_peers(populations: Sequence[Population]) -> list[PeerColumns]:
         One entry a population, in order. INCONCLUSIVE where a device has fewer than three usable peers
         or they do not agree; a failed test is its own verdict.
     """
-    seen = list(map(_beside_peers, populations))
+    seen = list(map(_with_peers, populations))
     return list(map(_judged, seen, _thresholds(seen)))
 
 
-def _beside_peers(population: Population) -> _Seen:
+def _with_peers(population: Population) -> _PeerComparison:
     total = len(population)
     disturbed = np.zeros(total, dtype=np.bool_)
     for row, problem in population.problems.items():
         disturbed[row] = problem.kind == "disturbed"
     hard = {row: p for row, p in population.problems.items() if not disturbed[row]}
     rows = rows_of(replace(population, problems=hard))
-    seen = _Seen(
+    seen = _PeerComparison(
         population=population,
         rows=rows,
         disturbed=disturbed,
@@ -173,7 +173,9 @@ def _groups(population: Population, usable: BoolArray) -> Iterator[IntArray]:
         yield order[starts[counts == size][:, None] + np.arange(size)]
 
 
-def _leave_one_out(seen: _Seen, members: IntArray, columns: FloatArray, within: FloatArray) -> None:
+def _leave_one_out(
+    seen: _PeerComparison, members: IntArray, columns: FloatArray, within: FloatArray
+) -> None:
     """Compare each of G devices with the median of the others; `members` is (k, G)."""
     values = columns.T[members]  # (k, G, g)
     quiet = ~seen.disturbed[members]
@@ -234,7 +236,7 @@ def _without_strays(distance: FloatArray, mask: BoolArray) -> BoolArray:
     return np.where(stray[:, None], inside, mask)
 
 
-def _exact(seen: _Seen, members: IntArray) -> None:
+def _exact(seen: _PeerComparison, members: IntArray) -> None:
     """Compare exact results: the value that more than half of the others show always."""
     population = seen.population
     for group in members.tolist():
@@ -255,7 +257,7 @@ def _exact(seen: _Seen, members: IntArray) -> None:
                 seen.loss[row] = float((population.sample(row) != common).mean())
 
 
-def _thresholds(seen: Sequence[_Seen]) -> list[FloatArray]:
+def _thresholds(seen: Sequence[_PeerComparison]) -> list[FloatArray]:
     """Return every row's learned threshold: all metrics and devices of a node share its error rate."""
     out = [np.full(len(one.population), np.nan) for one in seen]
     places: dict[str, list[tuple[int, int]]] = {}
@@ -281,10 +283,9 @@ def _thresholds(seen: Sequence[_Seen]) -> list[FloatArray]:
 def shared_thresholds(spreads: Sequence[RunSpread]) -> list[float]:
     """Return learned thresholds at which a healthy node is rejected, and warned about, at the stated rate.
 
-    What can reject (beyond `ALPHA` too) shares the rate among the metrics that could get there by noise. A
-    mere warning, within alpha, is held to the same rate shared by all metrics: of hundreds of quiet
-    comparisons one would otherwise always be unusual. No further look confirms what peers or
-    earlier runs say.
+    Rejections share the rate among the metrics whose noise can exceed `ALPHA`, warnings (within alpha) among
+    all metrics: otherwise one of hundreds of quiet comparisons would always be unusual. No further look
+    confirms a comparison with peers or earlier runs, so the thresholds are those of a single look.
 
     Args:
         spreads: All that is compared of one node, in any order.
@@ -297,7 +298,7 @@ def shared_thresholds(spreads: Sequence[RunSpread]) -> list[float]:
     ]
 
 
-def _judged(seen: _Seen, learned: FloatArray) -> PeerColumns:
+def _judged(seen: _PeerComparison, learned: FloatArray) -> PeerColumns:
     population, rows = seen.population, seen.rows
     similarity = np.maximum(0.0, 1 - seen.loss)
     count = len(population)

@@ -39,10 +39,10 @@ ADVICE = (
 def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
     """Tell a class that moved together from nodes that are slow.
 
-    If more than half of at least five nodes left the healthy spread on the same side, and those that did
-    agree with each other to the practical threshold, the class has moved (a driver, a firmware, a BIOS
-    setting); the typical unit with it, of the class or of one place in its nodes: where a promise lies
-    within the noise, most nodes have *some* unit beyond it. Units that fit the new centre become
+    The class has moved (a driver, a firmware, a BIOS setting) if more than half of at least five nodes left
+    the healthy spread on the same side, if those agree with each other to the practical threshold, and if
+    the typical unit moved with them, of the class or of one place in its nodes. (Where a promise lies within
+    the noise, most nodes have *some* unit beyond it, and did not move.) Units that fit the new centre become
     INCONCLUSIVE: the baseline is out of date for them. Units that are slow next to the new centre as well
     keep their verdict. A class that became better is reported too, and no verdict changes.
 

@@ -122,9 +122,9 @@ def learn_baseline(
         results = [explained(item, node_attributes) for item in decide_clusters(results)]
     found = [item for item in results if item.criterion is not None]
     limits = (
-        _machine(found, error_rate, virtual=(attributes or {}).get("memory") == VIRTUAL)
+        _machine_limits(found, error_rate, virtual=(attributes or {}).get("memory") == VIRTUAL)
         if single
-        else _fleet(found, error_rate, executor, alpha, method)
+        else _fleet_limits(found, error_rate, executor, alpha, method)
     )
     found += limits.together
     criteria, tightened = with_promises(limits.criteria, limits.lucky, limits.tails, promises or {})
@@ -204,7 +204,7 @@ class Limits(NamedTuple):
     together: tuple[LearnedCriterion, ...] = ()  # criteria of whole components, the last entries
 
 
-def _fleet(
+def _fleet_limits(
     found: Sequence[LearnedCriterion],
     error_rate: float | None,
     executor: Executor | None,
@@ -215,7 +215,7 @@ def _fleet(
     sick = sick_nodes(healthy)
     if sick:
         healthy = healthy_tails(found, sick, executor)
-    together = _together(found, healthy, alpha, method) if error_rate is not None else ()
+    together = _component_criteria(found, healthy, alpha, method) if error_rate is not None else ()
     found, healthy = [*found, *together], [*healthy, *healthy_tails(together, sick, executor)]
     fleet = fleet_thresholds(found, healthy, error_rate=error_rate)
     return Limits(
@@ -230,7 +230,7 @@ def _fleet(
     )
 
 
-def _together(
+def _component_criteria(
     found: Sequence[LearnedCriterion],
     healthy: Sequence[HealthyTail | None],
     alpha: float,
@@ -297,7 +297,7 @@ def _one_machine(populations: Sequence[Population]) -> bool:
     return len(nodes) == 1 and len(runs) > 1
 
 
-def _machine(
+def _machine_limits(
     found: Sequence[LearnedCriterion], error_rate: float | None, *, virtual: bool
 ) -> Limits:
     rate = ERROR_RATE if error_rate is None else error_rate

@@ -125,7 +125,7 @@ def learn_criterion(
     exclusions = _unusable(population, rows, () if scope == "unit" else population.problems)
     too_few = _too_few(population, rows.usable)
     if too_few:
-        learned = _without(population, rows, too_few, exclusions)
+        learned = _no_criterion(population, rows, too_few, exclusions)
     elif population.metric.better == "equal":
         learned = _exact(population, rows, scope, exclusions)
     elif doubted := never_normal(rows, population):
@@ -381,7 +381,7 @@ def _no_majority(
     )
 
 
-def _without(
+def _no_criterion(
     population: Population, rows: UsableRows, reason: str, exclusions: tuple[Exclusion, ...]
 ) -> LearnedCriterion:
     finding = finding_on(population, "no-criterion", f"no criterion, {reason}")
@@ -406,9 +406,9 @@ def _refused(
 ) -> LearnedCriterion:
     """Return no criterion, and the names of the nodes with odd rows, whose values are to be looked at."""
     if not odd:
-        return _without(population, rows, why, exclusions)
+        return _no_criterion(population, rows, why, exclusions)
     reason = f"{why}: {first_of(sorted({population.nodes[row] for row in odd}), MAX_NODES_NAMED)}"
-    learned = _without(population, rows, reason, exclusions)
+    learned = _no_criterion(population, rows, reason, exclusions)
     return replace(learned, findings=(replace(learned.findings[0], kind=DOUBTFUL),))
 
 

@@ -95,12 +95,14 @@ def healthy_tails(
             for pair, null in zip(pairs[part], nulls[part], strict=True)
         ]
         asked = [item for item, *_ in known]
-        tails += map(_of_usable, known, _alone(asked, executor))
+        tails += map(_of_usable, known, _leave_one_out(asked, executor))
     each = iter(tails)
     return [None if rows is None else next(each) for rows in usable]
 
 
-def _alone(asked: Sequence[LearnedCriterion], executor: Executor | None) -> Iterator[FloatArray]:
+def _leave_one_out(
+    asked: Sequence[LearnedCriterion], executor: Executor | None
+) -> Iterator[FloatArray]:
     """Yield every metric's losses to centres that were learned without the unit's own node."""
     if executor is None:
         yield from map(_without_its_node, asked)

@@ -33,7 +33,7 @@ practical threshold. Scattered sick units are no group."""
 
 
 def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCriterion:
-    """Make a slower group (n,) of at least one unit MARGINAL: down to its own limit no loss is costly."""
+    """Make a slower group (n,) of at least one unit MARGINAL: losses down to its own limit reject no unit."""
     criterion = learned.criterion
     if criterion is None:
         return learned

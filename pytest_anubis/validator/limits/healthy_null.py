@@ -218,7 +218,7 @@ def _sides(signed: FloatArray, bulk: BoolArray) -> tuple[float, FloatArray]:
 
 
 def step_of(values: FloatArray) -> float:
-    """Return the step of values (n,), one per unit, relative to their median; 0 if they have no steps.
+    """Return the quantisation step of values (n,), one per unit, relative to their median; 0 without steps.
 
     A clock of whole microseconds shows 8 or 9 instead of 8.5, so one step is no loss.
     """

@@ -21,7 +21,7 @@ MAX_ALIKE = 1 - 2e-4
 
 
 def luck(signed: FloatArray, healthy: FloatArray) -> float:
-    """Return how much better than typical one healthy unit in twenty is; a fault first consumes this.
+    """Return the gain over typical that one healthy unit in twenty exceeds: a fault first uses it up.
 
     Signed losses (n,) are loss less gain, NaN is ignored; `healthy` (n,) are the chances to be healthy.
     """
@@ -35,7 +35,7 @@ def luck(signed: FloatArray, healthy: FloatArray) -> float:
 
 
 def next_luck(deviation: float, nodes: int) -> float:
-    """Return how much better than typical one in twenty of the *next* units is, from few nodes.
+    """Return the gain over typical that one in twenty of the *next* units exceeds, from few nodes.
 
     `deviation` is the standard deviation of the signed losses of healthy units from `nodes` nodes.
     """

@@ -83,7 +83,8 @@ class Tail(NamedTuple):
         beyond = distance > self.start
         out = self._body(distance)
         excess = distance[beyond] - self.start
-        out[beyond] = self.level + self._far(excess, np.full(1, self.mean), np.full(1, self.shape))
+        mean, shape = np.full(1, self.mean), np.full(1, self.shape)
+        out[beyond] = self.level + self._rarities_beyond(excess, mean, shape)
         return out
 
     def at_least_exponential(self) -> Tail:
@@ -96,7 +97,7 @@ class Tail(NamedTuple):
             return math.exp(-float(self._body(np.array([distance]))[0]))
         bend, share = _bend(max(self.shape + self.error, 0.0))
         scale = max(self.mean * math.exp(self.doubt) * share, FLOOR)
-        return math.exp(-self.level - _beyond(distance - self.start, [(1.0, bend, scale)]))
+        return math.exp(-self.level - _rarity_beyond(distance - self.start, [(1.0, bend, scale)]))
 
     def _body(self, distance: FloatArray) -> FloatArray:
         return np.asarray(self.level * np.minimum(distance / max(self.start, FLOOR), 1.0))
@@ -131,7 +132,7 @@ class Tail(NamedTuple):
             count = np.bincount(holders, heavy)
             others = np.maximum(heavy.sum() - count, 1)
             mean = np.maximum(((excess @ heavy) - total) / others, FLOOR)[holders]
-        far = self._far(excess, mean, shape)
+        far = self._rarities_beyond(excess, mean, shape)
         out[np.flatnonzero(beyond)[order]] = self.level + far
         return out
 
@@ -140,22 +141,22 @@ class Tail(NamedTuple):
         if rarity <= self.level:
             return self.start * max(rarity / self.level, 0.0) if self.level else self.start
         more = rarity - self.level
-        open_ones = self._left_open()
+        cases = self._quadrature()
         low = high = 0.0
-        while _beyond(high, open_ones) < more and high < MAX_DISTANCE:
+        while _rarity_beyond(high, cases) < more and high < MAX_DISTANCE:
             low, high = high, 2 * high + FLOOR
         for _ in range(30):  # halves the interval each time: to a billionth of it
             middle = (low + high) / 2
-            if _beyond(middle, open_ones) < more:
+            if _rarity_beyond(middle, cases) < more:
                 low = middle
             else:
                 high = middle
         return self.start + high
 
-    def _left_open(self) -> list[tuple[float, float, float]]:
-        """Return the weights, bends and scales that the data allow, for `_beyond`."""
+    def _quadrature(self) -> list[tuple[float, float, float]]:
+        """Return weights, bends and scales at quadrature points of the shape's and the mean's error."""
         found = []
-        for least, chance in self._least():
+        for least, chance in self._min_shapes():
             for place, share in PLACES:
                 bend, part_of_mean = _bend(max(self.shape + place * self.error, least))
                 for other, part in PLACES:
@@ -164,7 +165,7 @@ class Tail(NamedTuple):
                     found.append((chance * share * part, bend, scale))
         return found
 
-    def _least(self) -> list[tuple[float, float]]:
+    def _min_shapes(self) -> list[tuple[float, float]]:
         """Return the smallest shapes that the tail may have, with their chances.
 
         A tail is never lighter than it was found, only heavier.
@@ -172,17 +173,19 @@ class Tail(NamedTuple):
         least = min(self.shape, 0.0)
         return [(0.0, 1.0)] if least == 0.0 else [(least, self.normal), (0.0, 1 - self.normal)]
 
-    def _far(self, excess: FloatArray, mean: FloatArray, shape: FloatArray) -> FloatArray:
+    def _rarities_beyond(
+        self, excess: FloatArray, mean: FloatArray, shape: FloatArray
+    ) -> FloatArray:
         """Return -log of the mean chance of an excess (n,) over the shapes and means (n,) or (1,) allowed."""
         chance: FloatArray = np.zeros(len(excess))
-        for least, share in self._least():
+        for least, share in self._min_shapes():
             chance += share * self._chance(excess, mean, shape, least)
         return np.asarray(-np.log(np.maximum(chance, 1e-300)))
 
     def _chance(
         self, excess: FloatArray, mean: FloatArray, shape: FloatArray, least: float
     ) -> FloatArray:
-        """Return the mean chance of an excess over means and shapes of at least `least`, as in `_far`."""
+        """Return the mean chance of an excess over means and shapes, these of at least `least`."""
         bends, shares = _bends(np.maximum(shape + _PLACE[:, None] * self.error, least))
         bend = bends[:, None]
         means = mean * np.exp(_PLACE * self.doubt)[:, None]
@@ -205,7 +208,7 @@ def _bends(shapes: FloatArray) -> tuple[FloatArray, FloatArray]:
     With u the excess over the scale, -log of the chance is ``log1p(b u) / b`` for a bend b above 0 (Pareto)
     and ``u - b u^2 / 2`` below it: a hazard that rises evenly.
     """
-    light, bend, share = _light()
+    light, bend, share = _light_tails()
     xi = np.clip(shapes, AS_NORMAL, HEAVIEST)
     return (
         np.where(xi < 0, np.interp(xi, light, bend), xi),
@@ -220,7 +223,7 @@ def _bend(shape: float) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=1)
-def _light() -> tuple[FloatArray, FloatArray, FloatArray]:
+def _light_tails() -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return shapes below 0, ascending, with bend and scale of the tail of the same moments.
 
     A hazard of ``1 + k u`` has the mean ``M(k) = sqrt(pi / 2k) erfcx(1 / sqrt(2k))``. The smaller of two such
@@ -237,10 +240,10 @@ def _light() -> tuple[FloatArray, FloatArray, FloatArray]:
     return np.append(shape, 0.0), np.append(-rise, 0.0), np.append(1 / mean(rise), 1.0)
 
 
-def _beyond(excess: float, open_ones: list[tuple[float, float, float]]) -> float:
-    """Return -log of the chance of one excess, as `Tail._far` does for many."""
+def _rarity_beyond(excess: float, cases: list[tuple[float, float, float]]) -> float:
+    """Return -log of the chance of one excess, as `Tail._rarities_beyond` does for many."""
     chance = 0.0
-    for weight, bend, scale in open_ones:
+    for weight, bend, scale in cases:
         x = excess / scale
         rare = math.log1p(bend * x) / bend if bend > 0 else x - bend * x * x / 2
         chance += weight * math.exp(-min(rare, MAX_RARITY))

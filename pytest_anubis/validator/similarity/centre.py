@@ -132,9 +132,9 @@ def repeatability(columns: FloatArray, members: BoolArray) -> float | None:
     if scale == 0.0:
         return 1.0
     if g == 1:
-        return _constants(np.sort(columns[0, members].astype(np.float64)) / scale)
+        return _repeatability_of_constants(np.sort(columns[0, members].astype(np.float64)) / scale)
     if n * n * g <= PAIRS:
-        return _all_pairs(columns[:, members].astype(np.float64) / scale)
+        return _repeatability_by_pairs(columns[:, members].astype(np.float64) / scale)
     rank = 2.0 * np.arange(n) - (n - 1)
     apart = mean = 0.0
     for column in columns:  # sums over pairs need each quantile's order alone
@@ -144,7 +144,7 @@ def repeatability(columns: FloatArray, members: BoolArray) -> float | None:
     return 1.0 - apart / (mean + apart / 2)
 
 
-def _constants(values: FloatArray) -> float:
+def _repeatability_of_constants(values: FloatArray) -> float:
     n = len(values)
     zeros = int(np.searchsorted(values, 0.0, side="right"))
     before = np.cumsum(values)[:-1]
@@ -159,7 +159,7 @@ def _pairs(n: int) -> tuple[IntArray, IntArray]:
     return np.triu_indices(n, 1)
 
 
-def _all_pairs(chosen: FloatArray) -> float:
+def _repeatability_by_pairs(chosen: FloatArray) -> float:
     g, n = chosen.shape
     mean = chosen.mean(axis=0)
     if g * n * n <= AT_ONCE:

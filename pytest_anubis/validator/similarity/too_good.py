@@ -20,8 +20,8 @@ from pytest_anubis.validator.similarity.distance import TINY
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, UsableRows
 
 FACTOR, POWER = 1.5, 2.0
-"""A sample is too good if it is at least FACTOR times as good as typical, and better than the best learned
-unit by the tolerated loss to this power."""
+"""A sample is too good if it is at least FACTOR times as good as typical, and if its similarity to the centre
+is below that of the best learned unit times the learned threshold to this power."""
 FACTOR_OF_RUNS, POWER_OF_RUNS = 2.0, 4.0
 """The same for a baseline of one machine."""
 MIN_SLIP = 7.5

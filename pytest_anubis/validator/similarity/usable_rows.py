@@ -99,7 +99,7 @@ class UsableRows:
         return _blocks(self.population, self.usable, self.sizes, self.storage)
 
     def released(self) -> UsableRows:
-        """Return the same without blocks in memory."""
+        """Return the same rows without blocks in memory; blocks are then sorted anew when needed."""
         return replace(self, held=None)
 
     def losses(self, centre: FloatArray, better: Direction) -> FloatArray:

@@ -35,8 +35,8 @@ MIN_DEVICES = 3
 MIN_LOSS_OF_ALL = 0.05
 """Relative loss of all devices that matters, as for the Validator's least similarity of 0.95: nodes of a
 class differ by more than the devices of a node do."""
-_ACCUSED = math.log(1 / ALPHA)
-_SHIFT = math.log1p(-MIN_CHANGE)
+_MIN_LOG_ODDS = math.log(1 / ALPHA)  # from which a hypothesis is accepted
+_MIN_SHIFT = math.log1p(-MIN_CHANGE)  # logarithm of the rate from which a loss counts; below 0
 
 Unit = tuple[str, str]
 """Node and hardware class."""
@@ -296,7 +296,7 @@ def accused(levels: Levels, hypotheses: Sequence[Suspect]) -> list[Accused]:
     found: list[Accused] = []
     while len(y) >= MIN_DEVICES and len(found) < len(y):
         ranking = ranked(y, parts)
-        if not ranking or ranking[0][1] < _ACCUSED or ranking[0][2] > _SHIFT:
+        if not ranking or ranking[0][1] < _MIN_LOG_ODDS or ranking[0][2] > _MIN_SHIFT:
             break
         best, _, shift = ranking[0]
         shares = posterior([score for _, score, _ in ranking])
@@ -334,7 +334,7 @@ def _all_slow(levels: Levels, every: Suspect) -> Accused | None:
     as_expected = sum(map(abs, y))
     left = _deviations(y)
     score = log_odds(as_expected, left, len(y), losses=1, prior=every.prior, floor=MIN_SPREAD)
-    if score < _ACCUSED:
+    if score < _MIN_LOG_ODDS:
         return None
     return Accused(
         suspect=every, loss=-math.expm1(median(y)), confidence=float(posterior([score])[0])
