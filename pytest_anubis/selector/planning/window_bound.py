@@ -6,7 +6,8 @@ clients are patterns. Its dual is an upper bound for all multipliers ``0 <= m_p 
     sum_p (w_p - m_p) + s * limit + sum_b max(0, sum_{p hit by b} m_p - price_b - s * seconds_b)
 
 The multipliers start from a dual ascent (Erlenkotter 1978). Subgradient steps of Polyak's length (1969),
-aimed at the value of the choice that was found, then improve them.
+aimed at the value of the choice that was found, then improve them. The bounds of all nodes and the worth of
+the resources limit every plan (`window_solution`), so a plan can state its gap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plan one window for a fleet: which node runs what and when, and what another hour would add."""
+"""Plan one window, for `anubis fleet plan`: which node runs what and when, and what another hour adds."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from pytest_anubis.selector.planning.window_solver import (
 )
 
 _IDLE_PER_LANE = 3
-"""Idle nodes per lane that back-filling may use, the riskiest first."""
+"""Idle nodes per lane that backfilling may use, the riskiest first."""
 _MIN_LANE_PRICE = 0.05
 """Minimum price of a lane, relative to the dearest pool. Where lanes are plenty a pause costs nothing, but a
 node should still return to service early."""

@@ -1,4 +1,4 @@
-"""The risk of a node: its rows of survival, survival models, which of them to use, and what drives its risk.
+"""The risk of a node: survival rows, survival models, which of them to use, and what drives its risk.
 
 Which benchmarks to run at a risk is decided in ``choice``. Open ``forecast.py`` first.
 

@@ -1,4 +1,7 @@
-"""Predict the kind of a node's next incident, and relate kinds to components."""
+"""Predict the kind of a node's next incident, and relate kinds to components.
+
+`choice.coverage` weighs known defects by it: a benchmark counts for the kinds that a node tends to have.
+"""
 
 from __future__ import annotations
 

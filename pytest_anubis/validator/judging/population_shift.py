@@ -1,6 +1,6 @@
 """Population shift: if most nodes of a class moved together, make one finding of it, not many rejections.
 
-Their verdicts become INCONCLUSIVE. A shift within the nodes' limits is found by `class_offset`.
+Failures of units that fit the new level become INCONCLUSIVE. `class_offset` finds a shift within the limits.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 A loss beyond the practical threshold is MARGINAL as well if the unit is as likely sick as healthy, wherever
 the learned threshold lies. Without a learned threshold the practical one is used for both; both are 1 for an
-exact metric.
+exact metric. On one machine a loss of few looks has a wider threshold (`criterion_for`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Learn each metric by itself, in this process or in others, with the same result.
+"""Learn each metric by itself (criterion and shortest window), in this process or others, with one result.
 
 Only these steps, and centres without each node (`healthy_tails`), read all values of a metric. Everything
 about all metrics together is learned from what these steps return.

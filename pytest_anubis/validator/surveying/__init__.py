@@ -1,4 +1,4 @@
-"""Surveys beyond verdicts: traits that separate nodes, drifts over time, parts that devices of a node share.
+"""Surveys beyond verdicts: traits that separate nodes, drifts, parts that devices share, validation itself.
 
 It decides about no node; a class that moved as a whole is in ``judging/population_shift.py``. Open
 ``unit_medians.py`` first, then ``trait_shifts.py``.

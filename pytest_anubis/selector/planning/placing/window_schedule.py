@@ -7,7 +7,7 @@ that scarce pools are asked for at a steady pace (goal chasing of mixed-model li
 risky of each kind come last, where jobs may find no room. If only lanes are shared, the riskiest go first.
 
 A job that would wait for a pool for longer than the pool is worth to it goes without. A job that can no
-longer end within the window gives up its pools; if that is not enough, back-filling may run a shorter one.
+longer end within the window gives up its pools; if that is not enough, backfilling may run a shorter one.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class _Scheduler:
         return best
 
     def _shorten(self, queue: list[_Turn], place: int) -> None:
-        """Replace a job that cannot end in time by a shorter one, or leave its node to back-filling."""
+        """Replace a job that cannot end in time by a shorter one, or leave its node to backfilling."""
         turn, node, job = queue.pop(place)
         less = job.shortened()
         if less is not None:

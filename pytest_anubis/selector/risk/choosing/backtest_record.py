@@ -1,4 +1,4 @@
-"""The record of a model's choice and backtests, as a model file keeps it."""
+"""The record of a model's choice and backtests, as a model file keeps it, and a risk's interval by it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Choose the risk model that would have served best at earlier moments of a history, and fit it to all of it.
 
-`choice_rule` decides on the scores; `risk_backtest` makes them.
+`choice_rule` decides on the scores; `risk_backtest` makes them. `named_model` is for `anubis risk --model`.
 """
 
 from __future__ import annotations

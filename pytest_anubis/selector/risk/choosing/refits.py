@@ -1,4 +1,4 @@
-"""Intervals of a risk that no earlier moment could test, from the size of the history itself.
+"""Intervals of a risk without backtests, from the number of incidents and refits without parts of the nodes.
 
 They take the larger of two errors: that of the number of incidents (the exact interval of a count), and how
 far the prediction moves when the model is fitted without one part of the nodes after the other (the jackknife
