@@ -1,4 +1,4 @@
-"""Records of the Selector's decision for one run: the chosen benchmarks, and why others are left out."""
+"""Records of a choice by `benchmark_choice`: what runs, what is left out and why, and the residual risk."""
 
 from __future__ import annotations
 

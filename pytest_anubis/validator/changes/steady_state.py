@@ -1,7 +1,7 @@
 """Find where steady state begins, and the shortest window of values that replaces a long run.
 
 `segments` leaves the values before steady state out of its search. Learning stores the window in the
-criterion, and later runs measure no longer than it (`session.measuring.short_windows`).
+criterion, and later runs measure only that, except soaks (`session.measuring.short_windows`).
 """
 
 from __future__ import annotations

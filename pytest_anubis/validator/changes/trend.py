@@ -36,7 +36,7 @@ class Trend:
     first: float  # median of the first third of the cycles, in the metric's unit
     last: float  # median of the last third
     similarity: float  # one-sided similarity of the last third's values to the first third's
-    chance: float  # chance of such an order of the cycles' medians where nothing changes
+    chance: float  # one-sided p-value of the order of the cycles' medians
     cycles: int  # how many cycles measured it
 
     @property

@@ -1,4 +1,4 @@
-"""Learn the plain checks of a baseline: tests without a metric that most nodes passed, so each node must."""
+"""Learn the plain checks of a baseline: tests without a metric that most nodes passed, as each node must."""
 
 from __future__ import annotations
 

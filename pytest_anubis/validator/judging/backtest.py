@@ -1,6 +1,6 @@
 """For `anubis baseline backtest`: judge earlier runs by an old and a new baseline, and compare the verdicts.
 
-The runs that the old baseline passes and the new one rejects bound the rate of false rejections.
+The runs that only the new baseline rejects bound its rate of false rejections from above.
 """
 
 from __future__ import annotations

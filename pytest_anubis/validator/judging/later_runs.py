@@ -321,7 +321,7 @@ def _place_of(population: Population, row: int) -> tuple[str, ...]:
 
 def _unanswered(verdict: MetricVerdict) -> bool:
     """Return whether a test came to nothing: it was skipped, crashed, or never reported."""
-    left = (Reason.WAIVED, Reason.PRUNED)  # by somebody's decision
+    left = (Reason.WAIVED, Reason.PRUNED)  # by a person's decision
     open_one = verdict.outcome in (Outcome.NOT_TESTED, Outcome.INCONCLUSIVE)
     return open_one and verdict.reason not in left
 

@@ -27,7 +27,7 @@ from pytest_anubis.selector.risk.models.hazard import HazardModel
 ORIGINS = (0.35, 0.5, 0.65, 0.8)
 """Shares of the incidents known at each origin: enough before it to learn, and after it to judge."""
 FOLDS = 5
-"""Folds that rows without a time are dealt to, each held back once."""
+"""Folds of a cross-validation of rows without a time; each fold is held back once."""
 MIN_INCIDENTS = 20
 """Incidents that an origin needs after it: a concordance of fewer is noise."""
 _MAX_ROWS = 6_000  # judged at an origin: they give C to .01, and a network reads them in a second
@@ -236,7 +236,7 @@ def _under_way(
 
 
 def _folds(rows: Intervals, horizon: float, seed: int) -> list[Origin]:
-    """Return an origin for each fold of rows without a time, incidents and others dealt evenly."""
+    """Return an origin for each fold of rows without a time; folds are stratified by incidents."""
     rng = np.random.default_rng(seed)
     fold = np.empty(len(rows.event), dtype=np.int64)
     for group in (np.flatnonzero(rows.event), np.flatnonzero(~rows.event)):
