@@ -1,4 +1,7 @@
-"""The fixtures as types, for the annotations of benchmarks."""
+"""Protocols of the fixtures, by which benchmarks annotate their arguments; public through the package.
+
+The implementations are in ``session/collecting`` and ``session/measuring``.
+"""
 
 from __future__ import annotations
 

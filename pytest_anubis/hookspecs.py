@@ -1,4 +1,4 @@
-"""Hooks that a user's conftest or plugin may implement. Each is called by the run itself.
+"""Hooks by which a user's conftest or plugin adds to a node's class, judges a measurement, uses the verdict.
 
 Write them as ordinary functions in a conftest.py at the root of the tests.
 """

@@ -1,4 +1,7 @@
-"""The options on pytest's command line, with their ini keys and environment variables."""
+"""The table of our pytest options, with their ini keys and environment variables.
+
+`settings.resolve` reads and checks the values. The options of the command ``anubis`` are in ``cli/commands``.
+"""
 
 from __future__ import annotations
 

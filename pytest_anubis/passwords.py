@@ -1,4 +1,6 @@
-"""Places of a history (URLs, folders, libpq strings) without their passwords, for every message and file.
+"""Hide the passwords in places of a history (URLs, libpq strings), for every message and file.
+
+`is_mistaken` recognises a misspelt database, which would be taken for a folder.
 
 SQLAlchemy's ``render_as_string(hide_password=True)`` does not suffice: it shows secrets in the query, splits
 passwords that contain ``@`` or ``/`` wrongly, and does not know libpq strings.

@@ -1,4 +1,6 @@
-"""The pytest11 entry point: declares options and hooks, and registers the parts that this run needs.
+"""The pytest11 entry point: declares options, hooks and fixtures, and starts a run, a worker or a soak.
+
+It also guards the exit status. The parts of a run are registered in ``start.py`` and ``start_worker.py``.
 
 Every pytest run in this environment imports this module, so it loads nothing but the standard library,
 pytest and light modules of ours.

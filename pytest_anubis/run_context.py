@@ -1,6 +1,6 @@
-"""The facts of a run with ``--anubis``, resolved before its parts are registered.
+"""Resolve the facts of a run with ``--anubis``: inventory, hardware class, baseline, node name and waivers.
 
-`start.start` asks for them: inventory, hardware class, baseline, node name and waivers.
+`start.start` calls it before it registers any part. `in_workers` decides whether tests run in workers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""All settings of a run, resolved once: command line over environment over ini file over default."""
+"""All settings of a run, resolved and checked once: command line over environment over ini file over default.
+
+`refuse_misspelt` suggests the right name for an unknown ``--anubis`` option.
+"""
 
 from __future__ import annotations
 

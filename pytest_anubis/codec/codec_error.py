@@ -1,4 +1,7 @@
-"""The error about plain data of an unexpected shape: one line with the place in the data."""
+"""The error about plain data of an unexpected shape, in one line with the place in the data.
+
+It also has the words for what was found, and for NaN and the infinities.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read JSON that may be damaged, hostile or written by another program."""
+"""Read JSON, or the bytes of any file, that may be damaged, hostile or written by another program."""
 
 from __future__ import annotations
 

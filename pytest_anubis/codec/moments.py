@@ -1,4 +1,4 @@
-"""Read moments from text: ISO 8601, in UTC unless a zone is given."""
+"""Convert ISO 8601 text, in UTC unless it names a zone, to seconds since 1970, and seconds to a day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open a file only if it is a regular one, without ever waiting, since its path may be hostile."""
+"""Open or digest a file only if it is a regular one, and never wait for it, since its path may be hostile."""
 
 from __future__ import annotations
 

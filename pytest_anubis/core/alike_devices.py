@@ -1,4 +1,7 @@
-"""Devices of one node that fail in the same way, so that a technician does not replace just one of them."""
+"""Group a node's bad verdicts by fault: devices that fail alike, repeats in later runs, and all other faults.
+
+Headlines name all devices that fail alike, so that a technician does not replace just one of them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Reason
 
 _MAX_NAMED = 2
-"""Devices that are named of many."""
+"""Devices that a long list names before it counts the others."""
 
 
 def failing_alike(worst: MetricVerdict, found: Iterable[MetricVerdict]) -> list[MetricVerdict]:
@@ -19,8 +22,8 @@ def failing_alike(worst: MetricVerdict, found: Iterable[MetricVerdict]) -> list[
         verdict.device: verdict
         for verdict in found
         if verdict.device not in ("", *HOST, worst.device)
-        and _sort(verdict) == _sort(worst)
-        and _kind(verdict.device) == _kind(worst.device)
+        and _failure_kind(verdict) == _failure_kind(worst)
+        and _device_kind(verdict.device) == _device_kind(worst.device)
     }
     return list(alike.values())
 
@@ -63,7 +66,7 @@ def other_verdicts(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list
     left = latest_of(rest)
     if not alike:
         return left
-    return [v for v in left if v.scope != "node" or _sort(v) != _sort(worst)]
+    return [v for v in left if v.scope != "node" or _failure_kind(v) != _failure_kind(worst)]
 
 
 def alike_text(worst: MetricVerdict, found: Iterable[MetricVerdict], devices: Iterable[str]) -> str:
@@ -80,8 +83,8 @@ def alike_text(worst: MetricVerdict, found: Iterable[MetricVerdict], devices: It
     failing = {worst.device, *(verdict.device for verdict in failing_alike(worst, found))}
     if len(failing) < 2:
         return ""
-    kind = _kind(worst.device)
-    if failing.issuperset(device for device in devices if _kind(device) == kind):
+    kind = _device_kind(worst.device)
+    if failing.issuperset(device for device in devices if _device_kind(device) == kind):
         what = "cards" if ":" in worst.device and ">" not in worst.device else "devices"
         return f"all {len(failing)} {what}"
     *first, last = ordered = sorted(failing, key=lambda device: (len(device), device))
@@ -91,7 +94,7 @@ def alike_text(worst: MetricVerdict, found: Iterable[MetricVerdict], devices: It
 
 
 def same_thing(verdict: MetricVerdict) -> tuple[object, ...]:
-    """Return the key of a fault of a device, which several runs may find."""
+    """Return the key of a fault of a device, under which several runs find the same one."""
     what = (verdict.benchmark, verdict.metric, verdict.group, verdict.scope, verdict.device)
     text = (
         verdict.text.removesuffix(f"; {verdict.run_words}") if verdict.run_words else verdict.text
@@ -99,11 +102,11 @@ def same_thing(verdict: MetricVerdict) -> tuple[object, ...]:
     return *what, verdict.trouble, "" if verdict.metric else text
 
 
-def _sort(verdict: MetricVerdict) -> tuple[object, ...]:
+def _failure_kind(verdict: MetricVerdict) -> tuple[object, ...]:
     how = verdict.trouble if verdict.metric else verdict.reason
     return verdict.benchmark, verdict.metric, how, verdict.run
 
 
-def _kind(device: str) -> str:
+def _device_kind(device: str) -> str:
     """Return a device without its number: ``cuda``, ``rank``; for a pair both."""
     return ">".join(part.partition(":")[0].rstrip("0123456789") for part in device.split(">"))

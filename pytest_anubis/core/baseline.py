@@ -1,4 +1,7 @@
-"""Criteria and baselines: the learned normal values of one hardware class."""
+"""Criteria and baselines: the learned normal values of one hardware class, with what learning found.
+
+`validator.learning` makes them; the findings, exclusions and self-check are for people.
+"""
 
 from __future__ import annotations
 
@@ -237,7 +240,7 @@ class Unjudged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedBy:
-    """The number of its own fleet's nodes that a metric rejects, and that no other metric does."""
+    """How many nodes of the baseline's own fleet one metric rejects, and how many only this one."""
 
     benchmark: str
     metric: str

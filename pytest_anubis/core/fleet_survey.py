@@ -1,4 +1,7 @@
-"""Findings about many nodes: traits that separate slow nodes from the others, and metrics that drift."""
+"""Findings about many nodes: traits that separate slow nodes from the others, and metrics that drift.
+
+`validator.surveying` makes them (`trait_shifts`, `metric_drift`); the fleet's page and verdicts show them.
+"""
 
 from __future__ import annotations
 

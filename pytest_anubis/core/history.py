@@ -1,4 +1,6 @@
-"""The history of nodes: incidents, defects, states and summaries of runs.
+"""Nouns of the history of nodes: incidents, defects, states and summaries of runs.
+
+`store.history` keeps them. `precedents_of` counts what became of earlier defects like a new one.
 
 Times are seconds since 1970, UTC; durations are seconds.
 """

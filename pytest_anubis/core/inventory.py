@@ -1,4 +1,4 @@
-"""Inventories: the hardware and software of a node, as far as it could be read.
+"""Inventories (the hardware and software of a node, as far as it could be read), and the gate's findings.
 
 A reading is None if the node has no such sensor, or the reader has no permission. A sensor that failed is
 None as well, and ``unreadable`` of its part names it as ``field: reason``, since unreadable is never "fine".

@@ -1,4 +1,7 @@
-"""The loss of a time that has parts, such as a step of a recorded job, shared out among its parts."""
+"""How much of a slow time, such as a step of a recorded job, each of its parts has caused.
+
+`validator.explaining.step_shares` finds the shares; a verdict carries them as an explanation.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pytest_anubis.core.field_types import AnyFloat, Count, Rare
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossShare:
-    """The share of a loss that one factor carries; it may be below 0, or above 1 if others are below 0.
+    """The share of a loss that one factor causes; it may be below 0, or above 1 if others are below 0.
 
     Attributes:
         factor: How many times as long as expected; of a part, besides the factor that all parts have.
@@ -36,11 +39,11 @@ class LossShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepShares:
-    """Which parts carry the loss of their whole; it explains, and decides nothing.
+    """Which parts cause the loss of their whole; it explains, and decides nothing.
 
     Attributes:
-        common: What the factor that all parts have carries: that of clock, power or host.
-        parts: What each part's own factor carries, the largest share first.
+        common: What the factor common to all parts causes: that of clock, power or host.
+        parts: What each part's own factor causes, the largest share first.
         lost: Extra time of the whole relative to the expected one.
         left_out: How many parts have no criterion.
     """
@@ -52,7 +55,7 @@ class StepShares:
 
     @property
     def named(self) -> tuple[LossShare, ...]:
-        """What carries the loss, the largest share first; empty if nothing is clear of noise."""
+        """What causes the loss, the largest share first; empty if nothing is clear of noise."""
         found = [one for one in (self.common, *self.parts) if one.low > 0]
         return tuple(sorted(found, key=lambda one: -one.share))
 

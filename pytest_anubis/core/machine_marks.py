@@ -1,7 +1,7 @@
 """Marks by which a machine is recognised: its chassis, cards, network ports and operating system.
 
-Limits of a baseline that was learned on one machine, and what it expects, are those of that machine, not of a
-class: `machine_mismatch` recognises it.
+`machine_mismatch` reports that a baseline learned on one machine alone is used on another, whose limits it
+does not know. The store compares marks (`another_machine`) to keep two machines of one name apart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.run import RunRecord
 
 _MARK = 12
-"""Hexadecimal digits of a mark: two differ but for a chance of 2^-48."""
+"""Hexadecimal digits of a mark: the marks of two parts are equal with a chance of 2^-48."""
 _MIN_LENGTH = 4
 """Characters of the shortest serial number that identifies a machine; ``0`` and ``n/a`` do not."""
 _PLACEHOLDERS = {"0123456789", "123456789", "1234567890", "chassis serial number 1"}
@@ -109,7 +109,7 @@ def lasting_marks(marks: AbstractSet[str]) -> set[str]:
 
 
 def name_mark(full_name: str) -> str:
-    """Return the mark of a host's full name, under which no two machines are known by the same short one."""
+    """Return the mark of a host's full name, which distinguishes machines with the same short name."""
     return f"{_NAME}{full_name}"
 
 

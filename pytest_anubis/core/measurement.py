@@ -1,4 +1,4 @@
-"""One test of a run: its plan, its measurements and its result."""
+"""One test of a run: its plan, measurements, result and lane, and texts that other modules recognise."""
 
 from __future__ import annotations
 

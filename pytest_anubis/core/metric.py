@@ -133,9 +133,9 @@ _UNIT_FACTORS = (8, 60, 1000, 1024, 3600, 8000, 10**6, 2**20, 8 * 10**6, 10**9, 
 _FACTOR_TOLERANCE = 0.011
 """Relative distance of a ratio from such a factor; it distinguishes 1000 from 1024."""
 _MULTIPLE = 0.5
-"""Similarity of a time from which on its loss is a multiple ("2 times as long") and no percentage."""
+"""Similarity of a time at or below which its loss is written as a multiple ("2 times as long"), not in %."""
 _FRACTION = 0.1
-"""The same of a rate: "85 % slower" is still easy to read."""
+"""The same limit for a rate, lower since "85 % slower" is still easy to read."""
 _COUNTS = frozenset({"count", "1"})
 """Units that are not written after an exact value: "must be 0 count" is hard to read."""
 _MAX_DECIMALS = 9
@@ -422,7 +422,7 @@ def first_of(names: Sequence[str], most: int, between: str = ", ") -> str:
 _SAME, _ALIKE = 0.01, 1.1
 """Two losses are shown as one if their similarities differ by a hundredth at most, or the losses by an
 eleventh of the larger one; never if the similarities differ by a tenth, since readers divide value and
-expected value: of 18 and 21 times as long both are shown."""
+expected value: a loss of 18 times and one of 21 times are both shown."""
 
 
 def differs_by_median(similarity: float, of_medians: float) -> bool:

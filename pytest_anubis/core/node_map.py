@@ -1,4 +1,8 @@
-"""The map of a node: bridges and NUMA node of each device, parts that slow devices share, memory's errors."""
+"""Where on a node things are: PCIe bridges and NUMA node of each device, and the memory rows with errors.
+
+`places_of` reads the places from an inventory. `validator.surveying.shared_parts` finds the `SharedPart` that
+slow devices have in common, `hardware.telemetry.error_places` the `ModuleErrors`.
+"""
 
 from __future__ import annotations
 

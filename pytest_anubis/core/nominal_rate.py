@@ -1,4 +1,7 @@
-"""What a part of the hardware could deliver at best, by its specification."""
+"""What a part of the hardware could deliver at best by its specification, and what share a value reaches.
+
+`hardware.nominal_rates` has the rates of links and ports; a benchmark may state any other.
+"""
 
 from __future__ import annotations
 

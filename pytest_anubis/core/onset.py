@@ -1,4 +1,7 @@
-"""The moment since which the values of a measurement are worse, with what the sensors showed at it."""
+"""A change point: the first value of those that are worse, with what the sensors showed at that moment.
+
+`validator.changes.onset_sensors` finds it. `series_words` takes the name of a sensor's series apart.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ POWER_BRAKE = 0x80
 """Bits of NVML's clock event reasons."""
 
 CLOCK_REASONS = "throttle reasons"
-"""Name of the series of these bits."""
+"""Name of the telemetry series that has these bits."""
 
 PER_SECOND = "/s"
 OF_THE_TIME = "% of the time"

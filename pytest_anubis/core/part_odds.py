@@ -1,9 +1,11 @@
-"""Odds that one part is to blame for losses, from absolute deviations; for links and for shared parts.
+"""Posterior odds that one part is to blame for losses, from absolute deviations.
+
+Used for the links of a fleet (`fleet.links.attribution`) and for parts of a node (`shared_parts`).
 
 With Laplace noise the maximum likelihood of a hypothesis is its least absolute deviation D (Bloomfield and
 Steiger, *Least Absolute Deviations*, 1983). Of n values the generalised likelihood ratio of a part against
-none is (D_none / D_part)^n; each free loss has a price of log(n) / 2 (Schwarz, "Estimating the dimension of a
-model", 1978), and the share of the prior that a part has is added.
+none is (D_none / D_part)^n; each fitted loss costs log(n) / 2 (Schwarz, "Estimating the dimension of a
+model", 1978: BIC), and the logarithm of the part's prior odds is added.
 """
 
 from __future__ import annotations
@@ -28,10 +30,9 @@ def log_odds(
         without: Sum of the absolute deviations if no part is to blame.
         left: The same if the part is.
         count: Number of values.
-        losses: How many losses of the part are free.
-        prior: Share of the prior that the part has.
-        floor: Deviation of each value that is assumed in addition; without noise a quotient would have 0
-            below.
+        losses: How many losses are fitted for the part.
+        prior: Prior odds of the part against none.
+        floor: Deviation that is added to each value, since without noise the divisor would be 0.
     """
     gain = count * math.log((without + count * floor) / (left + count * floor))
     return gain - losses / 2 * math.log(count) + math.log(prior)

@@ -1,4 +1,4 @@
-"""Runs: everything that one execution recorded."""
+"""Runs: all that one execution recorded, and its verdicts as they count after waivers, heat and noise."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RunEvidence:
         machines: Marks of its machine (`machine_marks.py`), one set for each that its runs came from.
         other_machine: Its runs asked for acceptance by the baseline of one other machine.
         required: Components, benchmarks and metrics that it must have run; empty: all.
-        noisy: Run, empty for the current one -> the option that widened its limits of noise.
+        noisy: Run (empty text: the current one) -> the option that widened its limits of noise.
         deaths: Run (as in `noisy`), benchmark and device of tests whose process died.
         missing: How many of its values are missing and need not be there, and of how many.
         modules: Memory modules of which it is known where their errors are.

@@ -172,7 +172,7 @@ ABSENT = "absent"
 """Kind of a value that a table has for most nodes but not for this one."""
 
 REFUSED = "refused"
-"""Kind of samples that are as good as others, and of a run that nothing may be learned from."""
+"""Kind of good samples in an exported file, from a run of which nothing may be learned."""
 
 
 def population_of(

@@ -1,4 +1,4 @@
-"""Sealed runs: what a manifest lists, what a signature states, and what verifying a seal found."""
+"""Nouns of sealed runs (`anubis seal`): manifest, signature, and what verifying a seal finds."""
 
 from __future__ import annotations
 

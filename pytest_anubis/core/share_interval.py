@@ -1,13 +1,13 @@
-"""The interval that holds a share of which only some cases were counted."""
+"""The 95 % confidence interval of a share, such as that of false alarms, from the cases that were counted."""
 
 from __future__ import annotations
 
 CHANCE = 0.05
-"""Chance that the true share is outside the interval of 95 %."""
+"""Chance that the true share is outside the interval."""
 
 
 def share_interval(count: float, of: float) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Clopper and Pearson 1934, doi:10.2307/2331986).
+    """Return the 95 % confidence interval of a share (Clopper and Pearson 1934, doi:10.2307/2331986).
 
     Args:
         count: Cases that count, or the sum of their weights.

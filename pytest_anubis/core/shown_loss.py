@@ -1,6 +1,7 @@
-"""The loss that is printed next to a value and the expected value: their quotient.
+"""The loss that is printed next to a value and the expected value: it is the quotient of just these two.
 
-A verdict judges the distribution of the values; the two numbers are only its median and the expected one.
+A verdict judges the distribution of the values, so its similarity may not fit the two printed medians.
+`nominal_text` words the share of a nominal rate, and `place_of` the device of a verdict.
 """
 
 from __future__ import annotations

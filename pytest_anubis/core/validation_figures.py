@@ -1,4 +1,8 @@
-"""Figures about validation itself: what it accepts a day, what it finds an hour, how often it is wrong."""
+"""Figures about validation itself: nodes accepted a day, defects found an hour, share of false alarms.
+
+`validator.surveying.validation_survey` computes them, for the fleet's page and `anubis fleet status`.
+`spent_of` reads from a run how long its benchmarks took.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +108,7 @@ class BenchmarkFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationFigures:
-    """How validation itself does, and on how many cases each figure rests.
+    """How well validation itself works, and how many cases each figure rests on.
 
     Attributes:
         runs: How many runs were read, the latest ones.

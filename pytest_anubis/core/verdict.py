@@ -207,7 +207,7 @@ class MetricVerdict:
         run_words: That run with its time, which ends `text` if its node has several; else empty.
         recovered: It failed, and a later run passed.
         onset: Where a change within the run begins, and what the sensors showed then; None if unknown.
-        shares: Which parts of a measured time carry its loss; None if it has none, or no loss.
+        shares: How much of its loss each part of a measured time causes; None without parts or loss.
         nominal: What the hardware could deliver at best; None if unknown.
     """
 
@@ -342,16 +342,16 @@ NOT_JUDGED = "NOT_JUDGED"
 """Word in place of an outcome for values that no baseline judges."""
 
 SINGLE_VALUE = "a single value"
-"""`MetricVerdict.retest` of a failure that rests on one value."""
+"""`MetricVerdict.retest` of a failure with one value only."""
 
 NOISY = "measured while the machine was let be noisy"
 """`MetricVerdict.retest` of a failure under widened limits of noise."""
 
 UNSURE = {SINGLE_VALUE: Trouble.SINGLE, NOISY: Trouble.NOISY}
-"""`MetricVerdict.retest` of failures that are not near their limit -> their kind of trouble."""
+"""`MetricVerdict.retest` of failures that are unsure, but not for a close call -> their kind of trouble."""
 
 HOST = ("", "cpu", "node")
-"""Devices of which a node has one; the component says which part is meant."""
+"""Names of the host or the whole node as a device; the component says which part is meant."""
 
 LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)  # of a metric without a verdict
 _OF_REASON = {

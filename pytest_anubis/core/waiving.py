@@ -1,6 +1,7 @@
-"""Waivers applied to verdicts: which one covers a verdict, and how the verdict counts then.
+"""Apply to verdicts what an operator allowed: waivers, and wider limits of noise (`LIMITS`).
 
-So do limits of noise that an operator widened: failures under them count as to be measured again.
+A failure that a waiver covers rejects nothing (`with_waiver`). A slow value under widened limits is to be
+measured again (`in_noise`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read the limits of this process's control group (v1 and v2): CPU quota, throttling and memory."""
+"""Read the limits of this process's control group (v1 and v2), and derive how many CPUs it may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find physical cores with their hardware threads, and the NUMA nodes of CPUs and cards."""
+"""Find physical cores, their NUMA nodes and those of cards; read and write the kernel's lists of CPUs."""
 
 from __future__ import annotations
 

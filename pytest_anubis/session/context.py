@@ -1,4 +1,7 @@
-"""Facts and helpers that all parts of one run share; workers get the facts from the controller."""
+"""What all parts of one run share: its facts (`RunContext`), the sink of its events, warnings, time left.
+
+`run_context.resolve_context` finds the facts; workers get them from the controller.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ STEP = ". Next step: "
 """Separator between an undecided headline and its step."""
 
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-"""What may be in a command to type: the names of a journal are not ours."""
+"""The only name from a journal that is put into a command to type, since a journal may be hostile."""
 
 MAX_SHARING = 4
 """Devices of a shared part that a step names."""
@@ -259,7 +259,7 @@ def _words(text: str) -> set[str]:
 
 
 def _step(words: set[str]) -> str:
-    """Return the first step of which the words are in a name; empty without one."""
+    """Return the step of the first part whose words are all among these; empty without one."""
     for names, step in STEPS_OF_PARTS:
         if any(words.issuperset(name.split("+")) for name in names.split()):
             return step

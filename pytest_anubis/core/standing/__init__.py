@@ -1,5 +1,4 @@
-"""Where a node stands after all its runs: the one answer that every command gives.
+"""A node's standing: the decision that follows from all its runs, the same in every command.
 
-How runs are read is the store's matter, what is done about the answer the fleet's. Open `standing_of.py`
-first.
+``store`` reads the runs, ``fleet`` acts on the decision. Open `standing_of.py` first.
 """

@@ -1,4 +1,7 @@
-"""What a run's record says about where its node stands."""
+"""Reduce a run to what it says about its node (`JudgedRun`): what failed, what passed, and by what reference.
+
+`standing_of` combines these. The store makes them of journals and history rows, `anubis judge` of any runs.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from pytest_anubis.core.verdict import (
 )
 
 PAST = frozenset((Reference.SELF, Reference.MODEL))
-"""References that only earlier values of the node stand for."""
+"""References that are no measurement of another unit: earlier values of the node, or a specification."""
 NEAR = PAST | {Reference.PEERS, Reference.MACHINE}
 """References of the node itself, as opposed to a fleet's baseline."""
 _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
@@ -78,10 +81,10 @@ def judged_run(
     benchmarks: Collection[str],
     **more: Any,
 ) -> JudgedRun:
-    """Return what a run says about its node, out of its verdicts; of one thing the worst verdict counts.
+    """Return what a run says about its node, from its verdicts; of several with one key the worst counts.
 
-    Of several references the strongest counts for what failed, the weakest for what passed. `more` is what
-    else `JudgedRun` has of the run.
+    If they have several references, the strongest counts for what failed, the weakest for what passed. `more`
+    has the other fields of `JudgedRun`.
     """
     found: dict[Outcome, dict[Key, set[Reference]]] = {outcome: {} for outcome in Outcome}
     waived: dict[Key, Waiver] = {}
@@ -141,7 +144,7 @@ def model_of(hardware_class: str) -> str:
 
 
 def said_of_node(record: RunRecord) -> str:
-    """Return a run's decision as far as it speaks of the node; empty if it says nothing.
+    """Return a run's decision if it is about the node; empty if it decides nothing about it.
 
     With a recorded inventory that may be another machine's it accepts nothing. One that was killed after
     something had failed, or as a cycle of a soak, is undecided, as if it had been broken off: later runs have
@@ -173,7 +176,7 @@ def was_killed(record: RunRecord) -> bool:
 
 
 def speaking(outcomes: Iterable[Said], *, clears: bool) -> list[Said]:
-    """Return the verdicts that speak of the node.
+    """Return the verdicts that count for the node.
 
     Args:
         outcomes: Those of a run.
@@ -184,15 +187,15 @@ def speaking(outcomes: Iterable[Said], *, clears: bool) -> list[Said]:
 
 
 def key_of(verdict: MetricVerdict) -> Key:
-    """Return what a verdict is about."""
+    """Return the key of what a verdict is about."""
     return verdict.benchmark, verdict.metric, verdict.device, verdict.group
 
 
 def passed_checks(record: RunRecord) -> Iterator[tuple[Key, Reference]]:
     """Yield what passed and has no verdict: own checks of tests, right values, the inventory.
 
-    So is each place where the run looked for faults of the hardware, that it did (`JudgedRun.looked`). Of a
-    table, which has no inventory, that is every device that gave a value. The reference is MACHINE where the
+    It also yields each place where the run looked for faults of the hardware (`JudgedRun.looked`): for a
+    table, which has no inventory, every device that gave a value. The reference is MACHINE where the
     inventory was compared with a baseline of this machine alone, SELF of right values, else NONE.
     """
     places = {plan.test: plan.place for plan in record.planned}

@@ -1,4 +1,4 @@
-"""Find the decision about a node that follows from all its runs, in the order in which they began.
+"""Find a node's standing: the decision that follows from all its runs, in the order in which they began.
 
 A rejection stays until a later run that is at least as strict passes what had failed, or until the operator
 closes its defect or puts the node into service again. A run is as strict if its profile is no shorter, and if
@@ -36,7 +36,7 @@ Said = tuple[Key, Outcome, Reason, Reference, Waiver | None]
 """A verdict: its key, outcome, reason, what the value was compared with, and who answers for its failure."""
 
 Holds = Callable[[Waiver], bool]
-"""Says whether a waiver that covered a failure in its run holds today."""
+"""Returns whether a waiver that covered a failure in its run still holds today."""
 
 XFAIL = Waiver(owner="", reason="the test's xfail mark", expires="")
 """The waiver of an xfail mark, or an old row of a history: no owner, no last day; for its own run only."""
@@ -50,16 +50,17 @@ class JudgedRun:
         run: Its id.
         began: When it began, seconds since 1970.
         ended: When it ended, or began where that is unknown.
-        decision: What it came to; empty for a run without a verdict.
+        decision: Its decision; empty for a run without a verdict.
         failed: What rejected the node; of a run that was broken off, undecided, what failed by then.
         passed: What was judged and not bad.
         benchmarks: Benchmarks that recorded values.
         answered: Somebody closed its defect.
         number: Its number in a history.
         profile: Its profile; empty if unknown.
-        by_peers: Keys of both that only other devices of the node, or its own machine's baseline, judged.
-        by_past: Keys of both that only earlier runs of the node judged.
-        marginal: Keys of both that were MARGINAL, not FAIL or PASS.
+        by_peers: Keys of `failed` and `passed` that only the node's other devices, or a baseline of its own
+            machine, judged.
+        by_past: Keys of `failed` and `passed` that only earlier runs of the node, or a specification, judged.
+        marginal: Keys of `failed` and `passed` that were MARGINAL, not FAIL or PASS.
         after: Id of the node's run before it, whatever the clocks said; empty if unknown.
         undated: Its clock was behind its baseline: when it took place is unknown.
         waived: What failed and was covered by a waiver or an xfail mark, with that waiver.
@@ -163,13 +164,13 @@ class Standing:
 def standing_of(
     runs: Iterable[JudgedRun], holds: Holds, *, in_service: float | None = None
 ) -> Standing:
-    """Return where a node stands by all its runs, given in any order.
+    """Return a node's standing by all its runs, given in any order.
 
     Args:
         runs: Its runs; those without a verdict say nothing.
-        holds: Says which waivers hold today (`core.waiving`).
-        in_service: When somebody put it into service again, seconds since 1970: what was found before has
-            been answered for; None: none was.
+        holds: Returns whether a waiver still holds today (`waiving.holds_on`, `holds_among`).
+        in_service: When the operator put it into service again, seconds since 1970: all earlier failures are
+            closed then, except waived ones; None: never.
     """
     ordered = in_order(one for one in runs if one.decision)
     if not ordered:
@@ -205,9 +206,9 @@ def standing_of(
 
 
 def _latest(ordered: Sequence[JudgedRun]) -> list[JudgedRun]:
-    """Return of which run the latest decision is, and what that follows from.
+    """Return the run with the latest decision, then the other runs that it follows from.
 
-    It is the last one; of a soak the worst cycle since any other run.
+    It is the last run; if that is a cycle of a soak, the worst of the cycles since any other run.
     """
     last = ordered[-1]
     cycles = list(takewhile(lambda one: one is last or one.same_campaign(last), reversed(ordered)))
@@ -218,12 +219,12 @@ def _latest(ordered: Sequence[JudgedRun]) -> list[JudgedRun]:
 def _findings(
     ordered: Iterable[JudgedRun], in_service: float | None = None
 ) -> tuple[dict[Key, tuple[JudgedRun, ...]], set[Key], dict[str, set[str]], dict[Key, float]]:
-    """Return what no later run passed, as if no waiver held, with what follows from the order.
+    """Return the failures that no later run passed, as if no waiver held, with their origins.
 
     Returns:
-        Finding -> the runs that found it, none as strict as one before it; what more than one run found; id
-        of a run -> ids of those that settled some of it, or found it again; and finding -> when the first of
-        the runs that found it began, since it was last passed.
+        Failure -> the runs that found it, none as strict as one before it; what more than one run found; id
+        of a run -> ids of the runs that passed some of its failures, or found them again; and failure -> when
+        the first run that found it, since it was last passed, began.
     """
     first: dict[Key, float] = {}
     standing: dict[Key, tuple[JudgedRun, ...]] = {}
@@ -257,8 +258,9 @@ def _findings(
 def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:
     """Return whether a run's finding may replace that of an earlier run, `by`.
 
-    A failure of a run that rejected nothing replaces only such; a FAIL no MARGINAL, which only a PASS ends. A
-    waived one replaces waived ones only: if its run did not accept the node, none of a run that did.
+    A failure of a run that rejected nothing replaces only failures of such runs. A FAIL replaces no MARGINAL,
+    which only a PASS ends. A waived failure replaces only waived ones, and none of a run that accepted the
+    node if its own run did not.
     """
     if key in run.failed:
         milder = key in by.marginal and key not in run.marginal
@@ -293,7 +295,7 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
     """Return runs of a node in the order in which they began.
 
     A rejection that is known to have come after another run begins after it here, whatever its clock said.
-    What only passed is not moved: the id of a run may be another one's, too, and a doubt clears nothing.
+    Runs that only passed are not moved: two runs may have one id, and an uncertain order clears nothing.
     A rejection by a clock that is known to have been wrong comes last, or just before what came after it.
     """
     found = sorted(runs, key=lambda one: one.order)
@@ -317,16 +319,16 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
 
 
 def _open_of(run: JudgedRun, in_service: float | None) -> tuple[Key, ...]:
-    """Return what a run found that is not answered for by name; only a waiver answers for what it waived."""
+    """Return the failures of a run that no operator has closed; none closes what only a waiver covered."""
     answered = run.answered or (in_service is not None and in_service > run.ended)
     return tuple(key for key, _ in run.waived) if answered else run.found
 
 
 def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) -> bool:
-    """Return whether a later run takes away what an earlier one had found.
+    """Return whether a later run clears a failure that an earlier one had found.
 
-    What the hardware reported cannot pass: it falls when a later run as strict accepts the node, and the
-    hardware reported nothing of the kind. What was rejected for a MARGINAL falls by a PASS only.
+    A report of the hardware cannot pass: it is cleared when a later run as strict accepts the node without
+    such a report. A rejection for a MARGINAL is cleared only by a PASS.
     """
     if run.same_campaign(by) or (key in by.marginal and key in run.marginal):
         return False
@@ -338,9 +340,9 @@ def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) ->
 
 
 def _as_strict(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) -> bool:
-    """Return whether a run looked at what another one had found as closely as that one.
+    """Return whether a run tested a failure of another run as strictly as that run.
 
-    For what has no test that is: it measured at least what that one had measured, and looked where it had.
+    For a failure without a test, it must have measured all that the other run did, and looked where that did.
     """
     looked = passed >= {one for one in by.looked if key == WHOLE or one[0] == key[0]}
     if key[0] == GATE[0]:
@@ -355,19 +357,19 @@ def _as_strict(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) 
 
 
 def _as_long(one: str, other: str) -> bool:
-    """Return whether a profile measures as long as another, at least."""
+    """Return whether a profile measures at least as long as another."""
     known = one in _LENGTHS and other in _LENGTHS
     return one == other or (known and _LENGTHS.index(one) > _LENGTHS.index(other))
 
 
 def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
-    """Return as little as the standing follows from, also with a run that comes in late, in order.
+    """Return, in order, the least of the runs from which the standing follows, also if a run comes in late.
 
     Kept are failures that no run passed, waived ones too, the latest pass of each key at each strictness, a
     MARGINAL one apart, the latest acceptances, and of a soak that came last the worst cycle.
     """
     ordered = in_order(one for one in runs if one.decision)
-    stands = _findings(ordered)[0]
+    open_failures = _findings(ordered)[0]
     latest = _latest(ordered) if ordered else []
     met, accepted, kept = set[object](), list[set[object]](), list[JudgedRun]()
     for run in reversed(ordered):
@@ -376,8 +378,8 @@ def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
             for key in run.passed
         }
         fresh = {key for key, way in ways.items() if way not in met}
-        failed = tuple(key for key in run.failed if run in stands.get(key, ()))
-        waived = tuple(one for one in run.waived if run in stands.get(one[0], ()))
+        failed = tuple(key for key in run.failed if run in open_failures.get(key, ()))
+        waived = tuple(one for one in run.waived if run in open_failures.get(one[0], ()))
         wide: set[object] = {run.profile, *run.benchmarks, *run.looked}
         new = False
         if run.decision == Decision.ACCEPTED:

@@ -1,4 +1,7 @@
-"""A node's decision as it holds today, and what is open: waivers lapse, and later runs answer failures."""
+"""Bring a run's decision up to today (waivers lapse, later runs pass what failed), and say what is open.
+
+`anubis health`, the fleet's verdicts and the Selector use it, so that all give the node's present standing.
+"""
 
 from __future__ import annotations
 

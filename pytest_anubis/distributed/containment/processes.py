@@ -1,4 +1,7 @@
-"""Functions on processes: how one died, where it hangs, how to kill it with its descendants."""
+"""Functions on processes: how one died, where it hangs, how to kill it with its descendants.
+
+The controller, the watchdog and `leftovers` use them. They also adopt orphans and count out-of-memory kills.
+"""
 
 from __future__ import annotations
 

@@ -197,9 +197,9 @@ class Watchdog:
                     continue
                 watched = self._workers[late[0]]
                 watched.ends = float("inf")
-            self._end(late[0], watched)
+            self._end_overdue(late[0], watched)
 
-    def _end(self, worker: str, watched: _Watched) -> None:
+    def _end_overdue(self, worker: str, watched: _Watched) -> None:
         pid = watched.pid
         overdue = Overdue(
             doing=watched.doing,
@@ -216,13 +216,13 @@ class Watchdog:
                 # Before the kill, because the controller asks as soon as the worker's pipe closes.
                 self._overdue[worker] = overdue
             self._kill(pid)
-            if self._dies(pid):
+            if self._is_gone_in_time(pid):
                 return
         with self._changed:
             self._overdue[worker] = replace(overdue, stubborn=True)
         self._gave_up(worker)
 
-    def _dies(self, pid: int) -> bool:
+    def _is_gone_in_time(self, pid: int) -> bool:
         until = time.monotonic() + KILL_SECONDS
         while not is_gone(pid):
             if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""Certificates: measured proof that two benchmarks may run at the same time without harm to either.
+"""Certificates: measured proof that two benchmarks may run together without harm to either; and their files.
 
 `anubis certify` measures pairs of benchmarks alternately alone and together. A pair is certified if for
 every metric of either the one-sided similarity, together against alone, is at least alpha. This must hold

@@ -169,11 +169,13 @@ class Dispatcher:
         self._log(f"{worker} is ready for lane {lane}")
         track = self._tracks.get(lane)
         if track is None:
-            raise self._nonsense(f"there is no lane {lane}")
+            raise self._impossible(f"there is no lane {lane}")
         if worker in self._workers:
-            raise self._nonsense(f"{worker} serves lane {self._workers[worker].lane.name} already")
+            raise self._impossible(
+                f"{worker} serves lane {self._workers[worker].lane.name} already"
+            )
         if track.worker is not None or track.state is not State.BOOTING:
-            raise self._nonsense(f"lane {lane} is {track.state} with worker {track.worker}")
+            raise self._impossible(f"lane {lane} is {track.state} with worker {track.worker}")
         track.worker = worker
         self._workers[worker] = track
 
@@ -186,7 +188,7 @@ class Dispatcher:
         self._log(f"{worker} has collected")
         track = self._track(worker)
         if track.state is not State.BOOTING:
-            raise self._nonsense(f"{worker} has collected already")
+            raise self._impossible(f"{worker} has collected already")
         track.state = State.OPEN
         return self._advance()
 
@@ -201,7 +203,7 @@ class Dispatcher:
         """
         self._log(f"{len(tasks)} tests are known")
         if self._tasks is not None:
-            raise self._nonsense("the tests are known already")
+            raise self._impossible("the tests are known already")
         self._tasks = tuple(tasks)
         self._certificates = certificates
         for index in self._order(self._tasks):
@@ -221,7 +223,7 @@ class Dispatcher:
         if self._stopped and index in self._dropped:
             return []  # it has refused to run the test that it held
         if track.running != index:
-            raise self._nonsense(f"{worker} runs test {track.running}, not {index}")
+            raise self._impossible(f"{worker} runs test {track.running}, not {index}")
         track.running = None
         track.strikes = 0
         return self._advance()
@@ -282,10 +284,10 @@ class Dispatcher:
         """
         self._log(f"test {index} is to be repeated")
         if self._tasks is None or not 0 <= index < len(self._tasks):
-            raise self._nonsense(f"there is no test {index}")
+            raise self._impossible(f"there is no test {index}")
         track = self._tracks[self._lane_of(index)]
         if track.state is not State.BOOTING or track.given_up:
-            raise self._nonsense(f"lane {track.lane.name} takes no more tests")
+            raise self._impossible(f"lane {track.lane.name} takes no more tests")
         track.queue.appendleft(index)
         return self._advance()
 
@@ -383,11 +385,11 @@ class Dispatcher:
     def _track(self, worker: str) -> _Track:
         track = self._workers.get(worker)
         if track is None:
-            raise self._nonsense(f"{worker} serves no lane")
+            raise self._impossible(f"{worker} serves no lane")
         return track
 
     def _log(self, event: str) -> None:
         self._events.append(event)
 
-    def _nonsense(self, text: str) -> DispatchError:
+    def _impossible(self, text: str) -> DispatchError:
         return DispatchError(f"{text}; what happened so far:\n{self.story()}")

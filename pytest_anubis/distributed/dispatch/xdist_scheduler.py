@@ -106,7 +106,7 @@ class AnubisScheduling:
         """Handle a worker that has started."""
         name, lane = node.gateway.id, self._callbacks.lane_of(node)
         self._nodes[name] = node
-        with self._orderly():
+        with self._as_failed_collection():
             self._dispatcher.worker_ready(name, lane)
             if lane in self._dispatcher.given_up:  # it collects nothing and reports no collection
                 self._follow(self._dispatcher.worker_collected(name))
@@ -123,24 +123,24 @@ class AnubisScheduling:
         if tuple(tasks or ()) != self._tasks:
             self._break(name, f"{name} and {self._first} say different things about the same tests")
             return
-        with self._orderly():
+        with self._as_failed_collection():
             self._follow(self._dispatcher.worker_collected(name))
 
     def schedule(self) -> None:
         """Place the tests when every worker has collected; called again for every replacement."""
-        with self._orderly():
+        with self._as_failed_collection():
             self._place()
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
         """Handle a finished test."""
-        with self._orderly():
+        with self._as_failed_collection():
             self._notice_end()
             self._follow(self._dispatcher.test_complete(node.gateway.id, item_index))
 
     def mark_test_pending(self, item: str) -> None:
         """Run a crashed test again."""
         collection = self._collection or []
-        with self._orderly():
+        with self._as_failed_collection():
             self._follow(self._dispatcher.repeat(collection.index(item)))
 
     def remove_pending_tests_from_node(self, node: Any, indices: Sequence[int]) -> None:
@@ -155,7 +155,7 @@ class AnubisScheduling:
         name, lane = node.gateway.id, self._callbacks.lane_of(node)
         known = self._nodes.pop(name, None) is not None
         crashed: int | None = None
-        with self._orderly():
+        with self._as_failed_collection():
             self._notice_end()
             if ended_in_order(node):
                 node.ensure_teardown()  # else its process would survive, and keep its device's memory
@@ -176,7 +176,7 @@ class AnubisScheduling:
 
     def stop(self) -> None:
         """Start nothing more."""
-        with self._orderly():
+        with self._as_failed_collection():
             self._follow(self._dispatcher.stop())
 
     def can_repeat(self, task: Task) -> bool:
@@ -223,7 +223,7 @@ class AnubisScheduling:
             self._follow(self._dispatcher.stop())
 
     @contextlib.contextmanager
-    def _orderly(self) -> Iterator[None]:
+    def _as_failed_collection(self) -> Iterator[None]:
         """Turn an error into a failed collection, because in xdist it would be an internal error."""
         try:
             yield

@@ -1,4 +1,4 @@
-"""Environment variables that determine which accelerators a worker sees."""
+"""Environment variables that determine which accelerators a lane's workers see, and in which order."""
 
 from __future__ import annotations
 

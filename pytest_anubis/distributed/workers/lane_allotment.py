@@ -1,4 +1,7 @@
-"""Determines how many workers a run gets, and which lane each of them serves."""
+"""Determines how many workers a run gets, how often xdist replaces them, and which lane each of them serves.
+
+`side_by_side` says whether lanes measure accelerators at the same time, a part of the hardware class.
+"""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class SendableReports:
             if module is None:
                 continue
             found = getattr(sys.modules.get(module), name, None)
-            if isinstance(found, type) and self._everywhere(module):
+            if isinstance(found, type) and self._importable_elsewhere(module):
                 continue
             builtin: type = UserWarning
             if isinstance(found, type) and issubclass(found, Warning):
@@ -122,7 +122,7 @@ class SendableReports:
             if what == "message":
                 data["message_args"] = (text,)
 
-    def _everywhere(self, module: str) -> bool:
+    def _importable_elsewhere(self, module: str) -> bool:
         if module.partition(".")[0] in sys.stdlib_module_names:
             return True
         place = getattr(sys.modules.get(module), "__file__", None)

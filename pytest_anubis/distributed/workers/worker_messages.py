@@ -92,7 +92,7 @@ class WorkerMessages:
             elif kind == "tasks":
                 self._collected(worker, content)
             elif kind == "over":
-                self._over(worker, *content)
+                self._note_if_late(worker, *content)
             elif kind == "leaving":
                 self._leaving(*content)
             elif kind == "trouble":
@@ -111,7 +111,7 @@ class WorkerMessages:
         """Return, once, the missed deadline of a test that ended by itself; None if it was in time."""
         return self._overran.pop(test, None)
 
-    def _over(self, worker: str, test: str, failed: bool) -> None:
+    def _note_if_late(self, worker: str, test: str, failed: bool) -> None:
         """Note whether a test that has failed or ended was late, before its report arrives.
 
         A failure within the deadline counts as such, however long the teardown takes.

@@ -1,6 +1,6 @@
-"""Check before any measurement whether a node has the hardware of its class: the inventory gate.
+"""The inventory gate: checks a node's hardware and software before a run, and the hardware again at its end.
 
-Changes during a measurement are watched by ``telemetry``. Open ``inventory_gate.py`` first.
+Error counters and messages during a run are watched by ``telemetry``. Open ``inventory_gate.py`` first.
 
 PYTEST_DONT_REWRITE
 """

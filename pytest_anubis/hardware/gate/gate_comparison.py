@@ -1,7 +1,7 @@
-"""Compare the inventory at the end of a run with the one at its start.
+"""Compare a node's inventory with an earlier one: that of the run's start, or of the node's previous run.
 
-This finds faults that occur during a run that otherwise passes: uncorrected memory errors, replaced rows,
-links that lost lanes, and lost cards.
+`check_again` finds faults during a run that otherwise passes: uncorrected memory errors, replaced rows, lost
+lanes of links, lost cards. `since` only notes errors since the previous run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REPLAYS_PER_MINUTE = 8
 """Maximum PCIe packets sent again per minute on a healthy link: NVIDIA's DCGM warns above it."""
 
 JUDGED_BY_RATE = ("number of NVLink recoveries",)
-"""Findings that the run judges by their rate (`HardwareWatch`), which says more than their number."""
+"""Findings at a run's end without a verdict of the gate: `HardwareWatch` judges the rate of these errors."""
 
 # Counters that only grow while the driver is loaded: field, its name, severity, component, next step.
 _GROWN: tuple[tuple[str, str, Severity, str, str], ...] = (

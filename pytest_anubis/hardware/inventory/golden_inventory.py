@@ -1,4 +1,7 @@
-"""Derive the golden inventory of a hardware class from the majority of its nodes."""
+"""Derive the golden inventory of a hardware class from the majority of its nodes.
+
+`anubis learn` keeps it in the baseline, and the gate compares a node with it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find at little cost what disturbed the machine during tests that take their values themselves."""
+"""Find at little cost what disturbed the machine during tests that give `record` values of their own."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def compare(
         others_traffic=max(0.0, traffic - (own_traffic or 0)) / traffic if traffic else None,
         own_traffic=int(own_traffic) if own_traffic is not None else None,
         quota=quota,
-        throttled=_stopped(begin, end),
+        throttled=_throttled_periods(begin, end),
         running=running,
         busiest=None
         if found is None
@@ -268,7 +268,7 @@ def _stolen_share(stolen: float | None, busy: float | None) -> float | None:
     return stolen / (stolen + busy) if stolen >= 3 * TICK else 0.0
 
 
-def _stopped(begin: Load, end: Load) -> int | None:
+def _throttled_periods(begin: Load, end: Load) -> int | None:
     if begin.throttling is None or end.throttling is None:
         return None
     return end.throttling.times - begin.throttling.times

@@ -1,4 +1,6 @@
-"""Read counters of the host's load: CPU time, steal, stalls, throttling and disk traffic.
+"""Read counters of the host's load: CPU time, steal, stalls (PSI), throttling and disk traffic.
+
+`disturbance` compares two readings, at the ends of a whole measurement.
 
 All counters only grow, so the difference of two `Load` values is exact to the nanosecond or the clock tick,
 however rarely they are read.

@@ -1,4 +1,7 @@
-"""Read what the kernel counts for this run and for others: CPU time, waiting and stolen time."""
+"""Read what the kernel counts for this run and for others: CPU time, waiting and stolen time.
+
+`clear_moments` reads it around every round; `host_load` is for whole measurements.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define the readings of telemetry, and read the host's own sensors and counters."""
+"""Define telemetry's sources, readings and names of sensors, and read the host's sensors and counters."""
 
 from __future__ import annotations
 

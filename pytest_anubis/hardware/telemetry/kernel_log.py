@@ -1,4 +1,7 @@
-"""Find hardware events in the kernel log: XIDs, SXids, rows of the catalogue, and errors of any driver."""
+"""Read the messages that the kernel logs from now on, and find hardware events in them.
+
+Events are XIDs, SXids, lines with a row in `kernel_catalogue`, and errors of any driver.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Summarise the telemetry around one measurement: series, changed counters, slowdowns and phrases."""
+"""Summarise the telemetry around one measurement (its "envelope"): series, changed counters, slowdowns.
+
+`telemetry_sampler` takes the samples and calls `make_envelope`.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ class CounterChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdown:
-    """Clocks that were reduced during a measurement, which is a finding whatever the metric's verdict.
+    """Clocks that were reduced, or too hot intake air: a finding whatever the metric's verdict.
 
     Attributes:
         sort: The rule of the policy that applies to it.

@@ -1,4 +1,7 @@
-"""Read and write recorded nodes: files with an inventory and telemetry, to replay without the node."""
+"""Read and write recorded nodes: files with an inventory and telemetry, to replay without the node.
+
+`anubis doctor` writes them; a run reads one with ``--anubis-inventory``.
+"""
 
 from __future__ import annotations
 

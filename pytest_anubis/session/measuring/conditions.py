@@ -1,4 +1,7 @@
-"""The conditions around a measurement: the host's clear moments, its load, and the telemetry."""
+"""Watch the conditions around a measurement: the host's clear moments, its load, and the telemetry.
+
+It also has the budget of further looks. `attempts` and `recorder` use both.
+"""
 
 from __future__ import annotations
 
@@ -82,8 +85,8 @@ class Conditions:
 
     Attributes:
         disturbance: Reasons why the machine was slower than its hardware is, one phrase each.
-        beyond_moments: Those that clear moments do not detect: a quota, memory and disks under pressure, and
-            the sensors of a device.
+        beyond_moments: Disturbances that clear moments do not detect: a quota, memory and disks under
+            pressure, and the sensors of a device.
         telemetry: Series of sensors and counters, (name, values) pairs.
         evidence: Findings for or against the hardware, one phrase each.
     """

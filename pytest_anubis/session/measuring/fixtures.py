@@ -1,4 +1,7 @@
-"""The fixtures for benchmarks: ``anubis_metric``, ``anubis_device``, ``anubis_pair`` and ``anubis_node``."""
+"""The fixtures ``anubis_metric``, ``anubis_device``, ``anubis_pair`` and ``anubis_node``, for benchmarks.
+
+Those for links between nodes are in `pair_fixtures`.
+"""
 
 from __future__ import annotations
 

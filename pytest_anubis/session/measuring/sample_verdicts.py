@@ -1,4 +1,7 @@
-"""Judges measurements of a run with the Validator; imported late, because it loads numpy."""
+"""Judges a measurement with the Validator, and excuses it if a unit of another node is to blame.
+
+`call_phase` imports it late, because it loads numpy.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Length of a measurement: by profile and device, shorter if learning found that a part of it suffices.
+"""Decide how long a measurement takes: by profile and device, and shorter if learning found that enough.
 
-The recorder asks for it before it measures.
+The recorder calls it before it measures; `plan_of` is also for runs without ``--anubis``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plugins for every process that runs tests: the only process of a run, or each worker.
+"""Plugins that bound output, mark hangs and clean reports, in a run's only process or in each worker.
 
 pytest-timeout's signal method raises an ordinary failure in the test, which would reject the node, although a
 hang says nothing about the hardware; its thread method ends the process. `Timeouts` wraps the timer's signal

@@ -1,4 +1,7 @@
-"""The inventory gate: reports missing or wrong hardware within seconds, before any benchmark runs."""
+"""The inventory gate as a plugin: reports wrong hardware or software in seconds, before any benchmark runs.
+
+At the end it checks the hardware again. The checks themselves are in ``hardware/gate``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Deselects the tests that the Selector leaves out, in every process that collects."""
+"""Applies the Selector's choice in every process that collects: deselects the tests that it leaves out.
+
+It describes the collected benchmarks for the choice, deselects tests that do not apply to this node, and
+skips what has not begun when the budget is over.
+"""
 
 from __future__ import annotations
 
