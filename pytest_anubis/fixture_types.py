@@ -105,8 +105,8 @@ class MetricFixture(Protocol):
 
         `rounds_of` names a metric that `measure` or `collect` took in the same rounds, with one value for
         each that it returned: what disturbed these, disturbed both. `expect` is the one right
-        value of ``better="equal"``; of a metric that counts faults it is 0 without being said. `evidence`
-        is what the test found besides, a phrase each: it is shown with the metric's verdict.
+        value of ``better="equal"``, by default 0 for a metric that counts faults. `evidence` is what else the
+        test found, one phrase each: it is shown with the metric's verdict.
         """
         ...
 

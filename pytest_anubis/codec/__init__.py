@@ -1,4 +1,4 @@
-"""Convert our values to plain data and back, for files and for sending between processes.
+"""Convert our values to plain data and back, for files and for sending; read files that may be hostile.
 
 Plain data are exact builtin types only: dict, list, str, int, float, bool and None. execnet ends the whole
 session at a ``numpy.float64`` or an enum, and JSON has no NaN, which is spelled ``"NaN"``, as the infinities

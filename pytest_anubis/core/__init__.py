@@ -1,4 +1,4 @@
-"""Nouns that every room shares: plain, immutable values.
+"""Nouns that every room shares, mostly immutable values, and what follows from them alone.
 
 PYTEST_DONT_REWRITE
 """

@@ -105,7 +105,7 @@ def earlier_defects(
 def precedents_of(closed: Iterable[Defect], failed: Collection[tuple[str, str]]) -> Precedents:
     """Count the closed defects in which one of these failed: benchmarks with their metrics.
 
-    Of a defect without known metrics, as one that was entered by hand, the benchmarks count.
+    For a defect without known metrics, such as one that was entered by hand, its benchmarks count.
     """
     benchmarks = {benchmark for benchmark, _ in failed}
     alike = [
@@ -145,7 +145,8 @@ class Doubt:
     """What is open on a node, so that a small risk of an incident does not accept it.
 
     Attributes:
-        benchmarks: The benchmarks that failed on it and have not passed since; one may be none of a test.
+        benchmarks: The benchmarks that failed on it and have not passed since; also ids without a test, like
+            ``inventory``.
         why: Why its state is unknown, in words; empty if only these benchmarks are open.
     """
 

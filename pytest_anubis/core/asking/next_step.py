@@ -317,8 +317,8 @@ def next_step(verdict: MetricVerdict) -> str:
 def next_steps(verdicts: Iterable[MetricVerdict]) -> dict[str, list[MetricVerdict]]:
     """Return each own step of bad verdicts -> its verdicts, in the given order.
 
-    Of several verdicts with one step the surest decides its wording: after a sure failure nothing is measured
-    again first.
+    If several verdicts have one step, the surest decides its wording: a sure failure is not measured again
+    first.
     """
     own = [verdict for verdict in verdicts if verdict.action]
     first: dict[str, MetricVerdict] = {}

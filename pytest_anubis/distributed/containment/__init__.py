@@ -1,4 +1,4 @@
-"""Hangs and crashes of workers, handled and explained from outside the worker's process.
+"""Hangs and crashes of workers, handled from outside the worker's process; and what tests leave behind in it.
 
 The processes are started in ``workers``. Open ``watchdog.py`` first.
 

@@ -34,7 +34,9 @@ TRIES = 3
 
 
 class LanePlaces:
-    """The CPUs of each lane; without accelerators none are bound or reported, but workers learn their lane.
+    """Plugin that gives each lane's workers their lane, visible cards and CPUs, and reports the CPUs.
+
+    Without accelerators it neither binds nor reports CPUs.
 
     Args:
         context: The facts of the run.

@@ -1,4 +1,4 @@
-"""Read a node's inventory from NVML, ROCm, /proc and sysfs, and name its hardware class.
+"""Read a node's inventory from NVML, ROCm, /proc and sysfs; name the node, its class and visible cards.
 
 ``gate`` checks the inventory. Open ``inventory_reading.py`` first.
 

@@ -1,4 +1,4 @@
-"""Measure how others disturb this host: CPU time, steal, stalls, quotas and disk traffic.
+"""Measure how others disturb this host (CPU time, steal, stalls, quotas, disks), and choose clear moments.
 
 The accelerators' own sensors are in ``telemetry``. Open ``disturbance.py`` first.
 

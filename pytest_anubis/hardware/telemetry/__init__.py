@@ -1,4 +1,4 @@
-"""Read sensors and counters around measurements, in a separate thread, and replay recorded nodes.
+"""Read sensors around measurements, watch error counters and kernel log during a run, replay recorded nodes.
 
 Disturbances of the host are in ``load``. Open ``telemetry_sampler.py`` first.
 

@@ -54,7 +54,7 @@ _PORT = {
     "hw_counters/np_cnp_sent": "congestion notifications sent",
     "hw_counters/rp_cnp_handled": "congestion notifications received",
 }
-"""Of an RDMA port: file -> name. ``port_xmit_wait`` is left out: it counts ticks on every busy link."""
+"""Counters of an RDMA port: file -> name. Not ``port_xmit_wait``, which counts ticks on every busy link."""
 
 
 class NetworkSource:

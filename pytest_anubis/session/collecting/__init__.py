@@ -1,4 +1,4 @@
-"""Collection: checks marks, turns devices into parameters, and reports the plan.
+"""Collection: checks marks, turns devices into parameters and traces into tests, and reports the plan.
 
 ``selecting`` leaves tests out. Open ``benchmark_mark.py`` first.
 

@@ -83,14 +83,14 @@ class ExitGuard:
         try:
             status = yield
         except BaseException as error:
-            status = _late(config, error)
+            status = _status_after_verdict(config, error)
         if hasattr(config, "workerinput"):
             return status  # only the controller's status counts
         decided = config.stash.get(decided_key, None)
         if decided and status not in _STATUSES:  # such as syrupy's, which adds pytest's 1 to our 20
             status = decided
         if decided is not None and decided != status == pytest.ExitCode.TESTS_FAILED:
-            status = _not_rejected(config, decided)
+            status = _status_instead_of_1(config, decided)
         if status == 0 and not config.stash.get(vouched_key, False):
             status = decided or Decision.UNDECIDED.exit_code
             sys.stderr.write(
@@ -101,10 +101,10 @@ class ExitGuard:
         return status
 
 
-def _not_rejected(config: pytest.Config, decided: int) -> int:
-    """Return the status in place of 1, which says that the node was rejected, and which a plugin set.
+def _status_instead_of_1(config: pytest.Config, decided: int) -> int:
+    """Return the status in place of a 1 that a plugin set: 1 would mean that the node was rejected.
 
-    An acceptance is taken back, because the plugin found the run a failure.
+    An acceptance is taken back, because to the plugin the run has failed.
     """
     error = RuntimeError(f"a plugin of pytest changed the exit status from {decided} to 1")
     if take_error := config.stash.get(late_key, None):
@@ -114,7 +114,7 @@ def _not_rejected(config: pytest.Config, decided: int) -> int:
     return status
 
 
-def _late(config: pytest.Config, error: BaseException) -> int:
+def _status_after_verdict(config: pytest.Config, error: BaseException) -> int:
     """Return the status of a run that an error ended after its verdict; Python's own 1 would mean rejected.
 
     Raises:

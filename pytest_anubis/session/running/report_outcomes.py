@@ -19,7 +19,7 @@ _ORDER = ("passed", "xpassed", "xfailed", "skipped", "failed", "error", "crashed
 def outcome_of(report: pytest.TestReport) -> str | None:
     """Return pytest's word for a report that counts; None for a setup or teardown without an error.
 
-    Of subtests and teardowns only failures count: a skip in them, or an expected failure of a subtest, waives
+    In subtests and teardowns only failures count: a skip there, or an expected failure of a subtest, waives
     nothing of the test.
     """
     if is_subtest(report):
