@@ -1,6 +1,6 @@
 """Watch the conditions around a measurement: the host's clear moments, its load, and the telemetry.
 
-It also has the budget of further looks. `attempts` and `recorder` use both.
+`attempts` and `recorder` use it. `LookBudget` limits the further looks that `attempts` takes.
 """
 
 from __future__ import annotations
