@@ -308,7 +308,7 @@ def look_ahead(
     own = [item for item in fleet.incidents if item.node in names]
     rows = present_rows(records, own, now=now, kinds=risk.kinds, runs=fleet.runs)
     if not rows.nodes:
-        raise SelectorError("there is no node in service to reckon a risk for")
+        raise SelectorError("no node is in service, so there is no risk to compute")
     hours = horizon / HOUR
     found = risk.model.incident_probability(rows.x, rows.duration, hours)
     if not np.isfinite(found).all():

@@ -63,10 +63,9 @@ def after_use(posterior: Floats, hours: Floats, rates: DefectRates) -> tuple[Flo
     """Return the posterior, shape (n, kinds), after use without an incident, and how probable that was."""
     none = 1 - posterior.sum(axis=1)
     gap = rates.manifest - rates.wear
-    gap = gap if abs(gap) > 1e-9 else 1e-9  # close to the limit for equal rates
     kept = np.exp(-rates.wear * hours)
     quiet = np.exp(-rates.manifest * hours)
-    came = none * rates.wear * (kept - quiet) / gap
+    came = none * rates.wear * (hours * quiet if abs(gap) < 1e-9 else (kept - quiet) / gap)
     there = posterior * quiet[:, None] + came[:, None] * rates.shares
     both = none * kept + there.sum(axis=1)
     return there / np.maximum(both, _TINY)[:, None], both

@@ -36,6 +36,18 @@ def mtbi(policy: Policy, seeds: int = 4) -> float:
     return sum(o.used for o in outcomes) / max(1, sum(o.incidents for o in outcomes))
 
 
+def test_equal_rates_are_the_limit_of_nearly_equal_ones() -> None:
+    none, hours = np.zeros((1, 1)), np.array([50.0])
+    equal, near = (
+        after_use(
+            none, hours, DefectRates(wear=0.01, manifest=m, stays=0, initial=0, shares=np.ones(1))
+        )
+        for m in (0.01, 0.01 + 1e-6)
+    )
+    assert equal[0] == pytest.approx(near[0], rel=1e-3)
+    assert equal[1] == pytest.approx(near[1], rel=1e-3)
+
+
 def test_the_table_of_the_build_out_takes_107_minutes() -> None:
     assert len(BUILD_OUT) == 12
     assert sum(minutes for _, minutes in BUILD_OUT.values()) == pytest.approx(106.9, abs=0.1)

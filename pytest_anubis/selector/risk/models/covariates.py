@@ -133,7 +133,7 @@ class Preparation:
         too_large = any((np.abs(column) > _MAX_VALUE).any() for column in columns.values())
         if too_large or ((scale > 0) & (scale < 1 / _MAX_VALUE)).any():
             raise SelectorError(
-                "model file: a covariate is too large or too small to be reckoned with"
+                "model file: a covariate is too large or too small to be computed with"
             )
         low, median, high = columns["low"], columns["median"], columns["high"]
         rate = columns["rate"][columns["flagged"]]
