@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from pytest_anubis.cli.learning import watched_round
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_looks() -> Iterator[None]:
-    """Let ``learn`` look at its rounds more often: it notices their end when it looks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(watched_round, "POLL_SECONDS", 0.05)
-        yield
 
 
 @pytest.fixture(scope="module")

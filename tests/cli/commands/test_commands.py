@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,12 @@ def write_suite(folder: Path) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_processes: None) -> Path:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_processes: None) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_ADDOPTS", OPTIONS)
     write_suite(tmp_path)
-    return tmp_path
+    yield tmp_path
+    sys.modules.pop("test_suite", None)  # `anubis goals` has collected it in this process
 
 
 @pytest.fixture(scope="module")

@@ -306,7 +306,7 @@ def test_clock_slowdown_decides(
     assert defaults is not None
     monkeypatch.setitem(defaults, "interval", 0.02)
     for card in hot:
-        monkeypatch.setenv(f"LASTING_cuda_{card}", "0.2")
+        monkeypatch.setenv(f"LASTING_cuda_{card}", "0.6")
     result = run(node)
     result.assert_outcomes(passed=8)
     assert result.ret == code
