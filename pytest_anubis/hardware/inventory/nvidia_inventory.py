@@ -47,7 +47,7 @@ _CONFIGURATION_SHIFT = 8  # offset of four bits
 _CONFIGURED = (0, 1)  # not supported; no configuration error
 
 SILENT = "sensors"
-"""Stands for the sensor in the note about a card that hangs; notes read ``sensor: reason``."""
+"""The sensor's name in the note about a whole card that hangs; notes read ``sensor: reason``."""
 
 NOT_ASKED = "not asked"
 """First words of the reason for cards that were not read because another one hung."""

@@ -181,19 +181,17 @@ def judge_fleet(
             done += 1
             if progress is not None:
                 progress(min(done, len(populations)), len(populations))
-    for key, mine in judged_of.items():
+    for key, confirmed in judged_of.items():
         baseline = baselines.get(key)
         known = {node: r for (of, node), r in (evidence or {}).items() if of == key}
         gathered = _Nodes(known, waivers, fail_on, later)
         shifts: list[Finding] = []
         searched: dict[tuple[str, str], bool] = {}
-        settled = (
-            later.columns(
-                one, [other for other in same[one.population.series] if other not in mine]
-            )
-            for one in mine
-        )
-        mine = with_answered_means([gathered.waived(one, baseline) for one in settled])
+        mine = []
+        for one in confirmed:
+            elsewhere = [other for other in same[one.population.series] if other not in confirmed]
+            mine.append(gathered.waived(later.columns(one, elsewhere), baseline))
+        mine = with_answered_means(mine)
         for judged in mine:
             gathered.add(judged, baseline)
             if judged.shift is not None:

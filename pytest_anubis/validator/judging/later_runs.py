@@ -41,7 +41,7 @@ _LEVELS = (
 unclear one."""
 
 
-_Place = tuple[JudgedColumns, int]
+_Value = tuple[JudgedColumns, int]
 """A value: the verdicts on its metric, and its row there."""
 
 
@@ -213,7 +213,7 @@ class LaterRuns:
         """Return row -> what answers it, in words, and whether it failed, of the rows that are answered."""
         population, outcome = judged.population, judged.outcome.tolist()
         units = {(population.nodes[row], population.devices[row]) for row in several}
-        rows: dict[tuple[str, str], list[_Place]] = {}
+        rows: dict[tuple[str, str], list[_Value]] = {}
         for columns in (judged, *elsewhere):
             of = columns.population
             for row, unit in enumerate(zip(of.nodes, of.devices, strict=True)):
@@ -243,18 +243,18 @@ class LaterRuns:
                     found |= dict.fromkeys(settled, answer)
         return found
 
-    def _settled(self, failed: _Place, passed: Sequence[_Place]) -> bool:
+    def _settled(self, failed: _Value, passed: Sequence[_Value]) -> bool:
         """Return whether one of the values that passed answers one that failed, whatever others do."""
         own = failed[0].population
         key = (own.benchmark, own.metric.name, "", own.group)
         crosses = any(columns is not failed[0] for columns, _ in passed)
 
-        def run(place: _Place, decision: Decision) -> JudgedRun:
+        def run(value: _Value, decision: Decision) -> JudgedRun:
             bad = decision is Decision.REJECTED
-            unit = self._unit(place)
+            unit = self._unit(value)
             one = JudgedRun(
                 run=unit[0],
-                began=self._place(place),
+                began=self._place(value),
                 decision=decision,
                 failed=(key,) if bad else (),
                 passed=() if bad else (key,),
@@ -262,26 +262,26 @@ class LaterRuns:
             )
             if not crosses:  # within a class all are as strict
                 return one
-            reference = place[0].reference
+            reference = value[0].reference
             return replace(
                 one,
                 profile=self.profiles.get(unit, ""),
-                model=model_of(place[0].population.hardware_class),
+                model=model_of(value[0].population.hardware_class),
                 by_peers=(key,) if reference in NEAR else (),
                 by_past=(key,) if reference in PAST else (),
             )
 
         runs = [run(failed, Decision.REJECTED)]
-        runs += [run(place, Decision.ACCEPTED) for place in passed]
+        runs += [run(value, Decision.ACCEPTED) for value in passed]
         return not standing_of(runs, _no_waiver).failures
 
-    def _unit(self, place: _Place) -> tuple[str, str]:
+    def _unit(self, value: _Value) -> tuple[str, str]:
         """Return run and node."""
-        columns, row = place
+        columns, row = value
         return columns.population.runs[row], columns.population.nodes[row]
 
-    def _place(self, place: _Place) -> int:
-        return self.order.get(self._unit(place), 0)
+    def _place(self, value: _Value) -> int:
+        return self.order.get(self._unit(value), 0)
 
     def _words(self, run: str, node: str) -> str:
         began = self.started.get((run, node), "")
