@@ -7,7 +7,6 @@ does not know. The store compares marks (`another_machine`) to keep two machines
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -110,7 +109,7 @@ def lasting_marks(marks: AbstractSet[str]) -> set[str]:
 
 def name_mark(full_name: str) -> str:
     """Return the mark of a host's full name, which distinguishes machines with the same short name."""
-    return f"{_NAME}{full_name}"
+    return f"{_NAME}{full_name.lower()}"
 
 
 def is_of_another_name(marks: AbstractSet[str], full_name: str) -> bool:
@@ -137,8 +136,14 @@ def _burnt_in(address: object) -> bool:
         return False
 
 
-def are_of_one_host(name: str, other: str, alike: Callable[[str, str], bool] = operator.eq) -> bool:
-    """Return whether two names are alike, by default equal, or may be one host's short and full name.
+def _equal_hosts(name: str, other: str) -> bool:
+    return name.lower() == other.lower()
+
+
+def are_of_one_host(
+    name: str, other: str, alike: Callable[[str, str], bool] = _equal_hosts
+) -> bool:
+    """Return whether two names are alike, or may be one host's short and full name.
 
     An address such as 10.0.0.1 has no short name.
     """

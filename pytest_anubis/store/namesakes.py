@@ -1,7 +1,7 @@
 """Distinguish several machines that use one node name, among collected runs, by marks of their identity.
 
-A history does so for filed runs, with the same rules (`history/machine_owners`). `full_names` finds the other
-confusion: one host under a short and a full name.
+A history does so for filed runs, with the same rules (`history/machine_owners`). `kept_names` finds the other
+confusion: one host under several names.
 """
 
 from __future__ import annotations
@@ -56,14 +56,21 @@ class NodeNames:
         return renamed(record, called)
 
 
-def full_names(names: Collection[str]) -> dict[str, str]:
-    """Return full name -> short name of hosts with both names in use and no second full name."""
+def kept_names(names: Collection[str]) -> dict[str, str]:
+    """Return name -> name to use instead, of hosts that are named in several ways.
+
+    A host's short name replaces its full name if both occur and no second full name does; the spelling with
+    more small letters replaces others that differ in capital letters only.
+    """
+    spelled = {name.lower(): name for name in sorted(set(names))}
     of_short: dict[str, list[str]] = {}
-    for name in sorted(set(names)):
+    for name in spelled:
         short, dot, _ = name.partition(".")
-        if dot and short in names and not short.isdecimal():  # an address has no short name
+        if dot and short in spelled and not short.isdecimal():  # an address has no short name
             of_short.setdefault(short, []).append(name)
-    return {full[0]: short for short, full in of_short.items() if len(full) == 1}
+    short_of = {full[0]: short for short, full in of_short.items() if len(full) == 1}
+    kept = {name: spelled[short_of.get(name.lower(), name.lower())] for name in names}
+    return {name: other for name, other in kept.items() if name != other}
 
 
 def machine_of(machines: Sequence[Machine], marks: frozenset[str]) -> int | None:

@@ -34,7 +34,7 @@ from pytest_anubis.store.journal.journal_file import (
     last_moment,
 )
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.store.namesakes import Machine, full_names, machine_of
+from pytest_anubis.store.namesakes import Machine, kept_names, machine_of
 
 FOLDER = "nodes"
 """Folder in the store; ``<node>.json`` is one node's."""
@@ -121,11 +121,11 @@ def standing_file(store: Path, node: str) -> Path:
 
 
 def name_in(store: Path, node: str) -> str:
-    """Return the name under which a store knows a node: its own, or the host's other one, short or full."""
+    """Return the name under which a store knows a node: its own, or another one of the host."""
     names = _names(store)
     if standing_file(store, node).stem in names:
         return node
-    same = full_names({*names, node})
+    same = kept_names({*names, node})
     others = (name for pair in same.items() if node in pair for name in pair if name != node)
     return next(others, node)
 

@@ -12,7 +12,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import JudgedRun
-from pytest_anubis.store.namesakes import full_names, renamed
+from pytest_anubis.store.namesakes import kept_names, renamed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class RunSet:
 
 
 def under_one_name(found: RunSet) -> RunSet:
-    """Return the runs with a machine that has runs under its short and its full name under the short one.
+    """Return the runs with one name for each machine that has runs under several (`kept_names`).
 
     Different machines keep their names.
     """
@@ -78,18 +78,18 @@ def under_one_name(found: RunSet) -> RunSet:
     for run in found.runs:
         marks[run.node] = marks.get(run.node, frozenset()) | marks_of(run)
     names = {
-        full: short
-        for full, short in full_names(marks).items()
-        if not another_machine(marks[full], marks[short])
+        other: name
+        for other, name in kept_names(marks).items()
+        if not another_machine(marks[other], marks[name])
     }
     if not names:
         return found
     taken = {(run.run, run.node) for run in found.runs}
 
     def unit(run: str, node: str) -> tuple[str, str]:
-        short = names.get(node, node)
-        twice = short != node and (run, short) in taken
-        return f"{run}~{node}" if twice else run, short
+        name = names.get(node, node)
+        twice = name != node and (run, name) in taken
+        return f"{run}~{node}" if twice else run, name
 
     def called(record: RunRecord) -> RunRecord:
         run, node = unit(record.run, record.node)
@@ -100,9 +100,9 @@ def under_one_name(found: RunSet) -> RunSet:
         return replace(one, runs=[run for run, _ in units], nodes=[node for _, node in units])
 
     notes = [
-        f"{full} and {short} are taken for one machine under its full and its short name, {short} here; "
-        "give it one name (--anubis-node)"
-        for full, short in names.items()
+        f"{other} and {name} are taken for two names of one machine, {name} here; give it one name "
+        "(--anubis-node)"
+        for other, name in names.items()
     ]
     return replace(
         found,

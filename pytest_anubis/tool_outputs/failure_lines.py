@@ -107,17 +107,21 @@ _WORD = re.compile(r"[^\s:;,|\"'`()<>]+")
 """A possible name of a node; not in square brackets, which are labels of libraries in healthy runs."""
 
 
-def failure_said(line: str, nodes: AbstractSet[str] = frozenset()) -> str:
+def failure_said(
+    line: str, nodes: AbstractSet[str] = frozenset(), *, of_node: bool = False
+) -> str:
     """Return the failure that a line reports, as a clause; empty if it reports none.
 
     Args:
         line: The line.
         nodes: Nodes of the file; a word of failure next to one of their names is a failure too.
+        of_node: The line is a remark on one node, so a word of failure is enough.
     """
     line = line[:_SEARCHED].rstrip()
     if _ANY.search(line):
         return next(said for pattern, said in FAILURES if re.search(pattern, line))
-    if _NODE_FAILED.search(line) and not _CHATTER.search(line) and named_in(line, nodes):
+    failed = _NODE_FAILED.search(line) and not _CHATTER.search(line)
+    if failed and (of_node or named_in(line, nodes)):
         return "a node failed"
     return ""
 

@@ -22,7 +22,7 @@ from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.collected_runs import RunSet
-from pytest_anubis.store.namesakes import full_names
+from pytest_anubis.store.namesakes import kept_names
 from pytest_anubis.store.run_set import dated_run
 
 
@@ -74,7 +74,7 @@ def fleet_verdict(
     holds = holds_on(day_of(present))
     latest = {node: _standing_run(several, holds, answered) for node, several in by_node.items()}
     why = why or {}
-    same = full_names({*expected, *latest})
+    same = kept_names({*expected, *latest})
     there = {same.get(node, node) for node in latest}
     rows = [_row(run, present) for run in latest.values()]
     rows += [

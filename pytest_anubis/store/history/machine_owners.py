@@ -25,7 +25,7 @@ from pytest_anubis.store.history.node_rows import held_node, known_node
 from pytest_anubis.store.namesakes import (
     Machine,
     NodeNames,
-    full_names,
+    kept_names,
     machine_of,
     names_of_another,
 )
@@ -88,22 +88,23 @@ def filed_name(
 
 
 def host_name(connection: sa.Connection, node: str, marks: frozenset[str]) -> str:
-    """Return a node's name, or the short or full one under which the history knows its machine."""
+    """Return a node's name, or another one under which the history knows its machine (`kept_names`)."""
     own = without_surrogates(node)
     column = schema.nodes.c.name
     short = own.partition(".")[0]
     query = sa.select(column, schema.nodes.c.id)
     if connection.execute(query.where(column == own)).first() is not None:
         return node
-    like = (column == short) | column.startswith(f"{short}.", autoescape=True)
+    host = sa.func.lower(column) == short.lower()
+    like = host | column.istartswith(f"{short}.", autoescape=True)
     there = {row.name: row.id for row in connection.execute(query.where(like))}
     if short in there and name_mark(own) in _family(connection, there[short])[0].marks:
         return short
-    for full, name in full_names({*there, own}).items():
-        if own in (full, name):
-            other = name if own == full else full
+    for replaced, name in kept_names({*there, own}).items():
+        if own in (replaced, name):
+            other = name if own == replaced else replaced
             known = _family(connection, there[other])[0].marks
-            named = own == full and is_of_another_name(known, own)
+            named = own == replaced and "." in own and is_of_another_name(known, own)
             if not (named or another_machine(known, marks)):
                 return other
     return node

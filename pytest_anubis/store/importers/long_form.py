@@ -30,7 +30,13 @@ from pytest_anubis.store.importers.number_cells import (
     no_number,
     number_of,
 )
-from pytest_anubis.store.importers.outcome_columns import MAX_WORDS, STATES, code_said, outcomes
+from pytest_anubis.store.importers.outcome_columns import (
+    MAX_WORDS,
+    STATES,
+    code_said,
+    failed_remarks,
+    outcomes,
+)
 from pytest_anubis.tool_outputs.table_heads import melted, missing
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
@@ -253,12 +259,14 @@ class LongForm:
             places = joined[f"word of {name}"]
             found = outcomes(name, cells, np.bincount(places, minlength=len(cells)).tolist())
             if found is None:
-                continue
-            self.unused.remove(name)
-            joined["return_code"][np.isin(places, found.failed)] = -1
-            for row in np.flatnonzero(np.isin(places, found.unknown)).tolist():
-                text = f"column {name}: {str(cells[places[row]])[:40]!r} is neither PASS nor FAIL"
-                self._say(joined, row, text, f"{name} is unknown")
+                unknown, said = failed_remarks(name, cells), "reports a failure"
+            else:
+                self.unused.remove(name)
+                joined["return_code"][np.isin(places, found.failed)] = -1
+                unknown, said = found.unknown, "is neither PASS nor FAIL"
+            for row in np.flatnonzero(np.isin(places, unknown)).tolist():
+                text = f"column {name}: {str(cells[places[row]])[:40]!r} {said}"
+                self._say(joined, row, text, f"{name} {said}")
         if self._known is not None:
             self._fill(joined, self._known)
         exact = np.array([str(name or "").strip() == "equal" for name in self._names["better"]])

@@ -119,7 +119,7 @@ def _elsewhere(runs: list[NcclRun], node: str) -> list[str]:
     found: dict[str, None] = {}
     for run in runs:
         hosts = [host for host in run.hosts if host != "localhost"]
-        if not any(are_of_one_host(host.lower(), node.lower()) for host in hosts):
+        if not any(are_of_one_host(host, node) for host in hosts):
             found |= dict.fromkeys(hosts)
     return list(found)
 

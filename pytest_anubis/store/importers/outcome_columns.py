@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pytest_anubis.tool_outputs.failure_lines import failure_said
+
 _FAILED = frozenset(
     (
         *("fail", "failed", "failure", "error", "timeout", "timed out", "timed_out", "timedout"),
@@ -30,6 +32,8 @@ _FINE = _PASSED | _BLANK
 _YES = frozenset(("true", "yes", "y", "t", "1"))
 _NO = frozenset(("false", "no", "n", "f", "0"))
 _DIGITS = frozenset(("0", "1"))
+_REMARKS = re.compile(r"(?:.*_)?(?:comment|remark|note|message|msg|reason|detail|info|stderr)s?")
+"""Names of columns of free text about a row's test."""
 _ERRORS = ("error", "errors", "error_message", "exception")
 _OUTCOME_ENDINGS = ("status", "state", "outcome", "verdict", "result")
 """Ends of names of columns of outcomes."""
@@ -104,6 +108,16 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
         failed=[place for place, word in enumerate(words) if word in bad],
         unknown=[place for place, one in enumerate(known) if not one],
     )
+
+
+def failed_remarks(name: str, cells: Sequence[Any]) -> list[int]:
+    """Return the places of cells that report a failure, in a column that is none of outcomes."""
+    remarks = _REMARKS.fullmatch(name) is not None
+    return [
+        place
+        for place, cell in enumerate(cells)
+        if isinstance(cell, str) and failure_said(cell, of_node=remarks)
+    ]
 
 
 def code_said(word: str) -> float:

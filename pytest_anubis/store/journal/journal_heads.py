@@ -14,7 +14,7 @@ from pytest_anubis.core.events import RunStarted
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
 from pytest_anubis.store.journal.journal_lines import parse_line
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
-from pytest_anubis.store.namesakes import full_names
+from pytest_anubis.store.namesakes import kept_names
 
 Head = tuple[Path, Mapping[str, Any]]
 """A journal and its first event."""
@@ -66,14 +66,11 @@ def _written_after(store: Path, after: float) -> Iterator[Path]:
 
 
 def of_node(heads: Sequence[Head], node: str, names: Iterable[str]) -> list[Head]:
-    """Return the journals of a node under its short and its full name; `names` are other known nodes."""
+    """Return the journals of a node under all its names; `names` are other known nodes."""
     nodes = [str(head.get("node")) for _, head in heads]
-    same = full_names({*nodes, *names, node})
-    return [
-        one
-        for one, name in zip(heads, nodes, strict=True)
-        if node in (name, same.get(name)) or same.get(node) == name
-    ]
+    same = kept_names({*nodes, *names, node})
+    own = same.get(node, node)
+    return [one for one, name in zip(heads, nodes, strict=True) if same.get(name, name) == own]
 
 
 def began_of(head: Mapping[str, Any]) -> float:

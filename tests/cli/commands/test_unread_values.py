@@ -207,6 +207,9 @@ def test_a_remark_of_no_failure_is_ignored(here: Path, line: str) -> None:
         ("errors", "8/8", 20),
         ("error", "2/2", 20),
         ("result", "71.2", 0),
+        ("Comment", "FAILED twice, then rebooted", 20),
+        ("operator_notes", "no errors", 0),
+        ("host_log", "NVRM: Xid 79, GPU has fallen off the bus", 20),
     ],
 )
 def test_an_unknown_outcome_word_accepts_nothing(

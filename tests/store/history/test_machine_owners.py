@@ -261,6 +261,7 @@ def test_short_and_full_name_are_one_node(tmp_path: Path) -> None:
         "n3.y.example",
         "10",
         "10.1",
+        "N1",
     ]
     lines: list[str] = []
     with History(tmp_path) as history:
@@ -271,6 +272,7 @@ def test_short_and_full_name_are_one_node(tmp_path: Path) -> None:
     assert lines == [
         "n1.x.example is n1 in the history: one machine",
         "n2 is n2.x.example in the history: one machine",
+        "N1 is n1 in the history: one machine",
     ]
 
 
