@@ -305,7 +305,7 @@ def _standing(
     if risk is not None and risk > accepted_risk:
         return Status.DUE, f"risk {percent(risk)}", last.at
     accepted = ", ".join(filter(None, ("accepted", unjudged_text(unjudged_in(last.verdicts)))))
-    return Status.FIT, row.cause if row.look is not None else accepted, last.at
+    return Status.FIT, row.cause if row.to_look_at is not None else accepted, last.at
 
 
 def reason_of(last: DecidingRun) -> str:

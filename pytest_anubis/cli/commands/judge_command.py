@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
     say_fleet(options, source)
     if text := without_run_text(source.without_run):
         say(text)
-    worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
+    worst = min(rows, key=lambda row: (row.verdict.severity, row.to_look_at is None), default=None)
     if worst is not None and worst.trouble:
         say(f"see one: {shlex.join(_dossier_command(options, worst, rows))}")
     if options.html is not None:

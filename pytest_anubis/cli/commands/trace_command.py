@@ -176,7 +176,7 @@ def _record(options: argparse.Namespace) -> int:
         ended = "" if code == NO_TRACE else f" ended with {code}, and"
         raise CommandError(f"{name}:{ended} no trace was recorded")
     trace = load_trace(file)
-    facts = facts_of(trace)
+    facts = trace_facts(trace)
     count = len(trace.operations)
     lines = [
         f"{options.output}: {count} operations of {options.steps} step{'s' * (options.steps > 1)}"
@@ -198,7 +198,7 @@ def _record(options: argparse.Namespace) -> int:
 
 
 def _info(options: argparse.Namespace) -> int:
-    facts = facts_of(load_trace(options.file))
+    facts = trace_facts(load_trace(options.file))
     answer(
         options.json, {"file": str(options.file), **facts}, *info_lines(str(options.file), facts)
     )
@@ -260,7 +260,7 @@ def _predict(options: argparse.Namespace) -> int:
     return 0
 
 
-def facts_of(trace: ExecutionTrace) -> dict[str, Any]:
+def trace_facts(trace: ExecutionTrace) -> dict[str, Any]:
     """Return what a trace holds, as plain values."""
     kinds: Counter[str] = Counter()
     missing: Counter[str] = Counter()

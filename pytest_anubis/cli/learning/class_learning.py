@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_anubis.cli.learning.doubts import doubts_of, has_doubtful_values, rejected_lines
 from pytest_anubis.cli.learning.gaps import Gaps, gaps_of, nothing_measured
 from pytest_anubis.cli.learning.learned_json import class_answer
-from pytest_anubis.cli.learning.next_commands import judge_command
+from pytest_anubis.cli.learning.next_commands import pytest_command
 from pytest_anubis.cli.learning.rounds import Rounds
 from pytest_anubis.cli.learning.true_costs import cost_lines
-from pytest_anubis.cli.shared.class_split import facts_of
+from pytest_anubis.cli.shared.class_split import run_facts
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
@@ -102,7 +102,7 @@ def learned_class(
     node_attributes: dict[str, dict[str, str]] = {}
     for run in runs.runs:
         if run.hardware_class == key:
-            node_attributes.setdefault(run.node, {}).update(facts_of(run))
+            node_attributes.setdefault(run.node, {}).update(run_facts(run))
     return learn_baseline(
         populations,
         hardware_class=key,
@@ -344,7 +344,7 @@ class ClassLearner:
             return []
         return [
             next_line(
-                judge=judge_command(self.options, self.rounds.root),
+                judge=pytest_command(self.options, self.rounds.root),
                 learn=self.longer,
                 bare=bool(uncovered_components(baseline)),
                 mend=bool(gaps.unset),

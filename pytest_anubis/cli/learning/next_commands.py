@@ -47,7 +47,7 @@ def first_command(verb: str) -> str:
     return f"{before}anubis {verb} suites/"
 
 
-def judge_command(options: argparse.Namespace, root: str = "") -> list[str]:
+def pytest_command(options: argparse.Namespace, root: str = "") -> list[str]:
     """Return the command line that judges this machine by what was learned.
 
     Args:

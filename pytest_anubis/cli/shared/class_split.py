@@ -1,6 +1,6 @@
 """Split the hardware classes of collected runs by a version or a setting of their nodes (``--split``).
 
-The versions and settings of a run (`facts_of`) are also the traits by which slow nodes are explained.
+The versions and settings of a run (`run_facts`) are also the traits by which slow nodes are explained.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_NAMES_LISTED = 12
 """Names of attributes or classes in one line."""
 
 
-def facts_of(run: RunRecord) -> dict[str, str]:
+def run_facts(run: RunRecord) -> dict[str, str]:
     """Return what may differ between a run's node and others of its class: versions, firmware, settings."""
     facts = {**run.traits, **run.attributes}
     with contextlib.suppress(InventoryError):  # the part that needs the inventory reports it
@@ -65,7 +65,7 @@ def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
     from pytest_anubis.core.gather import Gather
 
     # A table may hold one node in two classes, so the class is part of a run's key.
-    every = {_unit(run): facts_of(run) for run in (*runs.runs, *runs.journals)}
+    every = {_run_key(run): run_facts(run) for run in (*runs.runs, *runs.journals)}
     for name in names:
         if not any(name in facts for facts in every.values()):
             known = sorted({name for facts in every.values() for name in facts})
@@ -76,12 +76,12 @@ def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
             )
 
     def split(run: RunRecord) -> RunRecord:
-        own = split_by([n for n in names if n not in run.attributes], every[_unit(run)])
+        own = split_by([n for n in names if n not in run.attributes], every[_run_key(run)])
         key = split_key(run.hardware_class, run.attributes, own) if own else run.hardware_class
         return replace(run, hardware_class=key, attributes={**run.attributes, **own})
 
     changed = tuple(map(split, runs.runs))
-    keys = {_unit(old): new.hardware_class for old, new in zip(runs.runs, changed, strict=True)}
+    keys = {_run_key(old): new.hardware_class for old, new in zip(runs.runs, changed, strict=True)}
     # Runs that were split when they were taken and those that are split now are one population.
     gather = Gather()
     for one in runs.populations:
@@ -95,7 +95,7 @@ def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
     )
 
 
-def _unit(run: RunRecord) -> tuple[str, str, str]:
+def _run_key(run: RunRecord) -> tuple[str, str, str]:
     return (run.run, run.node, run.hardware_class)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.latest_days import Unit, of_latest_days
+from pytest_anubis.cli.shared.latest_days import RunNode, Unit, of_latest_days
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
@@ -106,7 +106,7 @@ def _from_the_future(runs: RunSet, now: float) -> str:
     )
 
 
-def _ahead(runs: RunSet, now: float) -> dict[tuple[str, str], float]:
+def _ahead(runs: RunSet, now: float) -> dict[RunNode, float]:
     """Return (run, node) -> seconds by which it began in the future, for runs beyond the tolerance."""
     began = {(one.run, one.node): moment(one.started) for one in runs.runs}
     off = {unit: when - now for unit, when in began.items() if when is not None}
@@ -170,7 +170,7 @@ def _by_file_dates(runs: RunSet) -> list[str]:
 def _judged(
     runs: RunSet,
     baselines: dict[str, Baseline],
-    ahead: Collection[tuple[str, str]],
+    ahead: Collection[RunNode],
     strictness: Mapping[str, Any],
 ) -> JudgedFleet:
     with Progress("judging") as progress:
@@ -254,7 +254,7 @@ def _with_shared_parts(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
     return replace(judged, nodes=tuple(nodes))
 
 
-def _with_unlike(judged: JudgedFleet, began: Mapping[Unit, str]) -> JudgedFleet:
+def _with_unlike(judged: JudgedFleet, began: Mapping[RunNode, str]) -> JudgedFleet:
     """Mark accepted nodes that learning found unlike the healthy ones, and add a note on all of them."""
     nodes = list(judged.nodes)
     details = list(judged.details)
@@ -281,7 +281,7 @@ def _with_unlike(judged: JudgedFleet, began: Mapping[Unit, str]) -> JudgedFleet:
 
 
 def _recovered(
-    one: UnlikeNode, key: str, columns: Sequence[JudgedColumns], began: Mapping[Unit, str]
+    one: UnlikeNode, key: str, columns: Sequence[JudgedColumns], began: Mapping[RunNode, str]
 ) -> bool:
     """Return whether a node has lost at most half as much now as when it was learned from."""
     similarities: dict[str, float] = {}  # by the time its run began
@@ -354,7 +354,7 @@ def _judged_journals(runs: RunSet) -> dict[str, list[JudgedRun]]:
     return found
 
 
-def _started(runs: RunSet) -> dict[tuple[str, str], str]:
+def _started(runs: RunSet) -> dict[RunNode, str]:
     """Return when each run began; a run that may be another machine's has no date, so it answers nothing."""
     others = {(run.run, run.node) for run in runs.journals if run.replayed}
     return {
@@ -437,7 +437,7 @@ def with_answers(judged: JudgedFleet, runs: RunSet, places: Sequence[Path]) -> J
 
 
 def _answered(
-    verdict: NodeVerdict, detail: NodeDetail, runs: set[str], answered: set[tuple[str, str]]
+    verdict: NodeVerdict, detail: NodeDetail, runs: set[str], answered: set[RunNode]
 ) -> NodeVerdict:
     if verdict.decision is not Decision.REJECTED:
         return verdict

@@ -14,9 +14,11 @@ from pytest_anubis.store.collected_runs import RunSet
 
 Unit = tuple[str, str]
 """Node and hardware class."""
+RunNode = tuple[str, str]
+"""Run and node."""
 
 
-def of_latest_days(runs: RunSet, ahead: Collection[tuple[str, str]]) -> tuple[RunSet, set[Unit]]:
+def of_latest_days(runs: RunSet, ahead: Collection[RunNode]) -> tuple[RunSet, set[Unit]]:
     """Return the runs that complete each node's latest one, and the nodes that have older runs.
 
     Args:
@@ -38,7 +40,7 @@ def of_latest_days(runs: RunSet, ahead: Collection[tuple[str, str]]) -> tuple[Ru
     return only(runs, near) if old else runs, {(node, key) for _, node, key in old}
 
 
-def only(runs: RunSet, units: Collection[tuple[str, str]]) -> RunSet:
+def only(runs: RunSet, units: Collection[RunNode]) -> RunSet:
     """Return the part of a set of runs that belongs to some runs, each named by its id and node."""
     kept = []
     for one in runs.populations:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_anubis.cli.shared.class_split import facts_of
+from pytest_anubis.cli.shared.class_split import run_facts
 from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.run_sources import wanted_of
@@ -146,7 +146,7 @@ def gather_fleet_source(
         say(f"note: {table}: none of its nodes is among these; are they called otherwise?")
     for run in sorted(runs.runs, key=lambda run: run.started):
         of_node = found.setdefault(run.node, {})
-        of_node.update({name: text for name, text in facts_of(run).items() if text})
+        of_node.update({name: text for name, text in run_facts(run).items() if text})
     alone = {row.verdict.node for row in rows if row.hardware_class not in judged.baselines}
     dated = {
         node: (Decision(decision), day_text(began))
@@ -158,7 +158,7 @@ def gather_fleet_source(
         if row.verdict.shared:
             named = ", ".join(part.called for part in row.verdict.shared)
             found.setdefault(row.verdict.node, {})[SLOW_PART] = named
-    worse = any(row.verdict.decision is Decision.REJECTED or row.look for row in rows)
+    worse = any(row.verdict.decision is Decision.REJECTED or row.to_look_at for row in rows)
     if options.nodes and worse:
         say(
             "note: of chosen nodes it is not seen what they share with others, such as a slow batch or "
@@ -224,7 +224,7 @@ def _mended(
     Either a later run passed what had failed on them, or they have another value of the trait since.
     """
     lost = {(one.benchmark, one.metric.name) for one in shift.metrics if one.worse}
-    had = {run.node for run in runs.runs if facts_of(run).get(shift.trait) == shift.value}
+    had = {run.node for run in runs.runs if run_facts(run).get(shift.trait) == shift.value}
     answered = {
         row.verdict.node
         for row in rows

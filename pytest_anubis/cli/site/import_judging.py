@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import baseline_place
-from pytest_anubis.cli.shared.class_split import facts_of
+from pytest_anubis.cli.shared.class_split import run_facts
 from pytest_anubis.cli.shared.command_error import of_file
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
 from pytest_anubis.report.text.shared_causes import with_shared
@@ -99,5 +99,7 @@ class _ImportJudge:
 
         judged = judge_collected(runs, self._baselines)
         rows = rows_of(judged)
-        traits = {run.node: facts_of(run) for run in sorted(runs.runs, key=lambda run: run.started)}
+        traits = {
+            run.node: run_facts(run) for run in sorted(runs.runs, key=lambda run: run.started)
+        }
         return judged, with_shared(rows, survey(runs, rows, traits)[1])

@@ -67,7 +67,7 @@ def lapsed_text(standing: Standing) -> str:
     return f"{what}{more} failed, and its waiver covers it no more ({waiver})"
 
 
-def doubt_of(standing: Standing) -> Doubt | None:
+def node_doubt(standing: Standing) -> Doubt | None:
     """Return what is open on a node; None if nothing is, or no run has decided about it."""
     by = standing.by
     if by is None or standing.decision is Decision.ACCEPTED:

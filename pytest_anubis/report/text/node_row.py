@@ -104,7 +104,7 @@ class NodeRow:
         return self.verdict.blocking if self.verdict.decision is Decision.UNDECIDED else ()
 
     @property
-    def look(self) -> MetricVerdict | None:
+    def to_look_at(self) -> MetricVerdict | None:
         """The verdict of an accepted node to look at first; None if there is none."""
         if self.verdict.decision is not Decision.ACCEPTED:
             return None
@@ -125,7 +125,9 @@ class NodeRow:
     @property
     def trouble(self) -> str:
         """Kind of the worst trouble, or of an undecided node's first blocker; may be empty."""
-        if self.worst is not None and (self.look or self.verdict.decision is Decision.REJECTED):
+        if self.worst is not None and (
+            self.to_look_at or self.verdict.decision is Decision.REJECTED
+        ):
             return self.worst.trouble.value
         return self._lacks.value if self.verdict.decision is Decision.UNDECIDED else ""
 
@@ -144,7 +146,7 @@ class NodeRow:
             fails = [v for v in bad if v.outcome is Outcome.FAIL]
             bad = other_verdicts(self._rejecting, fails or bad)
         counts = Counter(verdict.trouble for verdict in bad)
-        if self.look is not None and self.worst is not None:
+        if self.to_look_at is not None and self.worst is not None:
             counts[self.worst.trouble] -= 1
         open_ones = sum(verdict.outcome is Outcome.INCONCLUSIVE for verdict in self.verdicts)
         counts[Trouble.UNCLEAR] = open_ones
@@ -169,8 +171,8 @@ class NodeRow:
                 return text
             everywhere = f"worse in {metrics} metrics of {components} components, as by one cause"
             return f"{everywhere}; the worst: {text}"
-        if self.look is not None:
-            text = worst_text(self.look, self.cards)
+        if self.to_look_at is not None:
+            text = worst_text(self.to_look_at, self.cards)
             if not self.verdict.absent:
                 return text
             absent = count_text(len(self.verdict.absent), "benchmark")
@@ -185,7 +187,7 @@ class NodeRow:
         if self._open:
             return open_act(self._open[0])
         if self._rejecting is None:
-            return look_act(self.look) if self.look is not None else ""
+            return look_act(self.to_look_at) if self.to_look_at is not None else ""
         return shared_act(self.verdict) or first_act(self._rejecting, self._bad)
 
     @property
@@ -224,7 +226,7 @@ def explained_by(
     ]
     found = {}
     for row in rows:
-        bad = row.verdict.decision is Decision.REJECTED or row.look is not None
+        bad = row.verdict.decision is Decision.REJECTED or row.to_look_at is not None
         for place, shift in enumerate(shifts if bad else ()):
             if row.unit in members[place] and shift.explains(row.verdicts):
                 found[row.unit] = place

@@ -204,7 +204,7 @@ def _groups(
             key = (Reason.CLASS_SHIFT, row.verdict.blocking[0].benchmark, row.rest)
         elif row.verdict.decision is Decision.UNDECIDED:
             key = (Decision.UNDECIDED, row.cause, row.rest)
-        elif row.look is not None:
+        elif row.to_look_at is not None:
             looks += 1
             key = (LOOK,) if looks > MAX_OWN_LINES else key
         elif row.waived:  # never merged with nodes that have no failure
@@ -259,7 +259,7 @@ def _group_text(group: Sequence[NodeRow], only: str) -> str:
     first = group[0]
     if only:
         return f": slower{only}{first.act}"
-    if first.look is not None:
+    if first.to_look_at is not None:
         return ", too; -v says what, and what to do"
     if first.only_missing:
         counts = sorted({row.missing for row in group})

@@ -20,7 +20,7 @@ from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.events import BenchmarksChosen, BlockerFound
 from pytest_anubis.core.history import Doubt, FleetHistory
 from pytest_anubis.core.machine_marks import identity_marks
-from pytest_anubis.core.standing.standing_verdict import doubt_of
+from pytest_anubis.core.standing.standing_verdict import node_doubt
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
@@ -304,7 +304,7 @@ def _own_doubt(context: RunContext, now: float) -> Doubt | None:
         return Doubt(why=str(error))
     if known is None:
         return None
-    found = doubt_of(known.standing(holds_on(day_of(now))))
+    found = node_doubt(known.standing(holds_on(day_of(now))))
     if known.running in ("", context.run_id):
         return found
     return replace(found or Doubt(), why=f"run {known.running} has not ended")

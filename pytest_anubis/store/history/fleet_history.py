@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord, RunSummary
 from pytest_anubis.core.standing.standing_of import Standing
-from pytest_anubis.core.standing.standing_verdict import doubt_of
+from pytest_anubis.core.standing.standing_verdict import node_doubt
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judged_runs import standings_of
 from pytest_anubis.store.history.database import History
@@ -35,7 +35,7 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
         measured=_measured(history),
         gone={one.name: one.changed or 0.0 for one in nodes if one.state == "removed"},
         doubts={
-            node: doubt for node, one in standings.items() if (doubt := doubt_of(one)) is not None
+            node: doubt for node, one in standings.items() if (doubt := node_doubt(one)) is not None
         },
     )
     return of_class(history, whole, hardware_class, profile=profile)

@@ -103,7 +103,7 @@ def _rejection(
     """Say what rejects a node, on which of its devices, and what to do."""
     worst = bad[0]
     components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
-    others = troubles_text(other_verdicts(worst, bad))
+    others = _troubles_text(other_verdicts(worst, bad))
     more = f"; also {others}" if others else ""
     # The step of a failed test is to read its message, which this line quotes.
     quoted = (
@@ -145,11 +145,11 @@ def _at_risk(evidence: RunEvidence) -> str:
 
 def _doubt(baseline: Baseline | None, verdicts: Iterable[MetricVerdict]) -> str:
     """Return the doubt about a baseline if it decided any of the verdicts."""
-    return doubt_of(baseline) if any(map(judged_by_fleet, verdicts)) else ""
+    return baseline_doubt_text(baseline) if any(map(judged_by_baseline, verdicts)) else ""
 
 
 def _judged_metrics(verdicts: Iterable[MetricVerdict]) -> set[tuple[str, str]]:
-    return {(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)}
+    return {(v.benchmark, v.metric) for v in verdicts if judged_by_baseline(v)}
 
 
 def uncollected_once(blocking: Sequence[Blocker]) -> tuple[str, int]:
@@ -184,13 +184,13 @@ def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
     return f"{test}: " if verdict.component and ("[" in test or not verdict.metric) and test else ""
 
 
-def troubles_text(verdicts: Iterable[MetricVerdict]) -> str:
+def _troubles_text(verdicts: Iterable[MetricVerdict]) -> str:
     """Count verdicts by kind of trouble: ``2 slow, 1 failed``; empty if there is none."""
     counts = Counter(verdict.trouble for verdict in verdicts)
     return ", ".join(kind.counted(counts[kind]) for kind in Trouble if kind and counts[kind])
 
 
-def judged_by_fleet(verdict: MetricVerdict) -> bool:
+def judged_by_baseline(verdict: MetricVerdict) -> bool:
     """Return whether a verdict is from a comparison with the baseline; a waived verdict is not."""
     return verdict.reference.is_baseline and verdict.outcome in _JUDGED
 
@@ -240,13 +240,13 @@ def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
     if baseline.one_machine:
         runs = len(baseline.runs)
         return f" ({runs} run{'s' if runs != 1 else ''} of this machine alone)"
-    doubt, open_ones = doubt_of(baseline), groups_of(baseline)
+    doubt, open_ones = baseline_doubt_text(baseline), groups_of(baseline)
     count = len(baseline.nodes)
     more = (f", whose {doubt}" if doubt else "") + (f"; {open_ones}" if open_ones else "")
     return f" (learned from {count} node{'s' if count != 1 else ''}{more})"
 
 
-def doubt_of(baseline: Baseline | None) -> str:
+def baseline_doubt_text(baseline: Baseline | None) -> str:
     """Say that a baseline rejects more healthy nodes than it states; empty if it does not."""
     check = baseline.self_check if baseline is not None else None
     if check is None or check.holds:

@@ -27,7 +27,7 @@ from pytest_anubis.core.verdict import (
     Waiver,
 )
 from pytest_anubis.core.waiving import in_noise, with_waiver
-from pytest_anubis.validator.deciding.decision_headline import doubt_of, groups_of
+from pytest_anubis.validator.deciding.decision_headline import baseline_doubt_text, groups_of
 from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.missing_values import Cell, Lacking, expected_of, lacking
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
@@ -205,7 +205,7 @@ def judge_fleet(
         mine = [gathered.seen.answered(judged) for judged in mine]
         columns += mine
         findings += class_findings(key, shifts)
-        if doubt := doubt_of(baseline):
+        if doubt := baseline_doubt_text(baseline):
             notes.append(f"hardware class {key}: the baseline's {doubt}")
         if open_ones := groups_of(baseline):
             notes.append(f"hardware class {key}: {open_ones}: anubis baseline populations FILE")

@@ -30,7 +30,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.core.waiving import in_noise, with_waiver
 from pytest_anubis.validator.deciding.completeness import is_death
-from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
+from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_baseline
 from pytest_anubis.validator.deciding.ledger import (
     NOTHING_JUDGED,
     Answers,
@@ -272,7 +272,7 @@ def _left_out(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> list[
 
 def _nothing_judged(verdicts: Sequence[MetricVerdict]) -> list[Blocker]:
     """Return the blocker for a run of which no metric was held against the baseline, and nothing failed."""
-    if any(one.outcome is Outcome.FAIL or judged_by_fleet(one) for one in verdicts):
+    if any(one.outcome is Outcome.FAIL or judged_by_baseline(one) for one in verdicts):
         return []
     waived = any(verdict.reason is Reason.WAIVED for verdict in verdicts)
     return [_ALL_WAIVED if waived else NOTHING_JUDGED]

@@ -20,7 +20,7 @@ from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import SINGLE_VALUE
 from pytest_anubis.validator.judging.sequential_test import (
-    CLEAR,
+    CLEAR_FACTOR,
     CONFIRMING_LOOKS,
     standard_error,
 )
@@ -134,6 +134,6 @@ def _retest(
     beyond = error.chance(loss - allowed)
     if beyond < SURE:
         return f"borderline, beyond the limit with probability {percent_text(beyond)}"
-    if looks < CONFIRMING_LOOKS and error.chance(loss - CLEAR * allowed) < SURE:
+    if looks < CONFIRMING_LOOKS and error.chance(loss - CLEAR_FACTOR * allowed) < SURE:
         return "seen in one look only" if looks == 1 else f"seen in {looks} looks only"
     return ""

@@ -23,7 +23,7 @@ CONFIRMING_LOOKS = 11
 """A loss counts as confirmed after this many looks: what passes within seconds never rejects a node. Ten more
 looks with their pauses take a quarter of a minute and more; `benchmarks/validator/machine.py` shows what it
 leaves."""
-CLEAR, CLEAR_LOOKS = 2.0, 5
+CLEAR_FACTOR, CLEAR_LOOKS = 2.0, 5
 """A loss this many times as large as one that fails is clear, and confirmed after this many looks: a second
 measurement's worth of values, as a node that is half as fast need not wait for ten."""
 MAX_CORRELATION = 0.95
@@ -57,7 +57,7 @@ def closer_look(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> Literal
         return "more" if loss > threshold else "enough"
     if loss <= threshold:
         return "more" if loss + half > threshold else "enough"
-    clear = max(CLEAR * threshold, 1 - (criterion.unconfirmed or 1.0))
+    clear = max(CLEAR_FACTOR * threshold, 1 - (criterion.unconfirmed or 1.0))
     if len(looks) >= CLEAR_LOOKS and loss - half > clear:
         return "enough"
     return "more" if len(looks) < CONFIRMING_LOOKS or loss - half < threshold else "enough"

@@ -7,14 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import (
-    ALPHA,
-    DOUBTFUL,
-    MAX_MEDIANS,
-    Criterion,
-    Exclusion,
-    Scope,
-)
+from pytest_anubis.core.baseline import ALPHA, DOUBTFUL, MAX_MEDIANS, Criterion, Exclusion, Scope
 from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.metric import (
     Direction,
@@ -38,10 +31,7 @@ from pytest_anubis.validator.learning.learned_criterion import (
     learn_constant,
 )
 from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds, run_spread
-from pytest_anubis.validator.learning.subpopulations import (
-    cluster_finding,
-    clusters,
-)
+from pytest_anubis.validator.learning.subpopulations import cluster_finding, clusters
 from pytest_anubis.validator.learning.undecided_groups import with_undecided
 from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
 from pytest_anubis.validator.limits.power import detectable
@@ -151,8 +141,10 @@ def _of_fleet(
 ) -> LearnedCriterion:
     columns = rows.quantile_columns(rows.grid())
     better = population.metric.better
-    usual = usual_rows(population, rows.usable)
-    centre, (below, above), centred = _settled_centre(rows, columns, usual, better, alpha, method)
+    without_extra_runs = usual_rows(population, rows.usable)
+    centre, (below, above), centred = _settled_centre(
+        rows, columns, without_extra_runs, better, alpha, method
+    )
     groups = clusters(population, rows, alpha, (below, above))
     findings = tuple(
         cluster_finding(population, rows, one, float(np.median(centre))) for one in groups
@@ -176,9 +168,15 @@ def _of_fleet(
     excluded = exclusions + tuple(
         _too_far(population, losses, flagged & ~slower, alpha, centre.tolist())
     )
-    why = _no_majority(population, usual & ~slower, healthy & usual, below + above, losses)
+    why = _no_majority(
+        population,
+        without_extra_runs & ~slower,
+        healthy & without_extra_runs,
+        below + above,
+        losses,
+    )
     if why:
-        sick = clearly_slower(population, losses, usual & flagged, healthy)
+        sick = clearly_slower(population, losses, without_extra_runs & flagged, healthy)
         sick = sick if scope == "unit" else []  # pooled values repeat what the units show
         return _refused(population, rows, sick, why, excluded)
     learned = LearnedCriterion(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.cli.commands import learn_command
-from pytest_anubis.cli.learning.next_commands import judge_command, longer_command
+from pytest_anubis.cli.learning.next_commands import longer_command, pytest_command
 from pytest_anubis.core.baseline import Baseline, Criterion, Unjudged
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.report.text.power_text import next_line, power_lines
@@ -82,7 +82,7 @@ def test_commands_have_the_options_that_were_given(typed: str, judge: str, learn
     parser = argparse.ArgumentParser()
     learn_command.add(parser)
     options = parser.parse_args(["s", *typed.split()])
-    assert " ".join(judge_command(options)).startswith(f"pytest --anubis s {judge}--html=")
+    assert " ".join(pytest_command(options)).startswith(f"pytest --anubis s {judge}--html=")
     longer = longer_command(options, seconds=options.time, rounds=options.rounds)
     assert " ".join(longer) == f"anubis learn s {learn}"
 
@@ -98,4 +98,4 @@ def test_baselines_of_a_subfolder_are_named_from_the_root(
     parser = argparse.ArgumentParser()
     learn_command.add(parser)
     options = parser.parse_args(["s", *typed.split()])
-    assert f"--anubis-baseline={seen}" in judge_command(options, "..")
+    assert f"--anubis-baseline={seen}" in pytest_command(options, "..")
