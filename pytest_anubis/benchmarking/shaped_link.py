@@ -1,8 +1,8 @@
 """Make a link of a known rate between two network namespaces, shaped in each direction by ``tc tbf``.
 
-Tests of benchmarks use it, to compare the measured rate with the given one; benchmarks do not. It needs root
-and iproute2. The names contain the id of the process that made them, so that the next process can remove what
-a killed one left behind. `hosts.simulated_hosts` builds on it.
+Tests and the scripts in `benchmarks/` use it, to compare a measured rate with the given one; the tests in
+`suites/` never do. It needs root and iproute2. The names contain the id of the process that made them, so
+that the next process can remove what a killed one left behind. `hosts.simulated_hosts` builds on it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ MIN_BURST = 16 << 10
 """Minimum bytes of the bucket: a packet, or several that offloading has merged."""
 
 QUEUE = 64 << 20
-"""Maximum bytes in the shaper's queue: more than TCP ever sends without an acknowledgement, so that nothing
-is dropped. With a queue of 50 ms TCP lost packets and reached half of the rate."""
+"""Maximum bytes in the shaper's queue: larger than TCP's window, so that nothing is dropped. A queue of 50 ms
+dropped packets, which halved the rate."""
 
 _NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-(\d+)-(\d+)-(a|b|hub|h\d+)")
 """PID namespace, process id, start of the process, number of the link, and its end or a simulated host."""

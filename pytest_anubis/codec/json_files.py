@@ -1,4 +1,4 @@
-"""Read JSON, or the bytes of any file, that may be damaged, hostile or written by another program."""
+"""Read JSON, or the bytes of any file, that may be damaged or hostile; journals have `journal_lines`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def parse_json(text: bytes | str, *, strict: bool = True, largest: int = LARGEST
 def leading_json(text: str, at: int, *, unique: bool = False) -> tuple[Any, int]:
     """Return the JSON value that begins at a place of a text, and the place where it ends.
 
-    It is read as by `parse_json` without `strict`.
+    NaN and the infinities are accepted, and lone surrogates become U+FFFD. The caller limits the text's size.
 
     Args:
         text: The text.
@@ -93,7 +93,7 @@ def leading_json(text: str, at: int, *, unique: bool = False) -> tuple[Any, int]
         unique: Refuse a name twice in one object; else its last value counts.
 
     Raises:
-        CodecError: As of `parse_json`.
+        CodecError: It is no JSON, or is nested too deeply.
     """
     return _decoded(_UNIQUE if unique else _LENIENT, text, at)
 

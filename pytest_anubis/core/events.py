@@ -91,7 +91,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestsPlanned:
-    """Planned tests, and (`elsewhere`) benchmarks of other profiles; several events add up."""
+    """Planned tests; `elsewhere`: benchmarks that only other profiles run. Several such events add up."""
 
     __test__ = False
     kind: ClassVar[str] = "planned"
@@ -101,7 +101,7 @@ class TestsPlanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestStarted:
-    """The start of a test, or of its next attempt; after a crash it names the test that was running.
+    """The start of a test, or of its next attempt; if a process dies, its last one names the test that ran.
 
     Attributes:
         test: Node id.
@@ -133,7 +133,7 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A verdict on a test, or without one on the whole run."""
+    """A verdict on a test; on the whole run if it names no test."""
 
     kind: ClassVar[str] = "verdict"
     verdict: Annotated[MetricVerdict, Flat()]
@@ -369,7 +369,7 @@ class RunFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownEvent:
-    """An event of another version, which is kept and ignored."""
+    """An event of another version: it is kept, and counts as damage, so that the run accepts nothing."""
 
     kind: ClassVar[str] = ""
     data: Mapping[str, Any]  # the event as plain data

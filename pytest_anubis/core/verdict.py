@@ -1,4 +1,4 @@
-"""Verdicts on metrics and nodes, with their reasons."""
+"""Verdicts on metrics and nodes, with reasons; `validator` makes most, `session` some (UNSET, PRUNED)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Waiver:
     """A rule by which failures reject nothing until a day; they never count as PASS.
 
     An exact result, a count of faults, a report of the hardware and a test's own failure are wrong and not
-    slow: a waiver covers them only if `metric` is their name and no pattern (`waivers.waiving`).
+    slow: a waiver covers them only if `metric` is their name and no pattern (`waiving.needs_its_name`).
 
     Attributes:
         owner: The person responsible.
@@ -308,7 +308,7 @@ class MetricVerdict:
 
     @property
     def trouble(self) -> Trouble:
-        """Its kind of trouble; a verdict that is only listed has one, too."""
+        """Its kind of trouble, also of a verdict that is listed and does not block."""
         if self.outcome is Outcome.FAIL and not self.retest:
             measured = bool(self.similarity) and self.better != "equal"  # 0 is wrong, not slow
             return Trouble.SLOW if measured else Trouble.FAILED
@@ -336,7 +336,7 @@ LOOK = "LOOK AT"
 """Word for an accepted node that is worth a look."""
 
 ALLOWED_MISSING = 0.02
-"""Share of a node's values that tables may lack: a fault in a single value may be missed as often."""
+"""Share of a node's values that a table may lack; a fault in one value is missed with that chance."""
 
 NOT_JUDGED = "NOT_JUDGED"
 """Word in place of an outcome for values that no baseline judges."""

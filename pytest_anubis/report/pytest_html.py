@@ -39,7 +39,7 @@ NO_BASELINE = "no baseline for this hardware class: see above"
 """Replaces the note about the missing baseline, which is on top of the page."""
 
 DISTURBED = "the machine was disturbed: measure again"
-"""Short form of a reason that says who disturbed the machine and by how much."""
+"""Replaces the long reason of a skip, which says who disturbed the machine and by how much."""
 
 MAX_SKIP_REASON = 90
 """Columns of a skip's reason in its row; a longer one is folded behind its beginning."""
@@ -103,7 +103,7 @@ class HtmlReport:
         self._page: Any = None  # pytest-html's, from its own hook
         self._title = ""
 
-    # On the controller, so that workers send numbers, not pictures; pytest-html makes its row after it.
+    # Plots are made on the controller, so that workers send only numbers. pytest-html makes the row after it.
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Attach the table and the plots once, to the call's report."""
         if report.when not in ("setup", "call", "teardown"):
@@ -115,7 +115,7 @@ class HtmlReport:
         state = self._source.state
         verdicts = state.verdicts_of(report.nodeid)
         measurements = state.measured(report.nodeid)
-        report.anubis_verdicts = verdicts  # type: ignore[attr-defined]  # of this attempt, for its row
+        report.anubis_verdicts = verdicts  # type: ignore[attr-defined]  # of this repetition, for its row
         if not measurements and not verdicts:
             return
         from pytest_html import extras

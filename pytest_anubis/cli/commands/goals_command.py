@@ -127,7 +127,7 @@ class _GoalCollector:
 
 
 def _metric_names(declared: object) -> tuple[str, ...]:
-    """Return the metrics that a mark declares; a wrong value is none, since only a run reports it."""
+    """Return the metrics that a mark declares; a wrong value counts as none, because a run reports it."""
     return tuple(map(str, declared)) if isinstance(declared, list | tuple) else ()
 
 

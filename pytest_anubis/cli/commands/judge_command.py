@@ -49,8 +49,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser,
         "Judge runs that were collected from many nodes, or imported, without pytest: one decision for every "
         "node.",
-        "Exit codes: 0 every node is accepted; 1 a node is rejected; 20 none is rejected, but one is not "
-        "accepted either or a file could not be read; 2 wrong usage or input.",
+        "Exit codes: 0 every node is accepted; 1 a node is rejected; 20 no node is rejected, but one is "
+        "undecided or a file could not be read; 2 wrong usage or input.",
     )
     parser.add_argument(
         "runs", nargs="*", type=Path, metavar="RUN", help="folders, journals, imports"
@@ -76,9 +76,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--missing",
         type=Path,
         metavar="FILE.csv",
-        help="list the values that tables lack, where there are any: node, benchmark, metric, device "
-        "(default: missing.csv in the store of these runs, else in .anubis, or missing-2.csv and so on where "
-        "that holds another list)",
+        help="write the values that tables lack, if any, to this file: node, benchmark, metric, device "
+        "(default: missing.csv in the store of these runs, else in .anubis; missing-2.csv and so on if that "
+        "is another list)",
     )
     add_verbose(parser, "every node, and all that was found on it")
     add_strictness(parser)
@@ -109,8 +109,7 @@ def run(options: argparse.Namespace) -> int:
     source = gather_fleet_source(
         options, runs, judged, rows, places=named, without_run=unrun, whole_page=page
     )
-    judged = source.judged
-    rows = source.rows
+    judged, rows = source.judged, source.rows  # shared causes are set now: REJECTED may read RETEST
     written = options.json is not None or options.html is not None
     inputs = judged_inputs(options, places) if written else {}
     if printed:

@@ -1,6 +1,6 @@
 """Split the hardware classes of collected runs by a version or a setting of their nodes (``--split``).
 
-The versions and settings of a run (`run_facts`) are also the traits by which slow nodes are explained.
+`fleet_source` also searches a run's versions and settings (`run_facts`) for what slow nodes share.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def class_lines(runs: RunSet) -> list[str]:
 
 
 def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
-    """Return the runs with classes that are split by attributes, as ``--anubis-split`` would have split them.
+    """Return the runs with hardware classes split by attributes; the keys equal those of ``--anubis-split``.
 
     Raises:
         CommandError: No run has one of them.
@@ -82,7 +82,7 @@ def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
 
     changed = tuple(map(split, runs.runs))
     keys = {_run_key(old): new.hardware_class for old, new in zip(runs.runs, changed, strict=True)}
-    # Runs that were split when they were taken and those that are split now are one population.
+    # Join runs that are split here with runs already split by ``--anubis-split``.
     gather = Gather()
     for one in runs.populations:
         for part in _parts(one, keys):

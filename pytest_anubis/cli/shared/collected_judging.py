@@ -1,4 +1,4 @@
-"""Read collected runs and imports (also to learn or export them), and judge their nodes, as `judge` does."""
+"""Read collected runs (also for `learn`, `export`), and judge their nodes for `judge`, `report`, `push`."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _verdicts_on(judged: JudgedFleet, units: Collection[Unit]) -> dict[Unit, Nod
 
 
 def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -> JudgedFleet:
-    """Return verdicts that accept a node with older runs only if its latest days do, too."""
+    """Return the verdicts; a node that only its older runs complete is no longer accepted."""
     alone = _verdicts_on(near, aged)
     details = {
         (verdict.node, detail.hardware_class): detail
@@ -219,7 +219,7 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
 
 
 def _with_step_shares(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
-    """Return verdicts on times that have parts, with the shares of these in the loss."""
+    """Add to the verdict on each slow time that has parts how much of the loss each part causes."""
     if not any(one.metric.part_of for one in runs.populations):
         return judged
     found = with_collected_shares(_by_unit(judged), runs.populations, judged.baselines)
@@ -343,7 +343,7 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
 
 
 def _judged_journals(runs: RunSet) -> dict[str, list[JudgedRun]]:
-    """Return node -> its journals as judged runs, if several: a later one may answer an earlier one."""
+    """Return node -> its judged runs, if it has several journals: a later run may answer an earlier one."""
     counts = Counter(run.node for run in runs.journals)
     found: dict[str, list[JudgedRun]] = {}
     for run in runs.journals:
@@ -413,9 +413,9 @@ def _waivers_today(runs: Sequence[RunRecord]) -> dict[str, tuple[Waiver, ...]]:
 
 
 def with_answers(judged: JudgedFleet, runs: RunSet, places: Sequence[Path]) -> JudgedFleet:
-    """Return verdicts in which a node is undecided if each run that rejects it has a closed defect.
+    """Make a rejected node undecided if the operator closed the defect of each run that rejects it.
 
-    What was found then is known to somebody; whether it is there still only another run says.
+    Only another run shows whether the repair worked.
 
     Args:
         judged: The verdicts.
@@ -443,7 +443,7 @@ def _answered(
         return verdict
     bad = [one for one in detail.verdicts if one.outcome is Outcome.FAIL]
     bad = bad or [one for one in detail.verdicts if one.outcome is Outcome.MARGINAL]
-    # A mean may hold earlier values of a bad device: it is no finding of its own.
+    # A node's pooled values repeat what a bad device shows, so they count only if no device is bad.
     bad = [one for one in bad if one.scope == "unit"] or bad
     found = {one.run or (next(iter(runs)) if len(runs) == 1 else "") for one in bad}
     if not found or not found <= {run for run, node in answered if node == verdict.node}:

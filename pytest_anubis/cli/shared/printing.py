@@ -63,7 +63,7 @@ def edge(file: TextIO | None = None) -> int | None:
 
 
 def show(text: str, *, file: TextIO | None = None) -> None:
-    """Print text that another program reads, such as JSON, as it is.
+    """Print text as it is, without wrapping, on the present standard output; JSON goes through `show_answer`.
 
     Characters that the output's encoding lacks become escapes. If the reader has gone (``head``, ``less``) or
     a disk is full, the rest of the text is dropped: the command still has files to write and a verdict.
@@ -93,7 +93,7 @@ def lost_output() -> str:
 
 
 def _discard_rest(out: TextIO, error: OSError) -> None:
-    """Redirect an output that takes no more to the null device, also for child processes and the buffer."""
+    """Point the descriptor at the null device, so that the buffer and child processes can still write."""
     if not isinstance(error, BrokenPipeError):  # a reader that closes the pipe has what it wanted
         _lost.append(error.strerror or str(error))
     with contextlib.suppress(OSError):  # without a descriptor it has no buffer of its own either
@@ -138,7 +138,7 @@ def words_aside(*, wanted: bool) -> Iterator[None]:
 
 
 def show_answer(text: str) -> None:
-    """Print what a program asked for, such as JSON, on the standard output."""
+    """Print what a program asked for, such as JSON, on the real standard output, even in `words_aside`."""
     show(text, file=_program_outputs[-1] if _program_outputs else None)
 
 

@@ -1,4 +1,7 @@
-"""Build what a fleet's pages show from judged nodes: node-by-metric cells, shifts, drifts, costs."""
+"""Build what pages of many nodes show: cells of nodes by metrics, shifts, drifts, costs.
+
+`site_writing` writes these pages, for `judge --html`, `report --html` of several nodes and `report --fleet`.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,7 @@ class _Cells:
 
 
 def fleet_view(source: FleetSource) -> FleetView:
-    """Return the view for the pages; nodes have no dossiers and metrics no pages yet."""
+    """Return the view for the pages; `write_site` adds the links to the pages of nodes and metrics."""
     rows = sorted(source.rows, key=lambda row: row.verdict.severity)
     places = {(row.verdict.node, row.hardware_class): number for number, row in enumerate(rows)}
     names: dict[MetricKey, tuple[Metric, str]] = {}

@@ -1,6 +1,6 @@
 """Bring a run's decision up to today (waivers lapse, later runs pass what failed), and say what is open.
 
-`anubis health`, the fleet's verdicts and the Selector use it, so that all give the node's present standing.
+The fleet's verdicts and status use `with_standing`, `anubis health` `lapsed_text`, the Selector `node_doubt`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _RENEW = "mend it, or renew the waiver; then measure again"
 def with_standing(
     verdict: NodeVerdict, metrics: Sequence[MetricVerdict], standing: Standing
 ) -> tuple[NodeVerdict, tuple[MetricVerdict, ...]]:
-    """Return a run's decision and verdicts as they hold today.
+    """Return a run's decision and verdicts as of today: lapsed waivers reject, later passes remove failures.
 
-    A node is rejected where a waiver has lapsed since, and only for what no later run has answered.
+    A rejection of which no failure is left stays one: callers ask `standing.answered`, which means UNDECIDED.
 
     Args:
-        verdict: What the run decided that `standing` rests on.
+        verdict: The decision of `standing.by`.
         metrics: Its verdicts on metrics.
         standing: The standing of its node.
     """

@@ -38,7 +38,7 @@ LOOK = 60.0
 """Seconds between two looks at the clock if nothing happens."""
 
 KILL_SECONDS = 10.0
-"""Seconds after which a killed process that still exists is given up, because it hangs in the kernel."""
+"""Seconds that a killed process has to disappear; one that takes longer hangs in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Overdue:
         deadline: The missed deadline.
         stack: Stacks of the worker's threads; empty if it did not answer.
         stubborn: The worker could not be killed, because it hangs in the kernel.
-        survived: How the test ended without being killed, one phrase; empty if the worker was killed.
+        survived: How the late test ended by itself, one phrase; empty if the watchdog killed its worker.
     """
 
     doing: str
@@ -125,7 +125,7 @@ class _Watched:
 class Watchdog:
     """The workers with their deadlines, and a thread that kills those that miss theirs.
 
-    All methods may be called from any thread and return at once.
+    All methods may be called from any thread. All but `stop` return at once; it waits up to a second.
 
     Args:
         gave_up: Called from the watchdog's thread with the name of a worker that could not be killed.

@@ -1,7 +1,8 @@
 """Compare a node's inventory with an earlier one: that of the run's start, or of the node's previous run.
 
-`check_again` finds faults during a run that otherwise passes: uncorrected memory errors, replaced rows, lost
-lanes of links, lost cards. `since` only notes errors since the previous run.
+`Gate` calls `since` at a run's start, which only notes errors since the previous run, and `check_again` at
+its end, which finds faults during a run that otherwise passes: uncorrected memory errors, replaced rows, lost
+lanes of links, lost cards. Checking a seal repeats `check_again`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ REPLAYS_PER_MINUTE = 8
 """Maximum PCIe packets sent again per minute on a healthy link: NVIDIA's DCGM warns above it."""
 
 JUDGED_BY_RATE = ("number of NVLink recoveries",)
-"""Findings at a run's end without a verdict of the gate: `HardwareWatch` judges the rate of these errors."""
+"""Findings at a run's end that get no verdict of `Gate`, since `HardwareWatch` judges these errors' rate."""
 
-# Counters that only grow while the driver is loaded: field, its name, severity, component, next step.
+# Counters that only grow while a run lasts: field, its name, severity, component, next step.
 _GROWN: tuple[tuple[str, str, Severity, str, str], ...] = (
     ("remapped_uncorrected", "number of rows remapped after uncorrected errors", "FAIL",
      "accelerator.memory", RESET),
@@ -32,7 +33,7 @@ _GROWN: tuple[tuple[str, str, Severity, str, str], ...] = (
      "accelerator.memory", ""),
 )  # fmt: skip
 
-# Counters that the card keeps for its whole life: field, its name.
+# Counters that also survive unloading the driver: field, its name.
 _LIFETIME = (
     ("ecc_uncorrected_lifetime", "number of uncorrected ECC errors of its life"),
     ("remapped_uncorrected", "number of rows remapped after uncorrected errors"),

@@ -1,4 +1,7 @@
-"""Read a node's inventory, and convert it to plain data and back."""
+"""Read a node's inventory (a run does at its start and end), and convert it to plain data and back.
+
+`anubis doctor` reads it, too.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ from pytest_anubis.hardware.text_files import Files, key_values
 SCHEMA = 1
 
 VENDOR_SECONDS = 60.0
-"""Seconds within which a vendor's library must answer. Without driver persistence NVIDIA states 1 to 3 s to
-start each card, and some nodes have sixteen cards; a hanging card never answers."""
+"""Seconds within which a vendor's library must answer: sixteen cards need up to 48 s (NVIDIA states 1 to 3 s
+for each without persistence mode), and a hanging card never answers."""
 
 
 class InventoryError(ValueError):
@@ -75,6 +78,7 @@ def read_inventory(
         architecture=platform.machine() or None,
         drivers={**nvidia_drivers, **amd_drivers},
         software=read_software(files, os.environ),
+        # Last: the readers above add to it.
         unreadable=(*nvidia_notes, *amd_notes, *files.unreadable),
     )
 
@@ -117,7 +121,7 @@ def inventory_fields(data: Any, *, where: str = "inventory") -> dict[str, Any]:
 
 
 def redact(inventory: Inventory) -> Inventory:
-    """Return the inventory without serial numbers, unique ids and network addresses."""
+    """Return the inventory without serial numbers, unique ids and network addresses (``--anubis-redact``)."""
 
     def hide(value: str | None) -> str | None:
         return REDACTED if value is not None else None

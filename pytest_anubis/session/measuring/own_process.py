@@ -1,4 +1,4 @@
-"""Refuses metrics that a forked child records, or a thread after the test's call, and ends forked children.
+"""Refuses metrics that are recorded in a forked child or after the test's call, and ends forked children.
 
 Such metrics would not be judged: a bad value could be lost, or be in the journal of an accepted node. A
 forked child that comes back into pytest would continue as a second worker. `Recorder` and `call_phase` use
@@ -44,7 +44,7 @@ class OwnProcess:
         self._ended.set()
 
     def check(self, test: str, metric: str, sink: Sink) -> None:
-        """Refuse a metric that nothing would judge, and report it to the run (also `mistake_of_child`).
+        """Refuse a metric that nothing would judge, and report it; a child leaves that to `mistake_of_child`.
 
         Raises:
             MetricUsageError: This is a child process, or the test's call has ended.
@@ -73,7 +73,7 @@ def mistake_of_child() -> str:
 
 
 def end_forked(process: int, error: BaseException | None) -> None:
-    """End this process at once if a test has forked it: only the process that began a test reports it."""
+    """End this process at once if it was forked from the one that began the test, which alone reports it."""
     if os.getpid() == process:
         return
     if isinstance(error, SystemExit):  # the child ends on purpose, as after sys.exit(0)

@@ -1,4 +1,4 @@
-"""Plugins that bound output, mark hangs and clean reports, in a run's only process or in each worker.
+"""Plugins that bound output, mark hangs and clean reports, in every process that runs tests (no controller).
 
 pytest-timeout's signal method raises an ordinary failure in the test, which would reject the node, although a
 hang says nothing about the hardware; its thread method ends the process. `Timeouts` wraps the timer's signal
@@ -26,7 +26,7 @@ class ReportTexts:
 
     Args:
         config: This process's configuration.
-        worker: This is a worker. It keeps a report's node id, which xdist compares with the test's.
+        worker: This is a worker, which keeps node ids as they are: xdist compares them with the tests' ids.
     """
 
     def __init__(self, config: pytest.Config, *, worker: bool) -> None:
@@ -101,7 +101,8 @@ class Timeouts:
                 __tracebackhide__ = True
                 try:
                     answer(number, frame)
-                except BaseException:  # without an error it saw a debugger, and the test continues
+                except BaseException:
+                    # If it raises nothing, it saw a debugger, and the test continues.
                     item.stash[_broken_off] = float(settings.timeout)
                     raise
 
@@ -114,7 +115,7 @@ class Timeouts:
         if _broken_off in item.stash:
             del item.stash[_broken_off]
 
-    # Outermost: a test that swallows the failure must not pass, and a hang must not count as an xfail.
+    # Outside of pytest and Judge: a test that swallows the failure must not pass, and a hang is no xfail.
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Mark the report as failed by a hang, with the time limit."""
@@ -130,7 +131,7 @@ class Timeouts:
 
 
 def watch_tests(config: pytest.Config, *, worker: bool) -> None:
-    """Register the plugins that bound output, detect hangs and unseen failures, and clean reports."""
+    """Register the plugins around tests; a later one wraps the earlier ones, so `ReportTexts` cleans last."""
     add_part(config, CapturedOutput(config), "anubis-output")
     add_part(config, Timeouts(), "anubis-timeouts")
     add_part(config, UnseenFailures(config), "anubis-unseen")

@@ -1,4 +1,7 @@
-"""The output on pytest's terminal: header lines, and at the end the verdict with its explanation."""
+"""The output on pytest's terminal: header, dead workers, verdict with explanation.
+
+`LiveProgress` writes its lines by `write_apart`.
+"""
 
 from __future__ import annotations
 

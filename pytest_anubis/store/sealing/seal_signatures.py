@@ -145,7 +145,7 @@ def with_signature(
 def checked_signatures(
     files: Mapping[str, bytes], keys: Sequence[PublicKey]
 ) -> tuple[tuple[Signed, ...], list[Flaw]]:
-    """Return the valid signatures in an archive, and what is wrong with the others.
+    """Return all valid signatures in an archive, and all flaws; one by a key that is not trusted is in both.
 
     Args:
         files: The files of the archive.

@@ -18,12 +18,12 @@ from pytest_anubis.validator.changes.segments import (
 )
 
 VALUES, SEARCHED_VALUES = 60_000, 6_000
-"""Most values of healthy units that are screened while learning, over all metrics, and most that are searched
-because the screen suspects a change. This takes a second, and finds two hundred changes at the default
-rate."""
+"""Maximum values of healthy units that are screened while learning, over all metrics, and maximum that are
+searched because the screen suspects a change. This takes a second; 60,000 values have 200 changes at
+`HAZARD`."""
 MIN_RATE, MAX_RATE = 1e-5, 0.02
-"""Range of a learned rate: one change in a day of values per second, and one in fifty values, six times the
-shortest segment."""
+"""Range of a learned rate: from one change in 100,000 values (a day at one a second) to one in fifty, six
+times the shortest segment (`segments.AGE`)."""
 
 
 def change_rates(
@@ -31,8 +31,8 @@ def change_rates(
 ) -> list[float | None]:
     """Return for each metric the chance, per value, that a segment of a healthy unit ends for the worse.
 
-    The rate of the class is the rate over all metrics, plus one change at the usual rate (`segments.HAZARD`).
-    The rate of a metric is its own rate, plus one change at the rate of the class.
+    Each rate is shrunk by the weight of one change: a metric's towards that of the class, and that of the
+    class (over all its metrics) towards `segments.HAZARD`.
 
     Args:
         samples: Each metric's population, the rows of its healthy units, and the smallest change that counts.

@@ -1,4 +1,4 @@
-"""Make the headline of a decision: one sentence that names everything that the decision rests on."""
+"""Make the headline of a decision, one sentence with all that it rests on, for `node_decision`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def headline(
         evidence: What else is known.
         unneeded: Why nothing had to be measured; empty if something had to be.
         never: Benchmarks of the baseline that never ran and are not required.
-        uncovered: That components have no criterion, if this is the most frequent blocker.
+        uncovered: Phrase about uncovered components; empty unless they are the most frequent blocker.
         devices: Devices that were judged, in addition to those of verdicts and evidence.
     """
     subject = f"node {name}" if name else "the node"
@@ -302,7 +302,7 @@ def _reservations(
         found.append(missing_text(*evidence.missing))
     if evidence.caveats:
         found.append(f"switched off: {', '.join(evidence.caveats)}")
-    # More disturbance than usual counted as quiet.
+    # The operator raised the noise limits, so noisy values counted.
     found += [
         f"the noise was allowed by {limits}" for limits in dict.fromkeys(evidence.noisy.values())
     ]

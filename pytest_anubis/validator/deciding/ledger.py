@@ -34,7 +34,7 @@ Metric = tuple[str, str, str]
 """Benchmark id, metric name and group."""
 
 Answers = Mapping[Metric, set[str] | frozenset[str]]
-"""Metric -> devices whose values were held against a criterion of the baseline."""
+"""Metric -> devices whose values were compared with a criterion of the baseline, passing or not."""
 
 
 def unanswered(

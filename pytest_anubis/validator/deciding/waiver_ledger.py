@@ -28,9 +28,10 @@ def waiver_lines(
 ) -> tuple[list[Blocker], list[Blocker]]:
     """Return the lines about a node's waivers: those that block, and those that are only reported.
 
-    An expired waiver blocks if it covers anything that was run, so that its owner looks at it again. Any
-    other waiver is reported if it covered no failure. Verdicts are those after waivers; without `answers`,
-    every verdict has its device.
+    An expired waiver blocks if it covers anything of the run, judged or only planned, so that its owner looks
+    at it again. Any other waiver is reported if it covered no failure. Verdicts are those after waivers.
+    `answers` name the devices that were judged, because `anubis judge` makes one verdict for all that pass;
+    None: the verdicts name them.
     """
     blocking, reported = [], []
     for waiver in evidence.waivers:
@@ -57,7 +58,7 @@ def _met(
     evidence: RunEvidence,
     answers: Answers | None,
 ) -> bool:
-    """Return whether a waiver covers anything that was run, whatever its outcome."""
+    """Return whether a waiver covers anything that was judged or planned, whatever came of it."""
     about = speaks_of if waiver.metric == OWN_CHECK else covers
     others = _without_verdict(waiver, verdicts, evidence, answers)
     return any(about(waiver, one) for one in verdicts) or any(covers(waiver, one) for one in others)
@@ -69,7 +70,7 @@ def _without_verdict(
     evidence: RunEvidence,
     answers: Answers | None,
 ) -> Iterator[MetricVerdict]:
-    """Yield a verdict for each passed test and device that has none here, for a waiver to match."""
+    """Yield a stand-in for each planned test without a verdict on a metric, and for each judged device."""
     measured = {v.benchmark for v in verdicts if v.metric} | {key[0] for key in answers or {}}
     for benchmark, device in evidence.planned:
         # If the waiver names no test, a name that is no known metric is misspelt.

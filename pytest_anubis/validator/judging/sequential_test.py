@@ -17,15 +17,16 @@ from pytest_anubis.core.sample import FloatArray, unusable_reason
 from pytest_anubis.validator.similarity.distance import one_sided
 
 MAX_LOOKS = 16
-"""Most looks, the first one included: it is a whole measurement and each of the others a fifth, so four times
-the first one's values, whose mean is twice as exact."""
+"""Maximum looks, with the first, which is a whole measurement. Fifteen further ones of a fifth each give four
+times its values, which halves the error."""
 CONFIRMING_LOOKS = 11
-"""A loss counts as confirmed after this many looks: what passes within seconds never rejects a node. Ten more
-looks with their pauses take a quarter of a minute and more; `benchmarks/validator/machine.py` shows what it
-leaves."""
+"""Looks that confirm a loss. With fewer, a loss fails by a baseline of one machine only below
+`Criterion.unconfirmed`, and by a fleet's it asks for a retest unless it is clear, because a disturbance may
+pass within seconds. Ten further looks with their pauses take a quarter of a minute or more;
+`benchmarks/validator/machine.py` measures which errors are left."""
 CLEAR_FACTOR, CLEAR_LOOKS = 2.0, 5
-"""A loss this many times as large as one that fails is clear, and confirmed after this many looks: a second
-measurement's worth of values, as a node that is half as fast need not wait for ten."""
+"""A loss is clear beyond this many times the loss that fails, if `Criterion.unconfirmed` fails it, too. It
+needs only this many looks, four fifths of a measurement after the first."""
 MAX_CORRELATION = 0.95
 """Largest correlation of neighbouring values that is taken as found: 39 such values still count as one."""
 
@@ -37,7 +38,7 @@ def closer_look(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> Literal
     standard error takes the correlation of successive values into account. While the Student-t interval
     at `ERROR_RATE` (Bonferroni over `MAX_LOOKS`) contains that loss, more is asked for; so a verdict that
     stops early agrees with that of an endless measurement with probability ``1 - ERROR_RATE`` at least.
-    A loss is confirmed by ``CONFIRMING_LOOKS`` looks before it may reject, a clear one by ``CLEAR_LOOKS``.
+    A loss that fails is measured again until ``CONFIRMING_LOOKS`` looks, a clear one until ``CLEAR_LOOKS``.
 
     Args:
         looks: The values of each look in time order.
@@ -64,7 +65,7 @@ def closer_look(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> Literal
 
 
 def sure_loss(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> bool:
-    """Say whether a loss is surely beyond the one that fails, so that only its confirmation may be lacking.
+    """Return whether a loss surely fails, so that at most the looks that confirm it are missing.
 
     The interval is that of `closer_look`. It decides which looks are spent
     (`session.measuring.conditions.LookBudget`), never a verdict.
@@ -106,7 +107,7 @@ def fails(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> bool:
 
 
 def fail_loss(criterion: Criterion) -> float:
-    """Return the one-sided loss beyond which the verdict is FAIL: beyond both thresholds."""
+    """Return the one-sided loss beyond both thresholds, practical and learned, where the verdict is FAIL."""
     return 1 - criterion.rejects_below
 
 

@@ -1,4 +1,7 @@
-"""Learn one criterion: the centre of a population, and its healthy units; `fleet_thresholds` adds limits."""
+"""Learn one criterion: the centre of a population, and its healthy units.
+
+`learning_steps` calls it for a baseline, `history_judging` for a device's own runs. Limits come afterwards.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +62,9 @@ from pytest_anubis.validator.similarity.usable_rows import (
 WEAK = 4
 """Most units of a criterion that is marked weak: of four, two sick ones leave no majority."""
 WITHIN_ALPHA, GAP = 0.75, 1.2
-"""Without a majority within alpha, units beyond it count as noise of one noisy population if at least this
-share of the healthy tail's units is within alpha, and the next unit outside is this many times further away.
-A judgement: of ten healthy units three may be noise, and noise rarely leaves a gap of a fifth."""
+"""Without a majority within alpha, units beyond it are noise if WITHIN_ALPHA of the units in the healthy tail
+are within alpha, and the nearest unit outside the tail lost GAP times as much as any in it. A judgement: a
+quarter of the healthy units may be noise, and noise rarely leaves a gap of a fifth."""
 MAX_DIFFERENT = 0.1
 """Share of the nodes, and at least one node, that may differ from the exact value of all others; if more do,
 the others may be wrong."""
@@ -90,7 +93,7 @@ def learn_criterion(
         population: Samples of comparable units of one hardware class.
         alpha: Practical threshold, in (0, 1).
         method: ``median`` or ``medoid``.
-        one_machine: All rows are runs of one machine: none is dropped, and their spread gives the threshold.
+        one_machine: All rows are runs of one machine: none is dropped. Callers replace the threshold later.
         scope: ``node`` pools the values of each node (and run) first.
         storage: Storage for values that exceed the memory.
 
@@ -402,7 +405,7 @@ def _refused(
     why: str,
     exclusions: tuple[Exclusion, ...],
 ) -> LearnedCriterion:
-    """Return no criterion, and the names of the nodes with odd rows, whose values are to be looked at."""
+    """Refuse a criterion, and name the nodes with odd rows, because an engineer must look at their values."""
     if not odd:
         return _no_criterion(population, rows, why, exclusions)
     reason = f"{why}: {first_of(sorted({population.nodes[row] for row in odd}), MAX_NODES_NAMED)}"

@@ -1,7 +1,8 @@
-"""Learn each metric by itself (criterion and shortest window), in this process or others, with one result.
+"""Learn each metric by itself: its criterion, and how many values later runs need (its window).
 
-Only these steps, and centres without each node (`healthy_tails`), read all values of a metric. Everything
-about all metrics together is learned from what these steps return.
+Only these steps, and `healthy_tails`, which learns each centre again without one node, read all values of a
+metric. What `baseline_learning` learns of all metrics together follows from what these steps return. Other
+processes may run them, with the same result.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def tasks_of(populations: Sequence[Population], single: bool) -> list[Task]:
 
 @lru_cache(maxsize=8)  # metrics of one fleet share their units
 def _several(nodes: tuple[str, ...], devices: tuple[str, ...], missing: tuple[int, ...]) -> bool:
-    """Return whether most nodes have more than one device, so that pooling them says more than one device.
+    """Return whether most nodes have several devices, so that pooled values show more than one device's.
 
     `missing` are rows of devices that a node lacks and most nodes have.
     """

@@ -129,7 +129,7 @@ class HealthyNull(NamedTuple):
 
 
 def _sick(loss: FloatArray | float, small: FloatArray | float) -> FloatArray:
-    """Return the density of the sick units' losses: uniform in the logarithm, from a small loss on.
+    """Return the density of the sick units' losses: about 1 / loss, and flatter below a small loss.
 
     Small losses are more frequent than large ones: half a link's width costs a half, one throttled card of
     eight costs a few percent.

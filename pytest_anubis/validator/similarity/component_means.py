@@ -2,8 +2,8 @@
 
 A card that is 8 % slower in both precisions of a benchmark with 3 % noise is sick, although neither metric
 shows it. The mean of all its losses does. Losses are logarithms of the unit's medians over typical medians,
-each weighted by one over the variance of the healthy units. The mean is judged like any other metric; its
-healthy spread, learned from the same fleet, includes the noise that its members share.
+each weighted by one over the square of the scale of its metric's healthy tail. The mean is judged like any
+other metric; its healthy spread, learned from the same fleet, includes the noise that its members share.
 """
 
 from __future__ import annotations

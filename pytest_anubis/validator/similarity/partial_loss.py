@@ -24,8 +24,8 @@ def part_text(
 ) -> str:
     """Say which part of a sample is far off, e.g. ``2 of 13 values are 3 times as long``; empty if none is.
 
-    `alike` is its one-sided similarity to the centre. If half of the values are far off, or the median shows
-    half of the loss, the whole sample is worse, not a part. Exact metrics have no part.
+    `alike` is its one-sided similarity to the centre, whose values ascend. If half of the values are far off,
+    or the median shows half of the loss, the whole sample is worse, not a part. Exact metrics have no part.
     """
     if 1 - alike <= NOTABLE or better == "equal" or len(values) < MIN_VALUES or not len(centre):
         return ""

@@ -51,7 +51,7 @@ def check_seal(data: bytes, keys: Sequence[PublicKey] | None) -> CheckedSeal:
 
     Args:
         data: Its bytes.
-        keys: The keys that must have signed, and no others; None: any may have, as to add a signature.
+        keys: The keys that must have signed, and no others; None accepts any, before a signature is added.
     """
     files, odd = files_of_bundle(data)
     flaws = list(odd)
@@ -63,7 +63,8 @@ def check_seal(data: bytes, keys: Sequence[PublicKey] | None) -> CheckedSeal:
     flaws += wrong
     manifest = _manifest(files, flaws)
     signed_other = any(flaw.kind is FlawKind.PASTED for flaw in flaws)
-    if manifest is not None and not (signed_other and not signatures):  # else it proves nothing
+    # A manifest that no valid signature covers, only pasted ones, proves nothing about the files.
+    if manifest is not None and not (signed_other and not signatures):
         flaws += differences(manifest, files)
     if flaws or manifest is None:
         return CheckedSeal(report=_report(manifest, signatures, flaws), files=files)
@@ -103,7 +104,7 @@ def _manifest(files: Mapping[str, bytes], flaws: list[Flaw]) -> Manifest | None:
 
 
 def _decided(files: Mapping[str, bytes], manifest: Manifest, flaws: list[Flaw]) -> SealedRun | None:
-    """Return the run with its decision; add to the flaws where the seal states anything else."""
+    """Return the run with its decision; add a flaw for everything that the seal states differently."""
     version = "" if manifest.version == __version__ else manifest.version
     try:
         record = journal_record(files[JOURNAL], JOURNAL)

@@ -1,4 +1,4 @@
-"""Measures of a risk model's accuracy under censoring: concordance, Brier score, calibration."""
+"""Accuracy of a risk model under censoring (concordance, Brier score, calibration), for `risk_backtest`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.hazard import checked
 
-_EQUAL = 1e-9  # relative difference of equal risks: less depends on the order of a sum
+_EQUAL = 1e-9  # relative difference up to which risks are equal: less depends on the order of a sum
 
 
 def ranks(risk: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -31,8 +31,8 @@ def ranks(risk: npt.ArrayLike) -> npt.NDArray[np.int64]:
 def harrell(risk: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike) -> float:
     """Return Harrell's concordance: the share of comparable pairs in which the riskier row fails first.
 
-    A pair is comparable if the earlier time is an incident. Risks equal up to rounding count half. Without
-    comparable pairs it is 0.5.
+    A pair is comparable if the earlier time is an incident; at equal times, an incident and a row without one
+    are. Risks equal up to rounding count half. Without comparable pairs it is 0.5.
 
     Args:
         risk: Larger is riskier, finite, shape (n,).
@@ -83,9 +83,9 @@ def brier(
 ) -> float:
     """Return the Brier score at a horizon, weighted by the inverse probability of censoring.
 
-    Graf et al. (1999): an incident until the horizon weighs 1 / G just before it, a row observed
-    beyond the horizon 1 / G there, one censored earlier nothing; G is the Kaplan-Meier estimate of
-    not being censored.
+    Graf et al. (1999): an incident until the horizon weighs 1 / G just before the incident, a row observed up
+    to the horizon or beyond it 1 / G just before the horizon, one censored earlier nothing; G is the
+    Kaplan-Meier estimate of not being censored.
 
     Args:
         survival: S at the horizon, shape (n,).

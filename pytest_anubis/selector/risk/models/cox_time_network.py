@@ -1,7 +1,7 @@
-"""The network of Cox-Time as plain arrays, so that torch is needed for training only.
+"""The trained network of Cox-Time as plain arrays: `cox_time_training` makes it, `cox_time` predicts by it.
 
 Its first layer gets the covariates and the standardised logarithm of time. Since time enters linearly there,
-the covariates' part is computed once for all times.
+the covariates' part is computed once for all times. Only the training needs torch.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Network:
 
         Args:
             times: Standardised times, shape (m,).
-            z: Rows, shape (n, width).
+            z: Prepared covariates (`HazardModel`), shape (n, width).
         """
         first = self.layers[0]
         fixed = z.astype(np.float32) @ first.weight[:-1] + first.bias
