@@ -87,7 +87,7 @@ class Source(Protocol):
         """The state of the run."""
 
     def usage_errors(self) -> list[str]:
-        """Return one line for each wrongly written benchmark."""
+        """Return one line for each error in a benchmark's code."""
 
     def closed_defects(self) -> Sequence[Defect]:
         """Return the defects of the node's class that operators have closed."""
@@ -191,7 +191,7 @@ class HtmlReport:
         lists = (
             ("crashed", died),
             ("planned, but never reported", without_repeated(unexplained(run), blocking)),
-            ("benchmarks written wrongly", source.usage_errors()),
+            ("errors in benchmarks' code", source.usage_errors()),
         )
         page = render(
             "pytest_html.html",

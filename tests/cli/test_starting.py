@@ -34,7 +34,7 @@ def test_the_set_is_copied_and_overwrites_nothing(tmp_path: Path) -> None:
     again = anubis("suites", str(tmp_path))
     assert again.returncode == 2
     assert again.stderr.count("\n") == 1
-    assert "suites: is there already" in again.stderr
+    assert "suites exists already" in again.stderr
 
 
 def test_a_copy_that_fails_leaves_nothing_in_the_way(

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 KINDS = ("slurm", "kubernetes", "container")
 
 CODES = (
-    "Exit codes: 0 every node is accepted; 1 a node is rejected; 20 none is rejected, but one is not "
-    "accepted either, sent no journal, or a file could not be read; 2 wrong usage or input."
+    "Exit codes: 0 every node is accepted; 1 a node is rejected; 20 no node is rejected, but one is "
+    "undecided or sent no journal, or a file could not be read; 2 wrong usage or input."
 )
 
 
@@ -112,7 +112,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _recipes(options: argparse.Namespace) -> int:
     target = options.folder / options.kind
     if target.exists():
-        raise CommandError(f"{target}: is there already; name another folder, or move it away")
+        raise CommandError(f"{target} exists already; name another folder, or move it away")
     try:
         shutil.copytree(Path(launching.__file__).parent / "recipes" / options.kind, target)
     except (OSError, shutil.Error) as error:

@@ -18,6 +18,7 @@ from pytest_anubis.cli.shared.arguments import (
     add_split,
     add_strictness,
     add_verbose,
+    baseline_place,
     explain,
     strictness_words,
 )
@@ -99,7 +100,10 @@ def run(options: argparse.Namespace) -> int:
     runs = split_classes(read_sources(options), options.split)
     if options.split and {run.hardware_class for run in runs.runs}.isdisjoint(baselines):
         apart = shlex.join(word for name in options.split for word in ("--split", name))
-        say(f"note: no baseline is split so: learn one with 'anubis learn RUNS {apart}'")
+        say(
+            f"note: no baseline is for these runs' classes split by {', '.join(options.split)}, so nothing "
+            f"can be accepted: learn one with 'anubis learn RUNS {apart}'"
+        )
     places = [Path(place) for place in options.runs]
     judged = judge_collected(runs, baselines, places, **strictness)
     rows: Sequence[NodeRow] = rows_of(judged)
@@ -128,7 +132,8 @@ def run(options: argparse.Namespace) -> int:
         say(text)
     worst = min(rows, key=lambda row: (row.verdict.severity, row.to_look_at is None), default=None)
     if worst is not None and worst.trouble:
-        say(f"see one: {shlex.join(_dossier_command(options, worst, rows))}")
+        command = shlex.join(_dossier_command(options, worst, rows))
+        say(f"evidence about the worst node, {worst.verdict.node}: {command}")
     if options.html is not None:
         from pytest_anubis.cli.site.site_writing import judged_document
 
@@ -192,7 +197,8 @@ def _baselines(options: argparse.Namespace) -> dict[str, Baseline]:
         raise CommandError(f"{options.baseline}: no baselines; learn one with 'anubis learn'")
     if not found:
         say(
-            "note: no baselines here: the devices of each node are compared with each other, or a node "
-            "with its own earlier runs, and nothing can be accepted; learn a baseline with 'anubis learn'"
+            f"note: no baselines in {baseline_place(options)}: the devices of each node are compared with "
+            "each other, or a node with its own earlier runs, and nothing can be accepted; learn a baseline "
+            "with 'anubis learn', or name another folder with --baseline DIR"
         )
     return found

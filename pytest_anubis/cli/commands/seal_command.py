@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
     if output is None:
         raise CommandError("name the archive to write: -o FILE")
     if options.output is not None and os.path.lexists(output):
-        raise CommandError(f"{output}: is there already; name another file, or move it away")
+        raise CommandError(f"{output} exists already; name another file, or move it away")
     if adds is not None and (options.name or options.history):
         raise CommandError("--add-signature takes no run: it signs the one in the archive")
     key = load_private_key(options.key, lambda: _password(options.key))

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     origin = source(Path(pytest_anubis.__file__).parent)
     target = options.folder / NAME
     if target.exists():
-        raise CommandError(f"{target}: is there already; name another folder, or move it away")
+        raise CommandError(f"{target} exists already; name another folder, or move it away")
     try:
         options.folder.mkdir(parents=True, exist_ok=True)
         # All of it or nothing: half a set would block the next try.

@@ -47,7 +47,7 @@ def class_lines(runs: RunSet) -> list[str]:
     named = [f"{key or '(unnamed)'} ({count_text(len(nodes[key]), 'node')})" for key in most]
     shown = first_of(named, MAX_NAMES_LISTED)
     forgotten = (
-        f"; {UNCLASSIFIED} is what an import named no class of: import those files again with --class KEY"
+        f"; class {UNCLASSIFIED!r} has the imports without a class: import these files again with --class KEY"
         if UNCLASSIFIED in nodes
         else ""
     )
@@ -70,9 +70,9 @@ def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
         if not any(name in facts for facts in every.values()):
             known = sorted({name for facts in every.values() for name in facts})
             more = ", ..." if len(known) > MAX_NAMES_LISTED else ""
+            choices = f"choose one of: {', '.join(known[:MAX_NAMES_LISTED])}{more}"
             raise CommandError(
-                f"--split {name}: none of these runs knows it of its node; they know "
-                f"{', '.join(known[:MAX_NAMES_LISTED]) or 'nothing of their nodes'}{more}"
+                f"--split {name}: no run has this attribute; {choices if known else 'no run has any'}"
             )
 
     def split(run: RunRecord) -> RunRecord:

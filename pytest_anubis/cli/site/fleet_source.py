@@ -143,7 +143,10 @@ def gather_fleet_source(
     names = {row.verdict.node for row in rows}
     if options.nodes_file is not None and not names & found.keys():
         table = options.nodes_file
-        say(f"note: {table}: none of its nodes is among these; are they called otherwise?")
+        say(
+            f"note: {table}: no node of this table was judged: compare its column 'node' with the names of "
+            "the judged nodes"
+        )
     for run in sorted(runs.runs, key=lambda run: run.started):
         of_node = found.setdefault(run.node, {})
         of_node.update({name: text for name, text in run_facts(run).items() if text})
@@ -161,8 +164,8 @@ def gather_fleet_source(
     worse = any(row.verdict.decision is Decision.REJECTED or row.to_look_at for row in rows)
     if options.nodes and worse:
         say(
-            "note: of chosen nodes it is not seen what they share with others, such as a slow batch or "
-            "driver: judge without --nodes before one is taken out of service"
+            "note: --nodes hides what these nodes share with others, such as a slow batch or driver: judge "
+            "without --nodes before you take a node out of service"
         )
     rows = with_shared(rows, shifts)
     homes = [history] if history else _every_home(places)

@@ -13,7 +13,7 @@ from pytest_anubis.core.standing.recorded_run import key_of
 from pytest_anubis.core.standing.standing_of import Standing
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Triage
 
-_RENEW = "mend it, or renew the waiver; then measure again"
+_RENEW = "repair it, or renew the waiver; then measure again"
 
 
 def with_standing(
@@ -30,7 +30,7 @@ def with_standing(
     """
     text, by = lapsed_text(standing), standing.by
     if text and verdict.decision is not Decision.REJECTED:
-        headline = f"node {verdict.node}: {text}. Next step: {_RENEW}"
+        headline = f"node {verdict.node} rejected: {text}. Next step: {_RENEW}"
         verdict = replace(
             verdict,
             decision=Decision.REJECTED,
@@ -58,13 +58,13 @@ def with_standing(
 
 
 def lapsed_text(standing: Standing) -> str:
-    """Return which failures a waiver covers no more, the first by name; empty if there is none."""
+    """Return which failures a waiver no longer covers, the first by name; empty if there is none."""
     if not standing.lapsed:
         return ""
     (benchmark, metric, device, _), waiver = standing.lapsed[0]
     what = " ".join(filter(None, (metric or benchmark, device)))
     more = f" and {len(standing.lapsed) - 1} more" if len(standing.lapsed) > 1 else ""
-    return f"{what}{more} failed, and its waiver covers it no more ({waiver})"
+    return f"{what}{more} failed, and its waiver no longer applies ({waiver})"
 
 
 def node_doubt(standing: Standing) -> Doubt | None:
@@ -72,8 +72,9 @@ def node_doubt(standing: Standing) -> Doubt | None:
     by = standing.by
     if by is None or standing.decision is Decision.ACCEPTED:
         return None
-    undecided = standing.decision is Decision.UNDECIDED
-    return Doubt(
-        benchmarks=frozenset(key[0] for key in standing.failures),
-        why=f"run {by.run} decided nothing" if undecided else "",
-    )
+    why = ""
+    if standing.answered:
+        why = f"run {by.run} rejected it, and its defect was closed since"
+    elif standing.decision is Decision.UNDECIDED:
+        why = f"run {by.run} ended undecided"
+    return Doubt(benchmarks=frozenset(key[0] for key in standing.failures), why=why)

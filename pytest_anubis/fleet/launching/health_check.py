@@ -74,7 +74,7 @@ def health_of(
         return _open(code, f"{node}: {began} here; judge it with pytest --anubis", kept)
     if today.decision is not Decision.REJECTED and len(machines := standing.machines) > 1:
         one, other = (several[-1].judged.run for several in machines[:2])
-        why = f"{node} names two machines (runs {one}, {other}): name each by --anubis-node"
+        why = f"two machines are called {node}: name each with --anubis-node (runs {one}, {other})"
         return _open("TWO-MACHINES", why, kept)
     if today.answered:
         why = "rejected, and its defect closed since: judge it with pytest --anubis"

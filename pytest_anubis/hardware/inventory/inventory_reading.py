@@ -115,7 +115,8 @@ def inventory_fields(data: Any, *, where: str = "inventory") -> dict[str, Any]:
     schema = data.get("schema")
     if type(schema) is not int or schema != SCHEMA:
         raise InventoryError(
-            f"{where}.schema: is {shown(schema)}, this version reads {SCHEMA}; record it again"
+            f"{where}: the inventory's schema is {shown(schema)}, this version reads {SCHEMA}; record it "
+            "again with 'anubis doctor --json', or measure again"
         )
     return {name: item for name, item in data.items() if name != "schema"}
 

@@ -117,7 +117,7 @@ def _rejection(
     doubt = _doubt(baseline, bad)
     doubt = f" The baseline's {doubt}." if doubt else ""
     limits = evidence.noisy.get(worst.run, "") if worst.retest == NOISY else ""
-    noise = f" The noise was allowed by {limits}." if limits else ""
+    noise = f" The operator allowed more noise than usual ({limits})." if limits else ""
     return f"{', '.join(components)}. {text}{more}.{waived}{noise}{doubt}{step}"
 
 
@@ -256,11 +256,14 @@ def baseline_doubt_text(baseline: Baseline | None) -> str:
 
 
 def groups_of(baseline: Baseline | None) -> str:
-    """Say in which metrics an operator must decide about a slower group; empty if in none."""
+    """Say in which metrics an operator must decide about a slower group, and how; empty if in none."""
     found = baseline.undecided if baseline is not None else ()
     if not found:
         return ""
-    return f"no operator has decided about slower groups in {first_of(found, MAX_GROUPS_NAMED)}"
+    return (
+        f"no operator has decided about slower groups in {first_of(found, MAX_GROUPS_NAMED)}: decide with "
+        "'anubis baseline populations FILE --both METRIC' or '--faster METRIC'"
+    )
 
 
 def _reservations(
@@ -301,10 +304,11 @@ def _reservations(
     if evidence.missing[0]:
         found.append(missing_text(*evidence.missing))
     if evidence.caveats:
-        found.append(f"switched off: {', '.join(evidence.caveats)}")
+        found.append(f"checks switched off by option: {', '.join(evidence.caveats)}")
     # The operator raised the noise limits, so noisy values counted.
     found += [
-        f"the noise was allowed by {limits}" for limits in dict.fromkeys(evidence.noisy.values())
+        f"the operator allowed more noise than usual ({limits})"
+        for limits in dict.fromkeys(evidence.noisy.values())
     ]
     return found
 
@@ -317,7 +321,8 @@ def _required(
         return []
     others = (v for v in _reasons(verdicts, *SKIPPED) if v.benchmark not in never)
     missed = [*(name.rpartition("/")[2] for name in never), *_names(others)]
-    only = f"required was only {', '.join(evidence.required)}"
+    verb = "were" if len(evidence.required) > 1 else "was"
+    only = f"only {', '.join(evidence.required)} {verb} required (--require, --anubis-require)"
     return [f"{only}; {len(missed)} did not run: {', '.join(missed)}" if missed else only]
 
 

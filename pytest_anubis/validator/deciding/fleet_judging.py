@@ -208,7 +208,7 @@ def judge_fleet(
         if doubt := baseline_doubt_text(baseline):
             notes.append(f"hardware class {key}: the baseline's {doubt}")
         if open_ones := groups_of(baseline):
-            notes.append(f"hardware class {key}: {open_ones}: anubis baseline populations FILE")
+            notes.append(f"hardware class {key}: {open_ones}")
         if offset := offset_note(key, mine):
             findings.append(Finding(kind="class-offset", text=offset))
         asides += too_short(key, searched)

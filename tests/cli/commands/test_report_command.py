@@ -87,8 +87,8 @@ def test_the_offered_dossier_agrees_with_judge(here: Path) -> None:
     mild = anubis("judge", run, "--baseline", baselines)
     strict = anubis("judge", run, "--baseline", baselines, "--fail-on", "marginal")
     assert (mild.returncode, strict.returncode) == (0, 1)
-    (offered,) = [x for x in strict.stdout.splitlines() if x.startswith("see one: anubis ")]
-    done = anubis(*shlex.split(offered)[3:])
+    (offered,) = [x for x in strict.stdout.splitlines() if "worst node, lab-d: anubis " in x]
+    done = anubis(*shlex.split(offered.partition(": anubis ")[2]))
     assert "REJECTED: node lab-d:" in done.stdout, done.stderr
     missing = anubis("report", run, "--node", "lab-d", "--waivers", "none.toml")
     assert (missing.returncode, missing.stderr.count("none.toml: cannot be read")) == (2, 1)

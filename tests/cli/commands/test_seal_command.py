@@ -79,7 +79,7 @@ def test_no_signature_is_added_to_a_changed_archive(here: Path, ours: Key, seale
 def test_nothing_is_overwritten(sealed: Path, ours: Key) -> None:
     before = sealed.read_bytes()
     for more in ((RUN, BASELINE), (f"--add-signature={sealed}",)):
-        assert "is there already" in refused(*more, f"--key={ours.path}", f"-o={sealed}")
+        assert "exists already" in refused(*more, f"--key={ours.path}", f"-o={sealed}")
     assert sealed.read_bytes() == before
 
 

@@ -67,7 +67,7 @@ def test_classes_are_named_with_their_nodes() -> None:
     runs = runs_of(("n0", "a", {}), ("n1", "a", {}), ("n2", "unclassified", {}))
     (line,) = class_lines(runs)
     assert line.startswith("2 hardware classes, each with limits of its own: a (2 nodes), unclassi")
-    assert "(1 node); unclassified is what an import named no class of" in line
+    assert "(1 node); class 'unclassified' has the imports without a class" in line
     assert line.endswith("--class KEY")
     (line,) = class_lines(runs_of(("n0", "a", {}), ("n1", "b", {})))
     assert "unclassified" not in line

@@ -114,4 +114,4 @@ def test_recipes_are_copied_to_be_adapted(
     assert main(["fleet", "recipes", "slurm", str(tmp_path)]) == 0
     assert (tmp_path / "slurm" / "prolog.sh").stat().st_mode & 0o111
     assert main(["fleet", "recipes", "slurm", str(tmp_path)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err

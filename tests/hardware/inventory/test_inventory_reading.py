@@ -279,7 +279,7 @@ def test_reading_imports_neither_torch_nor_numpy() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 2}, "inventory.schema: is 2, this version reads 1"),
+        ({"schema": 2}, "inventory: the inventory's schema is 2, this version reads 1"),
         ({"node": 3}, "inventory.node: expected text, found 3"),
         (
             {"memory": {"total": "much"}},

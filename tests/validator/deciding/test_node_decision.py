@@ -338,8 +338,8 @@ def test_an_acceptance_says_that_noise_was_allowed() -> None:
     option = "--anubis-quiet-limit=others=100%"
     lifted = RunEvidence(noisy={"r1": option, "r2": option})
     accepted = judge_node([PASS], baseline=baseline("m"), evidence=lifted)
-    assert accepted.headline.endswith(f"; the noise was allowed by {option}")
-    assert accepted.headline.count("allowed by") == 1
+    assert accepted.headline.endswith(f"; the operator allowed more noise than usual ({option})")
+    assert accepted.headline.count("allowed more noise") == 1
     assert "noise" not in judge_node([PASS], baseline=baseline("m")).headline
 
 

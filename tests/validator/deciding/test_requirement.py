@@ -93,7 +93,8 @@ def test_what_is_required_accepts_and_the_headline_names_what_did_not_run() -> N
     for require in (("gpu",), ("gemm", "hbm rate"), ("any",)):
         found = node(verdict("gemm"), verdict("hbm"), GONE, require=require)
         assert found.decision is Decision.ACCEPTED
-        assert f"required was only {', '.join(require)}; 2 did not run: fio, ib" in found.headline
+        assert f"only {', '.join(require)} w" in found.headline
+        assert "required (--require, --anubis-require); 2 did not run: fio, ib" in found.headline
         assert len(found.listed) == 2
 
 
@@ -185,7 +186,7 @@ def test_what_ran_anywhere_must_be_complete_whatever_is_required(
     found = judge_node(verdicts, baseline=OF_CARDS, node="n1", evidence=evidence)
     assert found.decision is Decision.UNDECIDED
     assert any(one.fact.startswith(f"NOT_TESTED {said}") for one in found.blocking)
-    assert f"required was only {require[0]}" in found.headline
+    assert f"only {require[0]} was required" in found.headline
     assert (" did not run: hbm" in found.headline) == (require == ("any",))
 
 
@@ -195,7 +196,9 @@ def test_a_benchmark_that_every_card_skipped_is_spared_and_named_once() -> None:
     evidence = RunEvidence(required=("any",), planned=places)
     found = judge_node([*on_cards(*CARDS), *skips], baseline=OF_CARDS, node="n1", evidence=evidence)
     assert found.decision is Decision.ACCEPTED
-    assert found.headline.endswith("required was only any; 1 did not run: hbm")
+    assert found.headline.endswith(
+        "only any was required (--require, --anubis-require); 1 did not run: hbm"
+    )
     silent = judge_node(
         [*on_cards(*CARDS), *skips[1:]], baseline=OF_CARDS, node="n1", evidence=evidence
     )

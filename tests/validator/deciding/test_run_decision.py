@@ -140,7 +140,7 @@ def test_what_is_slow_while_the_machine_was_let_be_noisy_rejects_and_is_measured
     found = decide_run(run, None).node_verdict
     assert (found.decision, found.triage) == (Decision.REJECTED, Triage.RETEST)
     assert "(retest: measured while the machine was let be noisy)" in found.headline
-    assert "The noise was allowed by --anubis-quiet-limit=others=95%,steal=30%." in found.headline
+    assert "more noise than usual (--anubis-quiet-limit=others=95%,steal=30%)." in found.headline
     assert found.headline.endswith("Next step: measure again; if the loss stays: change the card")
     assert run.effective_verdicts[0].trouble is Trouble.NOISY
     two = replace(run, verdicts=(WRONG, SLOW, replace(SLOW, metric="time")))
