@@ -77,16 +77,17 @@ def deadline_of(
         return Deadline(limit, "--anubis-timeout")
     if mark is not None and mark > 0:
         return Deadline(mark + GRACE, "its timeout mark")
-    if cost is not None or measured is not None:
-        expected = max(cost or 0.0, measured or 0.0)
-        if least is not None and least > max(MIN_SECONDS, COST_FACTOR * expected):
-            return Deadline(least, "its mark's deadline")
-        if COST_FACTOR * expected < MIN_SECONDS:
-            return Deadline(MIN_SECONDS, f"the shortest deadline; its cost is {expected:.3g} s")
-        return Deadline(COST_FACTOR * expected, f"{COST_FACTOR:g} times its cost")
-    return Deadline(
-        DEFAULT_SECONDS * PROFILE_FACTOR["cpu"].get(profile, 1.0), "no cost is declared"
-    )
+    expected = max(cost or 0.0, measured or 0.0)
+    if cost is None and measured is None:
+        usual = DEFAULT_SECONDS * PROFILE_FACTOR["cpu"].get(profile, 1.0)
+        found = Deadline(usual, "no cost is declared")
+    elif COST_FACTOR * expected < MIN_SECONDS:
+        found = Deadline(MIN_SECONDS, f"the shortest deadline; its cost is {expected:.3g} s")
+    else:
+        found = Deadline(COST_FACTOR * expected, f"{COST_FACTOR:g} times its cost")
+    if least is not None and least > found.seconds:
+        return Deadline(least, "its mark's deadline")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,16 +198,17 @@ class Watchdog:
                     continue
                 watched = self._workers[late[0]]
                 watched.ends = float("inf")
-            self._end_overdue(late[0], watched)
+                # Before the lock is released, as the worker may begin its next test right after.
+                overdue = Overdue(
+                    doing=watched.doing,
+                    test=watched.test,
+                    deadline=watched.deadline or Deadline(0.0, ""),
+                    stubborn=watched.pid is None,
+                )
+            self._end_overdue(late[0], watched, overdue)
 
-    def _end_overdue(self, worker: str, watched: _Watched) -> None:
+    def _end_overdue(self, worker: str, watched: _Watched, overdue: Overdue) -> None:
         pid = watched.pid
-        overdue = Overdue(
-            doing=watched.doing,
-            test=watched.test,
-            deadline=watched.deadline or Deadline(0.0, ""),
-            stubborn=pid is None,
-        )
         if pid is not None:
             if watched.stack_file is not None:
                 overdue = replace(overdue, stack=stack_of(pid, watched.stack_file))

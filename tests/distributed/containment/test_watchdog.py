@@ -71,6 +71,8 @@ def test_mark_deadline_only_prolongs(cost: float, profile: str, seconds: float) 
     found = deadline_of(cost=cost, mark=None, limit=None, profile=profile, least=300.0)
     assert found.seconds == pytest.approx(seconds)
     assert deadline_of(cost=cost, mark=None, limit=9.0, least=300.0).seconds == 9.0
+    unknown = deadline_of(cost=None, mark=None, limit=None, least=2 * containment.DEFAULT_SECONDS)
+    assert unknown.seconds == 2 * containment.DEFAULT_SECONDS
 
 
 class Victim:
