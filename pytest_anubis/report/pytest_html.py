@@ -137,8 +137,8 @@ class HtmlReport:
 
     def pytest_html_results_table_header(self, cells: list[str]) -> None:
         """Add two columns."""
-        cells.insert(2, "<th class='sortable' data-column-type='anubis-verdict'>Verdict</th>")
-        cells.insert(3, "<th class='sortable' data-column-type='anubis-similarity'>Similarity</th>")
+        cells.insert(2, "<th class='sortable' data-column-type='anubis_verdict'>Verdict</th>")
+        cells.insert(3, "<th class='sortable' data-column-type='anubis_similarity'>Similarity</th>")
 
     def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
         """Add the cells of the two columns to every row, or pytest-html would shift the rest."""
@@ -153,8 +153,8 @@ class HtmlReport:
         if getattr(report, "outcome", "") == "skipped" and isinstance(skip, tuple):
             reason = self._skip_reason(str(skip[2]).removeprefix("Skipped: "), worst)
             cells[1] = cells[1].replace("</td>", f" {reason}</td>")
-        cells.insert(2, str(block("verdict_cell", worst)))
-        cells.insert(3, f"<td class='col-anubis-similarity'>{lowest}</td>")
+        cells.insert(2, _verdict_cell(worst))
+        cells.insert(3, f"<td class='col-anubis_similarity'>{lowest}</td>")
 
     def _skip_reason(self, text: str, worst: MetricVerdict | None) -> Markup:
         """Return why a test was skipped, without what its badge and the top of the page say."""
@@ -247,7 +247,8 @@ class HtmlReport:
             if found is None or not rows or not known:
                 continue
             if found.severity[:2] < min(v.severity for v in known)[:2]:
-                rows[-1]["resultsTableRow"][2] = str(block("verdict_cell", found, found.text))
+                rows[-1]["resultsTableRow"][2] = cell = _verdict_cell(found, found.text)
+                rows[-1]["anubis_verdict"] = cell.partition(">")[2]
 
     def _details(self, verdicts: list[MetricVerdict], measurements: list[Measurement]) -> str:
         by_metric = {verdict.metric: verdict for verdict in verdicts}
@@ -267,3 +268,8 @@ class HtmlReport:
 
 def _first_line(longrepr: Any) -> str:
     return str(longrepr or "the process died").strip().split("\n", 1)[0]
+
+
+def _verdict_cell(verdict: MetricVerdict | None, why: str = "") -> str:
+    """Return a cell on one line, because pytest-html finds what it sorts by only there."""
+    return str(block("verdict_cell", verdict, why)).replace("\n", " ")
