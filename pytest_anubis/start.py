@@ -1,6 +1,8 @@
 """Start of a run with ``--anubis``: resolve its facts, then register the plugins that carry it out.
 
 Workers get the facts from the controller and start in ``start_worker.py``.
+
+`plugin` uses it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Start of a worker: it takes the facts of the run from the controller and registers what its tests need.
 
 A run with accelerators starts dozens of workers, and each of them imports this module: it must stay light.
+`plugin` uses it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A program is started with a list of arguments, never through a shell, and only i
 installed it. If it is missing, the test is skipped with a hint how to get it. If it fails or hangs, the test
 fails with its last lines. If it did not begin, for an option or for lack of resources, or its output is
 unknown, the test is INCONCLUSIVE (`ToolRefused`, `UnreadableOutput`), so that no test passes because a word
-was not found.
+was not found. `suites/storage/` and `suites/tools/` use it.
 """
 
 from __future__ import annotations

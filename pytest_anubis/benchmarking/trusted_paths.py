@@ -1,4 +1,7 @@
-"""Decide which programs may be run and which files they may read: those that no other user can change."""
+"""Decide which programs may be run and which files they may read: those that no other user can change.
+
+`shaped_link`, `suites/tools/` and `tools` use it.
+"""
 
 from __future__ import annotations
 

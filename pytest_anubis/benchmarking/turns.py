@@ -1,7 +1,7 @@
 """Measure several callables in turns within one test, so that all see the same moments.
 
 If two callables are measured one after the other on a shared machine, their ratio depends on what else ran
-during each. In turns, every round of one is next to a round of the other.
+during each. In turns, every round of one is next to a round of the other. Tests in `suites/traffic/` use it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Run the command line ``anubis``: parse it, call the command's module, and turn errors into one line.
 
 Exit codes: 0 fine, 1 negative verdict, 2 wrong usage or input, 20 undecided, or an error of the program.
+`__main__` uses it.
 """
 
 from __future__ import annotations

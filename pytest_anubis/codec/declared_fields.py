@@ -1,4 +1,7 @@
-"""Look up the fields of a dataclass with their marks, once per class, for reading and writing."""
+"""Look up the fields of a dataclass with their marks, once per class, for reading and writing.
+
+`plain_reading` and `plain_writing` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Read text that other programs wrote, in UTF-8 or UTF-16, and recognise files that are no text."""
+"""Read text that other programs wrote, in UTF-8 or UTF-16, and recognise files that are no text.
+
+`csv_rows`, `import_result` and `table` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn values into plain data, for files and for sending."""
+"""Turn values into plain data, for files and for sending. `codec` uses it."""
 
 from __future__ import annotations
 

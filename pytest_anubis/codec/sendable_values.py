@@ -1,4 +1,7 @@
-"""Make any value that a test hands to pytest acceptable to execnet, which sends it to another process."""
+"""Make any value that a test hands to pytest acceptable to execnet, which sends it to another process.
+
+`outgoing` and `watching` use it.
+"""
 
 from __future__ import annotations
 

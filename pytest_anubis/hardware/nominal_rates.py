@@ -2,7 +2,8 @@
 
 A PCIe link counts with what its card and its slot could do, so that one that trained down shows by the share
 that it reaches. A port counts with its present speed, and NVLinks with that of the slowest which is up, since
-nothing says what they could do at most: one that trained down lowers its nominal rate.
+nothing says what they could do at most: one that trained down lowers its nominal rate. `device_parameters`,
+`fixtures` and `pair_fixtures` use it.
 """
 
 from __future__ import annotations

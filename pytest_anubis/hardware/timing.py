@@ -4,6 +4,8 @@ A round is ``calls`` back-to-back calls between two readings of one clock; its v
 A round of tens of milliseconds is long compared with the clock's resolution, the cost of synchronising and a
 single interrupt. It is also short enough for many rounds in a second, whose spread the Validator needs. No
 round is ever dropped.
+
+`given_values` and `recorder` use it.
 """
 
 from __future__ import annotations

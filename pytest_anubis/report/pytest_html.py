@@ -1,4 +1,7 @@
-"""Plugin for pytest-html's report: the decision on top, two columns, a table and plots in every row."""
+"""Plugin for pytest-html's report: the decision on top, two columns, a table and plots in every row.
+
+`start` uses it.
+"""
 
 from __future__ import annotations
 

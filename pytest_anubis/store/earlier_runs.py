@@ -1,6 +1,7 @@
 """Find a node's earlier runs in the store, which a new run of it is compared with.
 
 Judging compares metrics with the node's own samples, and the gate its cards with those of its latest run.
+`gate_plugin` and `live_run` use it.
 """
 
 from __future__ import annotations

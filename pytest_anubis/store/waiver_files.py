@@ -1,4 +1,7 @@
-"""Read waivers: a TOML file of failures that a named owner answers for until a date."""
+"""Read waivers: a TOML file of failures that a named owner answers for until a date.
+
+`collected_judging`, `health_command` and `run_context` use it.
+"""
 
 from __future__ import annotations
 

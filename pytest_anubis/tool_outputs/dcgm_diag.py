@@ -1,4 +1,7 @@
-"""Read the output of ``dcgmi diag -j`` of DCGM 2 to 4: the result of each plugin for each device."""
+"""Read the output of ``dcgmi diag -j`` of DCGM 2 to 4: the result of each plugin for each device.
+
+`dcgm` and `suites/tools/` use it.
+"""
 
 from __future__ import annotations
 

@@ -107,9 +107,7 @@ _WORD = re.compile(r"[^\s:;,|\"'`()<>]+")
 """A possible name of a node; not in square brackets, which are labels of libraries in healthy runs."""
 
 
-def failure_said(
-    line: str, nodes: AbstractSet[str] = frozenset(), *, of_node: bool = False
-) -> str:
+def failure_said(line: str, nodes: AbstractSet[str] = frozenset(), *, of_node: bool = False) -> str:
     """Return the failure that a line reports, as a clause; empty if it reports none.
 
     Args:

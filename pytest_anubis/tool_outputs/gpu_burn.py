@@ -1,4 +1,7 @@
-"""Read the output of gpu-burn: overwritten lines of progress, and a result for every card at the end."""
+"""Read the output of gpu-burn: overwritten lines of progress, and a result for every card at the end.
+
+Tests in `suites/tools/` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Read the output of HPL (``xhpl``): rate and residual of every system of equations that it solved."""
+"""Read the output of HPL (``xhpl``): rate and residual of every system of equations that it solved.
+
+Tests in `suites/tools/` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Read the output of NVIDIA's nvbandwidth: JSON (``-j``, since 0.5) and text.
 
 `read_nvbandwidth` is for the benchmark and refuses an output with a case that cannot be read;
-`scan_nvbandwidth` is for the importer and reads the others.
+`scan_nvbandwidth` is for the importer and reads the others. `nvbandwidth_matrices` and `suites/tools/` use
+it.
 """
 
 from __future__ import annotations

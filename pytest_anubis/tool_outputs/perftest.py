@@ -1,4 +1,7 @@
-"""Read the output of perftest's programs: ``ib_write_bw``, ``ib_read_bw``, ``ib_write_lat``, ..."""
+"""Read the output of perftest's programs: ``ib_write_bw``, ``ib_read_bw``, ``ib_write_lat``, ...
+
+Tests in `suites/tools/` use it.
+"""
 
 from __future__ import annotations
 

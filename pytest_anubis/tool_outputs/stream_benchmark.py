@@ -1,4 +1,4 @@
-"""Read the output of McCalpin's STREAM, the program in C."""
+"""Read the output of McCalpin's STREAM, the program in C. Tests in `suites/tools/` use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the output of stress-ng: the YAML of ``--yaml``, and its log."""
+"""Read the output of stress-ng: the YAML of ``--yaml``, and its log. Tests in `suites/tools/` use it."""
 
 from __future__ import annotations
 

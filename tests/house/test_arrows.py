@@ -6,6 +6,7 @@ Each rule is one test that lists every violation: a new engineer sees all of the
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -129,6 +130,9 @@ IMPURE_MODULES = {
     "sqlalchemy", "xdist", "execnet", "threading", "tempfile", "shutil", "logging",
 }  # fmt: skip
 LONGEST = 460  # lines of a file that can be read without losing the place
+FEW_USERS = 3  # modules that import another one, up to which its docstring names one of them
+CLAIM = re.compile(r"((?:`[\w/]+`(?:, | and )?)+) uses? it")  # of a docstring: who uses its module
+WORD = re.compile(r"\w+")
 
 
 def modules() -> list[Path]:
@@ -242,6 +246,32 @@ def test_every_shelf_says_what_is_here_and_what_is_not() -> None:
                 wrong.append(
                     f"{room}/{name}: two sentences: what is here; what is not, what to open"
                 )
+    assert not wrong, "\n".join(wrong)
+
+
+def test_docstrings_name_who_uses_a_module() -> None:
+    users: dict[Path, set[Path]] = {}
+    for path in (*modules(), *sorted((ROOT / "suites").rglob("*.py"))):
+        for other in ours(path):
+            users.setdefault(other, set()).add(path)
+    wrong = []
+    for path in modules():
+        if path.name == "__init__.py":
+            continue
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        places = [user.relative_to(ROOT).with_suffix("").parts for user in users.get(path, ())]
+        names = {part for place in places for part in place} - {"pytest_anubis"}
+        names |= {name.removesuffix("_command") for name in names}
+        name = path.relative_to(PACKAGE).as_posix()
+        if 0 < len({place[-1] for place in places}) <= FEW_USERS and not names & set(
+            WORD.findall(text)
+        ):
+            wrong.append(f"{name}: used by {sorted(place[-1] for place in places)}")
+        for claim in CLAIM.findall(" ".join(text.split())):
+            said = {one.strip("`/").rpartition("/")[2] for one in re.findall(r"`[^`]+`", claim)}
+            wrong += [
+                f"{name}: {one} does not use it" for one in sorted(said - names - {"benchmarks"})
+            ]
     assert not wrong, "\n".join(wrong)
 
 

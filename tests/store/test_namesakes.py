@@ -81,7 +81,17 @@ def test_clones_of_an_image_differ_by_their_ports() -> None:
 
 
 def test_names_of_one_machine(tmp_path: Path) -> None:
-    names = ("n1", "n1.cluster.example", "n2", "n2.a.example", "n2.b.example", "10", "10.0.0.1", "n3", "N3")
+    names = (
+        "n1",
+        "n1.cluster.example",
+        "n2",
+        "n2.a.example",
+        "n2.b.example",
+        "10",
+        "10.0.0.1",
+        "n3",
+        "N3",
+    )
     lines = [f"{name},gpu0,copy,rate,GB/s,higher,10{k}" for name in names for k in (1, 2)]
     table = tmp_path / "t.csv"
     table.write_text("\n".join(["node,device,benchmark,metric,unit,better,value", *lines, ""]))

@@ -1,4 +1,7 @@
-"""Find the hosts on which torchrun or Slurm started this program, one process on each, for `anubis_pairs`."""
+"""Find the hosts on which torchrun or Slurm started this program, one process on each, for `anubis_pairs`.
+
+`pair_fixtures` uses it.
+"""
 
 from __future__ import annotations
 

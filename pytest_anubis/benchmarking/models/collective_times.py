@@ -2,7 +2,7 @@
 
 A message takes as long as in ASTRA-sim's analytical model (Won et al., ISPASS 2023): hops times latency, and
 the bytes that the busiest link carries over its bandwidth. Sizes are those of the NCCL tests: the larger of a
-rank's two buffers.
+rank's two buffers. `suites/traffic/` and `tier_schedule` use it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A trace is a file from elsewhere, so no operation may make more than the trace says, and none may reach into
 memory by an index that nothing checks. `check_sizes` allocates nothing: sizes come from torch's device
-``meta``. `step_memory` counts what the whole step takes.
+``meta``. `step_memory` counts what the whole step takes. `replayed_step` uses it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Temporary tensors of an operation that consists of others are seen on the device ``meta``; those within
 kernels are known for the kernels of a CPU that take the most.
+
+`replayed_step` and `step_checks` use it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Say why a learned baseline is less than it claims, and what helps: error rate, lost metrics, sick nodes.
 
-`undersampled_metrics`, which need more rounds, is for `rounds`.
+`undersampled_metrics`, which need more rounds, is for `rounds`. `class_learning` and `learn_command` use it.
 """
 
 from __future__ import annotations

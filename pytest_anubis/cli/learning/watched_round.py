@@ -1,4 +1,7 @@
-"""Run one round of ``anubis learn``: pytest in a process of its own, watched through the run's journal."""
+"""Run one round of ``anubis learn``: pytest in a process of its own, watched through the run's journal.
+
+`rounds` uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Join all that was collected of a node to one run with today's verdicts, for its pages, or to be filed."""
+"""Join all that was collected of a node to one run with today's verdicts, for its pages, or to be filed.
+
+`import_judging`, `report_command` and `site_writing` use it.
+"""
 
 from __future__ import annotations
 

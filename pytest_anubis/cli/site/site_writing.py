@@ -1,6 +1,8 @@
 """Write a fleet's pages into a folder: nodes and metrics first, the index that links them last.
 
 `judged_document` is the page of ``--html`` without ``--fleet``: all nodes in one file.
+
+`judge_command` and `report_command` use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Read what validation itself costs and finds, from a history or collected runs, for the fleet's page."""
+"""Read what validation itself costs and finds, from a history or collected runs, for the fleet's page.
+
+`fleet_source` uses it.
+"""
 
 from __future__ import annotations
 

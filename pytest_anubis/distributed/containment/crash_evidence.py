@@ -1,6 +1,7 @@
 """Evidence against the hardware for a test that crashed or hung: the kernel's log and the PCI bus.
 
-It never asks the driver, because the driver of a failed card may not answer.
+It never asks the driver, because the driver of a failed card may not answer. `controller`, `hang_reports` and
+`start` use it.
 """
 
 from __future__ import annotations

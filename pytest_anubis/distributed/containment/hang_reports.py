@@ -1,4 +1,7 @@
-"""Reports of tests that hung but whose process survived; judged like those that the watchdog killed."""
+"""Reports of tests that hung but whose process survived; judged like those that the watchdog killed.
+
+`controller` and `start` use it.
+"""
 
 from __future__ import annotations
 

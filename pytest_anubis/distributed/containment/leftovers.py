@@ -1,4 +1,7 @@
-"""Finds, reports and repairs what a test leaves behind, before it disturbs the next measurement."""
+"""Finds, reports and repairs what a test leaves behind, before it disturbs the next measurement.
+
+`start` and `worker` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The state of a process that a test can change for later tests: how it is read and restored.
 
-`Leftovers` reads it around every test, which takes about 0.05 ms.
+`Leftovers` reads it around every test, which takes about 0.05 ms. `leftovers` and `process_cores` use it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Work of one card's tests on the host must not slow down the tests of another card. So every lane of
 accelerators gets whole physical cores of its cards' NUMA nodes, as many as every other lane there.
+`lane_places` uses it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 An exception inside a scheduler would end the whole session with an internal error, and with it all
 measurements in progress. So errors here are reported as a failed collection, and the run ends in order.
+`controller` uses it.
 """
 
 from __future__ import annotations

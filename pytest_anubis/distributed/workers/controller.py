@@ -2,6 +2,8 @@
 
 With ``--anubis`` xdist always distributes. Without ``-n`` the tests run one after the other in a single
 worker, because only another process survives a crash.
+
+`start` uses it.
 """
 
 from __future__ import annotations

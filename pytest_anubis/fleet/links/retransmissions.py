@@ -4,7 +4,7 @@ In a round of pairs every port sends or receives one transfer, so that no queue 
 have the same rate: such traffic needs no congestion control. That is why a study found RoCE's schemes without
 effect on training (Khan and others, "Impact of RoCE congestion control policies on distributed training of
 DNNs", HOTI 2022). Segments that are lost all the same point at the port where the ways of many senders end: a
-short queue, a wrong threshold, a bad receiver. This is evidence and decides nothing.
+short queue, a wrong threshold, a bad receiver. This is evidence and decides nothing. `pair_fixtures` uses it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `Gate` calls `since` at a run's start, which only notes errors since the previous run, and `check_again` at
 its end, which finds faults during a run that otherwise passes: uncorrected memory errors, replaced rows, lost
-lanes of links, lost cards. Checking a seal repeats `check_again`.
+lanes of links, lost cards. Checking a seal repeats `check_again`. `gate_plugin` and `sealed_evidence` use it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Check before any measurement whether the cards can be tested, and find causes for which healthy cards fail.
 
 No finding rejects a node: it is INCONCLUSIVE with a next step, or a note if the tests may still pass.
+`doctor_command` and `gate_plugin` use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Read the versions of Python, frameworks and their libraries, without importing any of them."""
+"""Read the versions of Python, frameworks and their libraries, without importing any of them.
+
+`inventory_reading` and `software_environment` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Find this node's name, from a setting or the platform, and the id of its installation."""
+"""Find this node's name, from a setting or the platform, and the id of its installation.
+
+`health_command`, `inventory_reading` and `run_context` use it.
+"""
 
 from __future__ import annotations
 

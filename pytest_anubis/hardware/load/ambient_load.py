@@ -1,4 +1,7 @@
-"""Find at little cost what disturbed the machine during tests that give `record` values of their own."""
+"""Find at little cost what disturbed the machine during tests that give `record` values of their own.
+
+`fixtures` makes it, and `recorder` asks it.
+"""
 
 from __future__ import annotations
 

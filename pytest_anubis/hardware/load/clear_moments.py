@@ -6,7 +6,8 @@ for a second or a minute without moving any counter. There a probe, a short calc
 runs before and after every round, and both readings must be near the best. On bare metal nothing is hidden: a
 slow core or a low clock is a property of the machine, and its values count.
 
-Values are selected and never corrected: a slow value in a clear moment is due to the hardware.
+Values are selected and never corrected: a slow value in a clear moment is due to the hardware. `conditions`
+monitors the rounds of a host with it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read clock, power and energy of one NVIDIA card for a benchmark while the card works.
 
 Like all telemetry, the readings are taken in a separate thread: a card that hangs in its driver costs the
-measurement one deadline and is not read again.
+measurement one deadline and is not read again. `device_parameters` uses it.
 """
 
 from __future__ import annotations

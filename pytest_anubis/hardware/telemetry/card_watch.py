@@ -2,6 +2,7 @@
 
 Calls that may hang run in separate threads, and no caller waits for them longer than a deadline. One process
 keeps NVML open during the run, so the others can open it quickly even without driver persistence.
+`hardware_watch` uses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Additions to pytest's JUnit file: verdicts as properties, and the node's decision as a test case."""
+"""Additions to pytest's JUnit file: verdicts as properties, and the node's decision as a test case.
+
+`call_phase` and `start` use it.
+"""
 
 from __future__ import annotations
 

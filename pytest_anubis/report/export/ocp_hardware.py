@@ -1,6 +1,7 @@
 """The node under test as ``dutInfo`` of OCP Test & Validation: its parts, their firmware, its software.
 
 An inventory is data of a file, so every shape of it is accepted, and what has another shape is left out.
+`ocp_export` and `ocp_steps` use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The artifacts of one test as a step of OCP Test & Validation: series, measurements, diagnoses, errors."""
+"""The artifacts of one test as a step of OCP Test & Validation: series, measurements, diagnoses, errors.
+
+`ocp_export` uses it.
+"""
 
 from __future__ import annotations
 

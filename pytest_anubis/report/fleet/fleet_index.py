@@ -1,7 +1,7 @@
 """The main page of a fleet, put together from the sections that the other modules of this folder make.
 
 It is the index of a folder with a page for each node and metric (`anubis report --fleet`), or a single file
-that has the findings on the nodes as well (`on_one_page`, for `anubis judge --html`).
+that has the findings on the nodes as well (`on_one_page`, for `anubis judge --html`). `site_writing` uses it.
 """
 
 from __future__ import annotations

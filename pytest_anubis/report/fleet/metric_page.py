@@ -1,4 +1,7 @@
-"""The fleet's page of one metric: distribution by class, traits that separate nodes, drift, slow nodes."""
+"""The fleet's page of one metric: distribution by class, traits that separate nodes, drift, slow nodes.
+
+`site_writing` uses it.
+"""
 
 from __future__ import annotations
 

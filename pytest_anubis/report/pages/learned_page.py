@@ -1,4 +1,7 @@
-"""The page of `anubis learn --html`: for each metric the distributions of all units and the expected one."""
+"""The page of `anubis learn --html`: for each metric the distributions of all units and the expected one.
+
+`class_learning` uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lists of lines on a page, made shorter: lines that say the same of several things, and repeated ones."""
+"""Lists of lines on a page, made shorter: lines that say the same of several things, and repeated ones.
+
+`dossier`, `pytest_html` and `rendering` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lines and dots of one quantity against another as inline SVG: policies, risks by rank, calibration."""
+"""Lines and dots of one quantity against another as inline SVG: policies, risks by rank, calibration.
+
+`risk_report` and `simulation_report` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Values in time order as strip plot and sparkline, which keep every spike and show what is missing."""
+"""Values in time order as strip plot and sparkline, which keep every spike and show what is missing.
+
+`html_blocks` and `soak_page` use it.
+"""
 
 from __future__ import annotations
 

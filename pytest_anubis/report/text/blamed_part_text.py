@@ -1,4 +1,7 @@
-"""What explains a blamed part's end-to-end loss, and how often operators confirmed findings like it."""
+"""What explains a blamed part's end-to-end loss, and how often operators confirmed findings like it.
+
+`html_blocks` and `summary_text` use it.
+"""
 
 from __future__ import annotations
 

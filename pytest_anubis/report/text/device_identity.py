@@ -1,4 +1,7 @@
-"""The identity of a device from the inventory: slot, serial number and model of the card to pull."""
+"""The identity of a device from the inventory: slot, serial number and model of the card to pull.
+
+`html_blocks` uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lines for `-v` about the duty of tests: the share of a test's call in which the measured code ran."""
+"""Lines for `-v` about the duty of tests: the share of a test's call in which the measured code ran.
+
+`report_command` and `terminal_plugin` use it.
+"""
 
 from __future__ import annotations
 

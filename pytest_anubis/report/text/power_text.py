@@ -1,4 +1,7 @@
-"""The last lines of `anubis learn`: which losses the baseline detects, and the command to type next."""
+"""The last lines of `anubis learn`: which losses the baseline detects, and the command to type next.
+
+`class_learning` uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Lines about shared causes: a batch, rack or driver whose nodes are slower than the others.
 
-`with_shared` also puts the cause into the verdicts of nodes whose failures it explains alone.
+`with_shared` also puts the cause into the verdicts of nodes whose failures it explains alone. `fleet_source`,
+`import_judging` and `node_text` use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Say what explains a verdict: evidence, parts of a step that carry the loss, share of the nominal rate."""
+"""Say what explains a verdict: evidence, parts of a step that carry the loss, share of the nominal rate.
+
+`failure_text`, `html_blocks` and `summary_text` use it.
+"""
 
 from __future__ import annotations
 

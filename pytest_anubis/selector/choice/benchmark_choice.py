@@ -4,6 +4,8 @@ With p_i the probability of an incident on node i and C(B) the share of defects 
 risk that is left after B passed is ``P_B = 1 - prod(1 - p_i (1 - C(B)))`` (anubis, section on the Selector).
 Nothing runs if P is within the target already. Otherwise it is the cheapest B with P_B within the target, or
 the B that exposes most within a time budget, or the B with the least expected total cost.
+
+`choice_inputs` uses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Explain a plan in words: why each benchmark was left out, and what each chosen one exposes."""
+"""Explain a plan in words: why each benchmark was left out, and what each chosen one exposes.
+
+`benchmark_choice` uses it.
+"""
 
 from __future__ import annotations
 

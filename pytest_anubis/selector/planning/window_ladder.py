@@ -4,6 +4,7 @@ A plan of a window is also a plan of every window that is longer, or has more la
 window takes the best of its own plan and those of its smaller neighbours: one step down a ladder of lengths
 (whole hours) or of amounts. By induction no window is worth less than any that such steps lead to. Most
 neighbours need no plan, because the dual bound at the window's own prices excludes a better one.
+`window_plan` uses it.
 """
 
 from __future__ import annotations

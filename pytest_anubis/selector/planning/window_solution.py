@@ -1,4 +1,7 @@
-"""Solve one window: dual prices, each node's choice, the schedule, and a bound on every plan."""
+"""Solve one window: dual prices, each node's choice, the schedule, and a bound on every plan.
+
+`window_ladder` and `window_plan` use it.
+"""
 
 from __future__ import annotations
 

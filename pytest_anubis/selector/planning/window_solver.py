@@ -4,7 +4,7 @@ Lagrangian relaxation of the shared resources (Geoffrion 1974; Fisher 1981): at 
 node chooses by itself, and the dual prices are those at which demand meets capacity. Nodes choose among
 columns: sets of benchmarks that a greedy choice makes for a sample of nodes at many price levels. The dual
 function is then a few matrix products, minimised by cutting planes (Kelley 1960). At the final prices, local
-search improves each node's choice.
+search improves each node's choice. `backfill` and `window_solution` use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Compare simulated validation policies: time between incidents (MTBI) against hours of validation."""
+"""Compare simulated validation policies: time between incidents (MTBI) against hours of validation.
+
+`simulate_command` uses it.
+"""
 
 from __future__ import annotations
 

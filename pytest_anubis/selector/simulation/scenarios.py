@@ -1,7 +1,8 @@
 """Scenarios of simulated fleets: those that can be compared with the paper's figures, and an own fleet's.
 
 Kinds and rates of defects are those at the build-out of 24 thousand A100 (SuperBench, ATC'24), one benchmark
-each; durations are those published with the project's reports for an 8-accelerator node.
+each; durations are those published with the project's reports for an 8-accelerator node. `simulate_command`
+uses it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Nodes have hidden defects of several kinds. New ones appear with use and become incidents after further use.
 An incident ends its job and takes the node out for repair, which often leaves the cause. Before a job, a
 policy may validate its nodes: a benchmark of the defect's kind finds it, and the node is repaired fully and
-replaced. There are always jobs waiting.
+replaced. There are always jobs waiting. `policy_comparison`, `scenarios` and `simulate_command` use it.
 """
 
 from __future__ import annotations

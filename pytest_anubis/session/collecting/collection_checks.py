@@ -1,4 +1,4 @@
-"""Checks of the collected tests, and the plan of the run for the journal."""
+"""Checks of the collected tests, and the plan of the run for the journal. `plugin` uses it."""
 
 from __future__ import annotations
 

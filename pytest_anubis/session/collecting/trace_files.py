@@ -3,6 +3,8 @@
 A file ``NAME.trace.toml`` next to it may state component, goal, question, action and cost. The trace is
 read when its test runs, so that a damaged one stops no other test. Several traces in one folder are several
 benchmarks; another content under the same name has no criterion, because the values' group is its digest.
+
+`plugin` uses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Judges every benchmark's metrics in the test's own call phase, and adds the result to pytest's reports."""
+"""Judges every benchmark's metrics in the test's own call phase, and adds the result to pytest's reports.
+
+`start` and `start_worker` use it.
+"""
 
 from __future__ import annotations
 

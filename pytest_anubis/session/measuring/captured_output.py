@@ -2,6 +2,8 @@
 
 pytest reads the whole output of a phase as one text, keeps it, sends it and writes it several times, which
 gigabytes would break. A test that closes ``sys.stdout`` would take it from all later tests.
+
+`leftovers` and `watching` use it.
 """
 
 from __future__ import annotations

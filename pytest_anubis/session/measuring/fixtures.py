@@ -1,6 +1,6 @@
 """The fixtures ``anubis_metric``, ``anubis_device``, ``anubis_pair`` and ``anubis_node``, for benchmarks.
 
-Those for links between nodes are in `pair_fixtures`.
+Those for links between nodes are in `pair_fixtures`. `plugin` uses it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Refuses metrics that are recorded in a forked child or after the test's call, and ends forked children.
 
 Such metrics would not be judged: a bad value could be lost, or be in the journal of an accepted node. A
-forked child that comes back into pytest would continue as a second worker. `Recorder` and `call_phase` use
+forked child that comes back into pytest would continue as a second worker. `recorder` and `call_phase` use
 it.
 """
 

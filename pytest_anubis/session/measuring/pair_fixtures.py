@@ -1,7 +1,7 @@
 """The fixtures ``anubis_hosts`` and ``anubis_pairs``, for benchmarks of links between nodes.
 
 Plans and attribution are in `pytest_anubis.fleet.links`, the hosts' processes in
-`pytest_anubis.benchmarking.hosts`.
+`pytest_anubis.benchmarking.hosts`. `plugin` uses it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Assigns threads to the tests that started them, and reports their errors and endless runs.
 
-pytest attributes a thread's error to the test that happens to run at that time. That test would fail in
-place of the one that started the thread, and after the last test the error would be lost.
+pytest attributes a thread's error to the test that happens to run at that time. That test would fail in place
+of the one that started the thread, and after the last test the error would be lost. `unseen_failures` uses
+it.
 """
 
 from __future__ import annotations

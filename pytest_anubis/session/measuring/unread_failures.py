@@ -1,7 +1,8 @@
 """Finds failures that a test never reads: exceptions of futures, exit codes of child processes.
 
 `concurrent.futures` and pools of `multiprocessing` keep an exception until the test asks for the result, and
-a child process only prints it. Without this module a test that does not ask would pass.
+a child process only prints it. Without this module a test that does not ask would pass. `unseen_failures`
+uses it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ While a test runs, these warnings are errors, whatever filters the user or the t
 that event loops and executors only log, and errors of futures and children that the test does not read. A
 check that fails in a thread or task fails its test. Any other such error makes the test INCONCLUSIVE
 (`code_mistakes`). An error outside of all tests, and an assertion that cannot fail, prevent acceptance.
+`watching` uses it.
 """
 
 from __future__ import annotations

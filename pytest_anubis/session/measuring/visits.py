@@ -3,7 +3,7 @@
 A disturbance of a shared host lasts from a second to some minutes, so the end of the run is another moment. A
 test is visited again if it met too few clear moments, or if it would fail: slow hardware is slow then, too.
 Such tests are visited in turns while time allows. Each is judged once, in its last visit, by the values of
-all its visits, and pytest gets one report.
+all its visits, and pytest gets one report. `start` and `start_worker` use it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 pytest-timeout's signal method raises an ordinary failure in the test, which would reject the node, although a
 hang says nothing about the hardware; its thread method ends the process. `Timeouts` wraps the timer's signal
 handler, so it needs no text of the failure. `ReportTexts` makes every file and terminal accept the texts.
+`start` and `start_worker` use it.
 """
 
 from __future__ import annotations

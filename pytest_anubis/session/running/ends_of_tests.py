@@ -1,6 +1,6 @@
 """Make one result of the many reports of a test: the worst outcome of its last attempt.
 
-If a plugin repeats a test, earlier attempts do not count, except for a crash.
+If a plugin repeats a test, earlier attempts do not count, except for a crash. `live_run` uses it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The inventory gate as a plugin: reports wrong hardware or software in seconds, before any benchmark runs.
 
 At the end it checks the hardware again. The checks themselves are in ``hardware/gate``.
+
+`start` uses it.
 """
 
 from __future__ import annotations

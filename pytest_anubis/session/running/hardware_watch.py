@@ -1,4 +1,7 @@
-"""Writes the hardware's own reports during the run (XIDs, error counters, kernel messages) to the journal."""
+"""Writes the hardware's own reports during the run (XIDs, error counters, kernel messages) to the journal.
+
+`start` uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Handles a run that breaks off after its verdict, by an interrupt or an error while reports are written.
 
-pytest ends such a run with a status that accepts nothing, so its record must accept nothing either.
+pytest ends such a run with a status that accepts nothing, so its record must accept nothing either. `start`
+uses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A status line below pytest's own output on a terminal, cleared before pytest writes again."""
+"""A status line below pytest's own output on a terminal, cleared before pytest writes again.
+
+`live_progress` uses it.
+"""
 
 from __future__ import annotations
 

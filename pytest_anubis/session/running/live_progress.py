@@ -1,4 +1,7 @@
-"""Progress of the run and its time left: a live line on a terminal, or a plain line every minute in a log."""
+"""Progress of the run and its time left: a live line on a terminal, or a plain line every minute in a log.
+
+`start` uses it.
+"""
 
 from __future__ import annotations
 

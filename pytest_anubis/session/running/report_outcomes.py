@@ -1,4 +1,7 @@
-"""Reads pytest's reports: a test's outcome in one word, and its reason in one line."""
+"""Reads pytest's reports: a test's outcome in one word, and its reason in one line.
+
+`ends_of_tests` and `terminal_plugin` use it.
+"""
 
 from __future__ import annotations
 

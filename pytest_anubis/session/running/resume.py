@@ -1,4 +1,7 @@
-"""Continues an interrupted run: finds it, compares it with today's conditions, and skips finished tests."""
+"""Continues an interrupted run: finds it, compares it with today's conditions, and skips finished tests.
+
+`live_run`, `start` and `start_worker` use it.
+"""
 
 from __future__ import annotations
 

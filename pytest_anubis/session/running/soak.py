@@ -1,4 +1,7 @@
-"""Soak: repeats the benchmark set until the time is over; each cycle is a process and a run of its own."""
+"""Soak: repeats the benchmark set until the time is over; each cycle is a process and a run of its own.
+
+`plugin` uses it.
+"""
 
 from __future__ import annotations
 

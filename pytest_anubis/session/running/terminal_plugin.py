@@ -1,6 +1,6 @@
 """The output on pytest's terminal: header, dead workers, verdict with explanation.
 
-`LiveProgress` writes its lines by `write_apart`.
+`LiveProgress` writes its lines by `write_apart`. `live_progress` and `start` use it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Applies the Selector's choice in every process that collects: deselects the tests that it leaves out.
 
 It describes the collected benchmarks for the choice, deselects tests that do not apply to this node, and
-skips what has not begun when the budget is over.
+skips what has not begun when the budget is over. `start`, `start_worker` and `terminal_plugin` use it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The Selector's choice for one run, made once in the main process for all processes.
 
-`read_choice_inputs` reads the history and the risk model for it; `pruning` applies it.
+`read_choice_inputs` reads the history and the risk model for it; `pruning` applies it. `controller`,
+`live_run` and `start` use it.
 """
 
 from __future__ import annotations

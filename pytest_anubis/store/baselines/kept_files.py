@@ -1,6 +1,7 @@
 """Keep baselines that go out of use, in ``expired`` next to those in force, where no run reads them.
 
-`anubis baseline promote` and `expire` use it, and `anubis learn`, which puts its baseline in force here.
+`anubis baseline promote` and `baseline expire` use it, and `anubis learn` (`class_learning`) puts its
+baseline in force here.
 """
 
 from __future__ import annotations

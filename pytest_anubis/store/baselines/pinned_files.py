@@ -1,6 +1,8 @@
 """Verify baselines and certificates from a share by their SHA-256 digests, before a run uses any of them.
 
 The digests are in ``SHA256SUMS``; ``--anubis-baseline=PATH@sha256:DIGEST`` pins that list, or the one file.
+
+`run_context` uses it.
 """
 
 from __future__ import annotations

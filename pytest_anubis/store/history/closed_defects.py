@@ -1,4 +1,7 @@
-"""Read the defects that operators have closed, which reports show as precedents; none without a history."""
+"""Read the defects that operators have closed, which reports show as precedents; none without a history.
+
+`fleet_source`, `live_run` and `report_command` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """File runs in the history: summary, benchmarks, verdicts, durations, content, and the defect of a rejection.
 
 A run files itself at its end (`file_finished`), and those that wait; `anubis push` files collected ones.
+`live_run` and `pushing` use it.
 """
 
 from __future__ import annotations

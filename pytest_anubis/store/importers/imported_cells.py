@@ -1,4 +1,7 @@
-"""Find values (benchmark, metric, device, run, node) that several imports contain, without keeping values."""
+"""Find values (benchmark, metric, device, run, node) that several imports contain, without keeping values.
+
+`collected_runs` and `import_folder` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Count the values of an imported file that support no verdict, by cause, with the first ones as examples."""
+"""Count the values of an imported file that support no verdict, by cause, with the first ones as examples.
+
+`grouping`, `import_result` and `superbench` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read numbers and times from cells of tables, strictly, and say why a cell is none."""
+"""Read numbers and times from cells of tables, strictly, and say why a cell is none. `long_form` uses it."""
 
 from __future__ import annotations
 

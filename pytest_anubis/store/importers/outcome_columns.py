@@ -1,4 +1,7 @@
-"""Recognise columns of tables that say in words whether a test failed, such as ``status`` or ``passed``."""
+"""Recognise columns of tables that say in words whether a test failed, such as ``status`` or ``passed``.
+
+`long_form` uses it.
+"""
 
 from __future__ import annotations
 

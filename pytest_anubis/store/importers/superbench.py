@@ -2,6 +2,8 @@
 
 A key has the form ``{benchmark}[:annotation]/[{run}/]{metric}[:{rank}]``, its value is a number. The file has
 neither units nor directions, so both come from a map of known metrics, or from words in their names.
+
+`collected_runs` uses it.
 """
 
 from __future__ import annotations

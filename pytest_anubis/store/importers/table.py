@@ -1,4 +1,7 @@
-"""Import plain tables in long form, CSV or Parquet, one row a value, and what `anubis export` wrote."""
+"""Import plain tables in long form, CSV or Parquet, one row a value, and what `anubis export` wrote.
+
+`collected_runs` uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Learn how often healthy units of a class change within a run: the prior of the search for changes."""
+"""Learn how often healthy units of a class change within a run: the prior of the search for changes.
+
+`baseline_learning` uses it.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ such moment. A sensor moved at the moment if
 2. the step exceeds the noise on both sides, and fits better than a straight line,
 3. a hypergeometric test is significant after a Bonferroni correction over all sensors.
 
-A counter moved if it rises faster from then on.
+A counter moved if it rises faster from then on. `cycle_steps`, `run_comparisons` and `sample_verdicts` use
+it.
 """
 
 from __future__ import annotations

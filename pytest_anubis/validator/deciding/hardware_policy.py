@@ -2,6 +2,7 @@
 
 The tests may all have passed: an uncorrected error, a driver that lost its card, or lowered clocks are
 findings of their own. A rule states the outcome, the component and the next step; its comment says why.
+`run_decision` uses it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Decide about a whole node from the verdicts on its metrics.
 
 A node is accepted only against a baseline, and only if every criterion of it was answered. The decision names
-everything that prevents acceptance, and everything that it does not cover.
+everything that prevents acceptance, and everything that it does not cover. `fleet_judging`, `run_decision`
+and `validator` use it.
 """
 
 from __future__ import annotations

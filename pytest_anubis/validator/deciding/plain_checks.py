@@ -1,4 +1,7 @@
-"""Learn the plain checks of a baseline: tests without a metric that most nodes passed, as each node must."""
+"""Learn the plain checks of a baseline: tests without a metric that most nodes passed, as each node must.
+
+`class_learning` uses it.
+"""
 
 from __future__ import annotations
 

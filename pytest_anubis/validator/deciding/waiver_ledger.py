@@ -1,4 +1,7 @@
-"""Check the waivers of a node's decision: which expired, which cover nothing, which must name a metric."""
+"""Check the waivers of a node's decision: which expired, which cover nothing, which must name a metric.
+
+`node_decision` uses it.
+"""
 
 from __future__ import annotations
 

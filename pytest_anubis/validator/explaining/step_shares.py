@@ -6,7 +6,7 @@ common factor is a least-squares estimate, weighted by each part's noise; a fact
 more log likelihood than its price (`PRICE`). A short part has much noise, since it hardly slows the whole.
 The intervals are of the bootstrap (Efron, "Bootstrap methods: another look at the jackknife", 1979) over the
 rounds, those of whole and parts together, with the healthy spread of the criteria added. They take the set of
-factors as given.
+factors as given. `call_phase` and `collected_judging` use it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A sample's loss is uncertain for two reasons: its values scatter, and a whole run differs from the next one.
 The sample shows the first error; the second is at most the learned spread of the healthy units. The variances
 of both add up on the logarithm of the similarity, for rates as for times. The true loss lies around the
-measured one with that error (Student's t).
+measured one with that error (Student's t). `sample_judging` uses it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 In a soak the current segment is also judged alone: it shows what a node is like after hours of load.
 `judge_measurement` judges a single measurement and its changes, in the run and again from a sealed journal.
+`fleet_judging`, `run_decision` and `sample_verdicts` use it.
 """
 
 from __future__ import annotations

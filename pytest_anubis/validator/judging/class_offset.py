@@ -1,6 +1,6 @@
 """Find metrics in which the typical node of a class has lost, although most nodes are within their limits.
 
-If most nodes left the healthy spread, `population_shift` reports it instead.
+If most nodes left the healthy spread, `population_shift` reports it instead. `fleet_judging` uses it.
 """
 
 from __future__ import annotations

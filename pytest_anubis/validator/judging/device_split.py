@@ -2,7 +2,7 @@
 
 Few nodes make wide limits, and a loss within them passes. A comparison of the node's devices still shows the
 loss if the gap between a slower and a faster part is too wide for chance. It makes them MARGINAL and rejects
-nothing.
+nothing. `fleet_judging` and `run_comparisons` use it.
 """
 
 from __future__ import annotations

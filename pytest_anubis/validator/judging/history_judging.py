@@ -1,6 +1,7 @@
 """Judge devices by their own earlier runs, where neither a criterion nor the node's other devices can.
 
 At least three are needed. `anubis judge` uses `judge_latest`, the end of a run `judge_by_history`.
+`fleet_judging`, `run_comparisons` and `validator` use it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Several runs of one node, judged together: name the run of a bad verdict, and what a later run answers.
 
 A failure holds until a later run judges the same (benchmark, metric, device and group) and passes it, by the
-shared rule (`core.standing.standing_of`); a value is missing until a later run has it.
+shared rule (`core.standing.standing_of`); a value is missing until a later run has it. `fleet_judging` and
+`seen_values` use it.
 """
 
 from __future__ import annotations

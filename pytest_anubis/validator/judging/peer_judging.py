@@ -3,6 +3,7 @@
 The centre for one device is the pointwise median of the quantile functions of the others; the threshold is
 the prediction bound for one more device, from the others' own spread. All metrics and devices of a node
 share one error rate, so that a healthy node is rejected at the stated rate, however much is measured.
+`fleet_judging`, `run_comparisons` and `history_judging` use it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Population shift: if most nodes of a class moved together, make one finding of it, not many rejections.
 
 Failures of units that fit the new level become INCONCLUSIVE. `class_offset` finds a shift within the limits.
+`change_screening`, `fleet_judging` and `validator` use it.
 """
 
 from __future__ import annotations

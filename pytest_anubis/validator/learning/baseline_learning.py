@@ -1,6 +1,7 @@
 """Learn a whole baseline, for `anubis learn`: all criteria of one hardware class, with one stated error rate.
 
 The limits are those of a fleet (`fleet_thresholds`) or of one machine's runs (`machine_thresholds`).
+`class_learning` calls it through `pytest_anubis.validator`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ the largest rarity over all its metrics and devices, each loss compared with a c
 without that node (the max-T idea of Westfall and Young 1993, on tail probabilities, so that a metric with a
 heavy tail costs quiet metrics no power). There are two limits of rarity: one from which a node is unusual,
 and one from which it is rejected, which also takes a loss beyond the practical threshold. Metrics whose noise
-never gets there cost nothing, so the whole error rate is left for the others.
+never gets there cost nothing, so the whole error rate is left for the others. `baseline_learning` uses it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Every node is judged by a centre and tails that were learned without it, so the result applies to the next
 nodes. `movement_findings` reports metrics that are correlated from node to node, or never differ.
+`baseline_learning` uses it.
 """
 
 from __future__ import annotations

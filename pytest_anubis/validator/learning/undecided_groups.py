@@ -1,6 +1,7 @@
 """Slower groups of units that may be healthy: they are MARGINAL until an operator decides about them.
 
 `anubis baseline populations` takes the decision. `decide_clusters` treats small groups as sick instead.
+`baseline_learning`, `criterion_learning` and `learning_findings` use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Compute the losses of units to a centre learned without their own node, as the next node will be judged."""
+"""Compute the losses of units to a centre learned without their own node, as the next node will be judged.
+
+`healthy_tails` uses it.
+"""
 
 from __future__ import annotations
 

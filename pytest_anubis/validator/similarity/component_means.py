@@ -4,6 +4,7 @@ A card that is 8 % slower in both precisions of a benchmark with 3 % noise is si
 shows it. The mean of all its losses does. Losses are logarithms of the unit's medians over typical medians,
 each weighted by one over the square of the scale of its metric's healthy tail. The mean is judged like any
 other metric; its healthy spread, learned from the same fleet, includes the noise that its members share.
+`baseline_learning`, `column_judging` and `shared_parts` use it.
 """
 
 from __future__ import annotations

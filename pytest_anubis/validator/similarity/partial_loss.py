@@ -1,4 +1,7 @@
-"""Describe in words a sample of which only a part is worse: some values are far off, the others normal."""
+"""Describe in words a sample of which only a part is worse: some values are far off, the others normal.
+
+`criterion_learning` and `sample_judging` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Pool the values of all devices of a node in one run as one sample, for criteria of whole nodes.
 
 A run of only some devices is completed from earlier runs. `usual_devices` finds the devices of most nodes.
+`column_judging`, `criterion_learning` and `learning_steps` use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Find drift, for the fleet's pages: metrics that become worse on all nodes of a class as time goes by."""
+"""Find drift, for the fleet's pages: metrics that become worse on all nodes of a class as time goes by.
+
+`view_building` uses it.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ each device, since the metrics of one device are not independent. Several faults
 other: the loss of each is given back to its devices first. The loss of all devices is compared with what the
 baseline expects, that of a part with the other devices.
 
-A part is a hypothesis from one run of one node. It explains verdicts and changes none.
+A part is a hypothesis from one run of one node. It explains verdicts and changes none. `collected_judging`
+and `run_decision` use it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decide anew about a run to be sealed or verified, from the bytes of its journal and its baseline alone.
 
-A journal that says another decision is refused (`VerdictError`).
+A journal that says another decision is refused (`VerdictError`). `seal_checking` and `seal_command` use it.
 """
 
 from __future__ import annotations

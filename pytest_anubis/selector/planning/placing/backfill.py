@@ -1,4 +1,7 @@
-"""Backfilling: find a short set of benchmarks, for a node that runs nothing yet, for the rest of a lane."""
+"""Backfilling: find a short set of benchmarks, for a node that runs nothing yet, for the rest of a lane.
+
+`window_schedule` and `window_solution` use it.
+"""
 
 from __future__ import annotations
 

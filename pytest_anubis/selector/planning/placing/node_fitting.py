@@ -4,7 +4,7 @@ A node runs its benchmarks one after the other, without a pause if possible. Poo
 should begin where a hole of its calendar begins, or end where it ends. Plain runs are put between them to
 meet these times: the lengths that they can fill are the sums of their subsets. A beam search tries orders of
 the pooled runs with subsets before each. A hole that is begun late leaves a rest, which costs its worth if no
-later run can use it.
+later run can use it. `window_schedule` and `window_solution` use it.
 """
 
 from __future__ import annotations

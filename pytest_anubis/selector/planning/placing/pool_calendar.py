@@ -1,4 +1,7 @@
-"""Calendars of the units of pools (resources that nodes share in a window): when each unit is free."""
+"""Calendars of the units of pools (resources that nodes share in a window): when each unit is free.
+
+`node_fitting` and `window_schedule` use it.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ risky of each kind come last, where jobs may find no room. If only lanes are sha
 
 A job that would wait for a pool for longer than the pool is worth to it goes without. A job that can no
 longer end within the window gives up its pools; if that is not enough, backfilling may run a shorter one.
+`window_solution` uses it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Cox's proportional hazards: ``H(t | z) = H0(t) exp(b z)`` with a baseline of no assumed form.
 
-The slopes b maximise the partial likelihood (ties by Efron); H0 is Breslow's estimate.
+The slopes b maximise the partial likelihood (ties by Efron); H0 is Breslow's estimate. `cox_time` and
+`parametric` use it.
 """
 
 from __future__ import annotations

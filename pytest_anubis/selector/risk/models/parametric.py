@@ -2,6 +2,8 @@
 
 ``H(t | z) = exp(a + k log t + b z)``; the exponential model fixes k = 1. They are fitted by maximum
 likelihood (the sum of ``event * log h - H``) with a slight ridge on b.
+
+`model_choice` and `refits` use it.
 """
 
 from __future__ import annotations
