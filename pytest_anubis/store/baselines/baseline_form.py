@@ -141,10 +141,11 @@ def _check(baseline: Baseline) -> None:
     _rounded(baseline.inventory, _MAX_DEPTH)
     for i, check in enumerate(baseline.checks):
         _check_name(f"checks[{i}].test", check.test)
-    seen: dict[tuple[str, str, str, str], int] = {}
+    seen: dict[tuple[str, str, str, str], str] = {}
     metrics: dict[tuple[str, str], Metric] = {}
-    for i, criterion in enumerate(baseline.criteria):
-        place = f"criteria[{i}]"
+    places = [(f"criteria[{i}]", one) for i, one in enumerate(baseline.criteria)]
+    places += [(f"together[{i}]", one) for i, one in enumerate(baseline.together)]
+    for place, criterion in places:
         key = _key(criterion)
         _check_name(f"{place}.benchmark", criterion.benchmark)
         _check_ascending(f"{place}.centre", criterion.centre)
@@ -161,10 +162,10 @@ def _check(baseline: Baseline) -> None:
             )
         if key in seen:
             raise BaselineError(
-                f"{place}: the same benchmark, metric, group and scope as criteria[{seen[key]}]; "
+                f"{place}: the same benchmark, metric, group and scope as {seen[key]}; "
                 "remove one of them"
             )
-        seen[key] = i
+        seen[key] = place
         metric = metrics.setdefault(key[:2], criterion.metric)
         if metric.variant != criterion.metric.variant:
             here, there = (

@@ -382,15 +382,17 @@ USELESS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("part", ["criteria", "together"])
 @pytest.mark.parametrize("what", USELESS)
-def test_criterion_that_cannot_fail_is_refused(tmp_path: Path, what: str) -> None:
+def test_criterion_that_cannot_fail_is_refused(tmp_path: Path, what: str, part: str) -> None:
     criteria = (criterion(), criterion("toothless", **USELESS[what]))
     said = (
-        r"^criteria\[1\]: \"suites/test_net.py::test_tcp\" \"(toothless|time)\" can never fail: .*"
+        rf"^{part}\[1\]: \"suites/test_net.py::test_tcp\" \"(toothless|time)\" can never fail: .*"
     )
+    given = baseline(**{"criteria": (), part: criteria})
     with pytest.raises(BaselineError, match=said):
-        save_baseline(baseline(criteria=criteria), tmp_path)
-    plain = baseline_to_plain(baseline(criteria=criteria))
+        save_baseline(given, tmp_path)
+    plain = baseline_to_plain(given)
     with pytest.raises(BaselineError, match=said) as refused:
         baseline_from_plain(plain)
     assert str(refused.value).isprintable()
