@@ -211,6 +211,8 @@ def take_all(
         looks = look_closer(
             criterion, plan, take, looks, watch, time_limit, **how, gap=gap, name=name
         )
+        unclear = chosen and looks[-1].seen.disturbance not in ((), (LOOKS_SPENT,))
+        put_off = unclear and not visit.last  # another moment may be clear
         once = before.slow if earlier else slow
         again = once and _slow(looks[1:], criterion)
         if once and not again:
@@ -219,7 +221,7 @@ def take_all(
             looks[-1].seen.disturbance = (ONE_VISIT,)
         elif chosen and _slow(looks, criterion) and _host_explains(looks, criterion):
             looks[-1].seen.disturbance = (HOST_SLOWER,)
-    unclear = [value for one in looks for value in one.unclear]
+    others = [value for one in looks for value in one.unclear]
     clear = [*before.values, *(value for one in looks for value in one.clear or ())]
     wanted = MIN_CLEAR if criterion is None else ENOUGH_CLEAR
     few = chosen and len(clear) < min(wanted, plan.rounds)
@@ -229,10 +231,10 @@ def take_all(
     return Taken(
         looks=looks,
         fresh=fresh,
-        unclear=unclear,
+        unclear=others,
         visited=VisitResults(
             tuple(clear),
-            before.unclear + len(unclear),
+            before.unclear + len(others),
             before.slow or slow,
             max(one.slowdown for one in looks),
             joined(one.seen.telemetry for one in looks),

@@ -24,8 +24,11 @@ from pytest_anubis.session.measuring.attempts import (
     NO_CLEAR_MOMENT,
     Look,
     TimeLimit,
+    Visit,
+    VisitResults,
     look,
     look_closer,
+    take_all,
 )
 from pytest_anubis.session.measuring.conditions import (
     SURE_LOOKS,
@@ -226,6 +229,34 @@ def test_empty_looks_end_the_looking() -> None:
     assert first.values == CLOSE
     assert first.seen.disturbance == (NO_CLEAR_MOMENT,)
     assert time.monotonic() == pytest.approx(MAX_EMPTY_LOOKS * (LOOK_PAUSE + 0.2))
+
+
+class Clouding(Around):
+    """Only the first look is clear."""
+
+    def rounds(self, name: str = "") -> MonitoredRounds:
+        chosen, self._clear = self._clear, [False, False]
+        return cast(MonitoredRounds, Chosen(chosen, 1.0))
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("last", [False, True])
+def test_a_close_call_without_clear_moments_waits_for_another_visit(last: bool) -> None:
+    taken = take_all(
+        CRITERION.metric,
+        CRITERION,
+        PLAN,
+        lambda plan, _: ([99.0, 103.0, 104.0, 99.0, 102.0] * 2)[: plan.rounds],
+        cast(ConditionsWatch, Clouding(clear=[True] * PLAN.rounds)),
+        TimeLimit(None),
+        host=True,
+        choose=True,
+        before=VisitResults(),
+        visit=Visit(last=last),
+    )
+    assert taken.put_off != last
+    assert taken.looks[-1].seen.disturbance == (NO_CLEAR_MOMENT,)
+    assert len(taken.visited.values) == PLAN.rounds
 
 
 @pytest.mark.usefixtures("clock")
