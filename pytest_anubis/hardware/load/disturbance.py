@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -35,8 +34,6 @@ QUOTA_USE = 0.80
 """Share of the quota that must be used before a quota without a throttled period counts: the kernel counts
 throttling at the end of a period of 0.1 s, which may be after the end of a measurement."""
 
-INTERVAL = 0.2
-"""Seconds between two readings of the run queue during a measurement."""
 _NAME = re.compile(r"(?:: |, )([^,]+?) \(pid \d+\) \d")
 _UNTYPABLE = re.compile(r"[^\w.:/@+-]")
 
@@ -56,7 +53,6 @@ class OthersActivity:
         own_traffic: Bytes of our own disk traffic.
         quota: CPU quota of the control group in cores.
         throttled: Number of periods in which the quota stopped us.
-        running: Maximum number of tasks running or waiting at once, including ours.
         busiest: The other processes that are visible, busiest first.
     """
 
@@ -70,7 +66,6 @@ class OthersActivity:
     own_traffic: int | None = None
     quota: float | None = None
     throttled: int | None = None
-    running: int | None = None
     busiest: tuple[OtherProcess, ...] | None = None
 
 
@@ -80,7 +75,6 @@ def compare(
     *,
     cpus: int,
     quota: float | None = None,
-    running: int | None = None,
     allowed: Sequence[str] = (),
 ) -> OthersActivity:
     """Compare two readings and return what others did between them.
@@ -90,7 +84,6 @@ def compare(
         end: Reading after it.
         cpus: CPUs that this process may use.
         quota: CPU quota of the control group in cores.
-        running: Maximum number of tasks running at once in between.
         allowed: Names of commands, as shell patterns, that may run on a quiet machine.
     """
     seconds = max(end.when - begin.when, 1e-9)
@@ -124,7 +117,6 @@ def compare(
         own_traffic=int(own_traffic) if own_traffic is not None else None,
         quota=quota,
         throttled=_throttled_periods(begin, end),
-        running=running,
         busiest=None
         if found is None
         else tuple(one for one in found if not is_allowed(one.name, allowed)),
@@ -185,7 +177,6 @@ class HostWatch:
     Args:
         root: Process whose tree counts as our own; default this process. Under xdist it is the controller, so
             that the other workers count as ours.
-        interval: Seconds between readings of the run queue, which a thread takes; None: no thread.
         reader: Reads the counters; default those of this machine.
         limits: Thresholds by name that replace those of `LIMITS`.
         allowed: Names of commands, as shell patterns, that may run on a quiet machine.
@@ -198,7 +189,6 @@ class HostWatch:
         self,
         root: int | None = None,
         *,
-        interval: float | None = INTERVAL,
         reader: LoadReader | None = None,
         limits: Mapping[str, float] = LIMITS,
         allowed: Sequence[str] = (),
@@ -206,10 +196,6 @@ class HostWatch:
         self._reader = reader or LoadReader(root=root)
         self._limits = limits
         self._allowed = allowed
-        self._interval = interval
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._running: list[int] = []
         self._begin: Load | None = None
         self.found: OthersActivity | None = None
 
@@ -220,34 +206,18 @@ class HostWatch:
 
     def __enter__(self) -> Self:
         self._begin = self._reader.read()
-        if self._interval is not None:
-            self._thread = threading.Thread(
-                target=self._watch, args=(self._interval,), name="anubis-host-watch", daemon=True
-            )
-            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
         end = self._reader.read()
-        if self._thread is not None:
-            self._thread.join()
         if self._begin is not None:
             self.found = compare(
                 self._begin,
                 end,
                 cpus=usable_cpus() or os.cpu_count() or 1,
                 quota=self._reader.quota,
-                running=max(self._running, default=end.running),
                 allowed=self._allowed,
             )
-
-    def _watch(self, interval: float) -> None:
-        while not self._stop.wait(interval):
-            count = self._reader.running()
-            if count is None:
-                return
-            self._running.append(count)
 
 
 def _quota_phrase(found: OthersActivity) -> str:

@@ -45,7 +45,6 @@ class Load:
         throttling: Throttling by the control group's quota so far.
         disk: Bytes that all disks have read and written.
         own_disk: Bytes of `disk` that our process and its descendants requested.
-        running: Tasks that were running or waiting for a CPU at that moment.
         processes: CPU time of each process that is not ours.
     """
 
@@ -59,7 +58,6 @@ class Load:
     throttling: Throttling | None = None
     disk: int | None = None
     own_disk: int | None = None
-    running: int | None = None
     processes: Snapshot | None = None
 
 
@@ -99,7 +97,6 @@ class LoadReader:
             throttling=self._group.throttling(),
             disk=self._disk(),
             own_disk=sum(map(self._disk_of, tree)) if tree else None,
-            running=self.running(),
             processes=None if busy is None else self._processes.read(ours, self._kernel),
         )
 
@@ -108,12 +105,6 @@ class LoadReader:
         busy, steal = self._cpu()
         when, stalls = time.monotonic(), self._stalls(("cpu",))
         return when, busy or 0.0, steal or 0.0, stalls.get("cpu some", 0.0)
-
-    def running(self) -> int | None:
-        """Return how many tasks run or wait for a CPU right now."""
-        fields = self._files.quick("/proc/loadavg").split()
-        count = fields[3].partition("/")[0] if len(fields) > 3 else ""
-        return int(count) if count.isdigit() else None
 
     def _cpu(self) -> tuple[float | None, float | None]:
         line = self._files.quick("/proc/stat", limit=1).partition("\n")[0].split()
