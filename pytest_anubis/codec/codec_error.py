@@ -1,6 +1,6 @@
-"""The error about plain data of an unexpected shape, in one line with the place in the data.
+"""The error of reading or writing plain data, in one line with the place in the data.
 
-It also has the words for what was found, and for NaN and the infinities.
+It also describes what was found, and spells NaN and the infinities as files do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INT_LIMIT = 2**63
 
 
 class CodecError(ValueError):
-    """Plain data does not have the shape that was expected; the message is one line.
+    """Plain data cannot be read, or a value cannot be written as such; the message is one line.
 
     Args:
         problem: What was expected and what was found.
@@ -59,7 +59,7 @@ def found(value: Any) -> str:
 
 
 def spelled(value: float) -> str:
-    """Return the word for NaN or an infinity in plain data."""
+    """Return how files spell NaN or an infinity, a key of `NOT_FINITE`."""
     if value > 0:
         return "Infinity"
     return "-Infinity" if value < 0 else "NaN"

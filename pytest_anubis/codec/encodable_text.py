@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 MAX_TEXT_LENGTH = 1024 * 1024
-"""Characters of one text of a report, and bytes of a test's output on one stream in one phase, that are kept,
-as a first and a last half. A few such texts are still sent in a moment."""
+"""Length that is kept, half from the beginning and half from the end: characters of one text of a report,
+bytes of a test's output on one stream in one phase. A few such texts are sent in a moment."""
 
 LONE = re.compile("[\ud800-\udfff]")
 """Lone surrogates, which no encoding accepts."""

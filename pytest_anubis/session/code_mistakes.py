@@ -4,7 +4,8 @@ Such errors say nothing about the hardware, because Python and pytest raise them
 anything: an unknown fixture or name, a call with wrong arguments, a syntax error, a fixture with two yields.
 The last line that ran must be the test's own, or pytest's where it refuses a test or fixture. Errors that
 a library raises, or that are raised while another error is handled, still count against the hardware.
-The fixture that an error comes from is found by the frames of its traceback.
+The fixture that an error comes from is found by the frames of its traceback. `failed_cleanups` excuses a test
+for what shared fixtures leave.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measure pairs of hosts that send to each other, all pairs of a round at once, through gloo.
 
-There is one process on each host. For simulated hosts this program starts all of them. If a launcher started
-this program on every host, each starts its own process, and all get the results of all hosts. Where
+There is one process on each host. For simulated hosts this program starts all of them. Under a
+launcher the session on each host starts one process, and every session gets the results of all hosts. Where
 `fleet.links` blames a host or link, `find_guilty` measures again; the fixture `anubis_pairs` records all.
 """
 
@@ -30,7 +30,7 @@ from pytest_anubis.fleet.links.pair_plans import Round, check_rounds, fans, ways
 MODULE = "pytest_anubis.benchmarking.hosts.pair_rank"
 
 PORT = 29500
-"""Default port of the first host, which is torchrun's default as well."""
+"""Default TCP port of the first host, torchrun's default as well."""
 
 PATIENCE = 600.0
 """Seconds for which hosts wait for each other, since their runs reach a test at different times."""
@@ -104,7 +104,7 @@ class PairRates:
         rates: Bytes per second by repeat, sender and receiver; nan if not measured.
         wrong: Number of corrupted bytes by sender and receiver; nan if not measured.
         resent: TCP segments that the sender's host sent again meanwhile, as `rates`; nan if unknown.
-        together: Bytes per second by repeat and host, of all ways of a host that had several at once.
+        together: Bytes per second by repeat and host: the sum over its ways where it had several at once.
     """
 
     names: tuple[str, ...]
@@ -149,7 +149,7 @@ class PairGroup(Group):
 
     Args:
         hosts: The hosts.
-        port: Bytes per second that the port of these hosts carries now; 0 if unknown.
+        port: Current speed of these hosts' network port in bytes per second; 0 if unknown.
         patience: Seconds to wait for the other hosts.
 
     Attributes:
@@ -344,7 +344,7 @@ def _guilty(
 ) -> list[Accusation]:
     """Accuse parts of slow ways.
 
-    Where the hosts' `ports` differ, ways are compared whose slower port should have the same speed.
+    Where the hosts' `ports` differ, ways are compared whose slower port has the same usual speed.
     """
     typical = typical_rates(rates.rates)
     speeds = usual_speeds(ports)

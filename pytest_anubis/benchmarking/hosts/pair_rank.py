@@ -63,12 +63,13 @@ class PairRank:
     def measure(self, request: Message) -> Message:
         """Run ``rounds`` of ways ``repeats`` times with transfers of ``bytes``; return all results.
 
-        A host runs all its ways of a round at once. The rounds belong to ``kinds`` in turn; in each kind a
-        way occurs once, and so does a host with several ways. The results are ``seconds`` by repeat and kind,
-        sender and receiver; likewise the TCP segments ``resent``, if the sender had this way only; the
-        seconds of several ways ``together`` by repeat and kind, and host; and the number of ``wrong`` bytes
-        by sender and receiver; nan if not measured. If a session has several
-        hosts, only the ``teller`` answers with them.
+        In a round a host should only send or only receive, over all its ways at once: it sends before it
+        receives, so hosts that send in a circle would wait for each other. The rounds belong to ``kinds`` in
+        turn. Within a kind each way occurs once, and each host has several ways in one round at most. The
+        results are ``seconds`` by repeat and kind, sender and receiver; likewise the TCP segments
+        ``resent``, where the sender had one way; the seconds of several ways ``together`` by repeat and
+        kind, and host; and the number of ``wrong`` bytes by sender and receiver; nan if not measured. If a
+        session has several hosts, only the ``teller`` answers with them.
         """
         size, repeats, kinds = (int(request[name]) for name in ("bytes", "repeats", "kinds"))
         rounds = request["rounds"]

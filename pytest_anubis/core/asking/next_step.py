@@ -34,10 +34,10 @@ ABSENT = "measure there what is missing"
 """Step for a missing value."""
 
 STEP = ". Next step: "
-"""Separator between an undecided headline and its step."""
+"""Separator between a headline and its step; `decision_headline` writes the same words for rejections."""
 
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-"""The only name from a journal that is put into a command to type, since a journal may be hostile."""
+"""A PCI address. No other name from a journal, which may be hostile, is put into a command to type."""
 
 MAX_SHARING = 4
 """Devices of a shared part that a step names."""

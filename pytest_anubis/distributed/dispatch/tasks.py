@@ -12,7 +12,7 @@ CPU = "cpu"
 """Device and resource of tests that compute on the host."""
 
 HOST_TIME = "host time"
-"""Resource shared by all tests of accelerators that the host times or whose data it moves."""
+"""Resource of all accelerator tests in which the host takes the time or moves the data."""
 
 Certificates = frozenset[frozenset[str]]
 """Pairs of benchmark ids that do not disturb each other, as measured."""

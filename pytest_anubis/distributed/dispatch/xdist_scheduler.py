@@ -1,4 +1,4 @@
-"""The adapter between xdist's scheduler protocol and the dispatcher; thin, and it never raises.
+"""The adapter between xdist's scheduler protocol and the dispatcher; it raises only what xdist expects.
 
 An exception inside a scheduler would end the whole session with an internal error, and with it all
 measurements in progress. So errors here are reported as a failed collection, and the run ends in order.

@@ -45,13 +45,13 @@ MAX_PROBED_CORES = 16
 chunks."""
 
 NEAR = 1.10
-"""Maximum ratio of a clear reading to the best ones of its own measurement. On a shared host readings cluster
-at 1.3 to 1.6; the work just before a reading changes it by a few percent."""
+"""Maximum ratio of a clear reading to the best ones of its own or earlier measurements of the metric. On a
+shared host readings cluster at 1.3 to 1.6; the work just before a reading changes it by a few percent."""
 
 FAR = 1.25
 """Maximum ratio of a clear reading to the host's best one, whatever the rest of its measurement shows. The
 after-effects of a benchmark (a low clock after wide vectors or long waits for memory) change it by up to
-0.19."""
+19 %."""
 
 OTHERS = 0.03
 """CPUs' worth of time that other processes may use during a clear round: the daemons of a small quiet host
@@ -64,11 +64,11 @@ STOLEN = 0.005
 """Share of the CPUs' time that the hypervisor may take during a clear round."""
 
 KEPT_READINGS = 20
-"""Measurements of one benchmark whose fastest readings are kept for comparison with later ones."""
+"""Measurements of one metric whose fastest readings are kept for comparison with later ones."""
 
 EXCUSED_WAIT = 0.05
-"""Share of a clear round for which its threads may wait for a CPU in addition to the fastest quarter's
-wait."""
+"""Share of a clear round for which its threads may wait for a CPU beyond the usual wait; a quarter of the
+rounds wait no longer than that."""
 
 UNSEEN = 0.25
 """CPUs' worth of time that processes may use that live too briefly to be listed."""

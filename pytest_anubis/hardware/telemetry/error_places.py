@@ -28,9 +28,9 @@ MAX_MODULES = 256
 """Modules whose errors are counted, twice as many as eight sockets with 16 slots have."""
 
 MIN_ERRORS = 10
-"""Fewest errors of a module whose spread is stated: with fewer, no row can have as little as a tenth.
-With 10, chance puts half into one of ten equally bad rows in at most 1.6 % of cases, and at most one into a
-row that has half of all errors in 1.1 %."""
+"""Fewest errors of a module whose spread is stated: with fewer, no row can have as little as a tenth. With
+10, ten equally bad rows look like one bad row in at most 1.6 % of cases, and a row with half of all errors
+looks scattered in 1.1 %."""
 
 ONE_ROW = 0.5
 """Least share of a module's errors in its worst row at which this row explains them."""

@@ -37,7 +37,7 @@ _VALIDATORS = {
 }
 """Direction of a metric -> validator of its limit."""
 _BROKEN = ("crashed", "error", "failed", "not reported")
-"""Outcomes of tests that say nothing about the hardware if no verdict does."""
+"""Outcomes of tests that broke: without a verdict they say nothing about the hardware."""
 _SKIPPED = ("skipped", "deselected")
 _NO_SLUG = re.compile(r"[^a-z0-9]+")
 

@@ -1,9 +1,9 @@
-"""Learn what share of defects a set of benchmarks exposes.
+"""Learn what share of defects a set of benchmarks exposes, for one choice and for a fleet's plan.
 
 Coverage of a set B is the share of known defects that at least one benchmark of B exposed. It is not
 additive: a defect may show in several benchmarks, so a cheap benchmark can make an expensive one superfluous.
 Defects with the same set of benchmarks are one *pattern* with a weight. What the history cannot know yet is
-added as pseudo-defects, so that smoothed figures are also shares of patterns.
+added as pseudo-defects, which are patterns like all others.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _assembled(names: Collection[str], weights: Mapping[Pattern, float], defects
 
 
 def mixed(coverages: Sequence[Coverage], shares: Sequence[float]) -> Coverage:
-    """Return the coverage of several nodes: ``sum(share * coverage.of(B)) / sum(shares)``.
+    """Return one coverage for a choice of several nodes: ``sum(share * coverage.of(B)) / sum(shares)``.
 
     Shares are 0 or more; if all are 0, the nodes count alike.
     """

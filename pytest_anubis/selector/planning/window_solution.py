@@ -180,8 +180,8 @@ class WindowSolution:
     def bound_within(self, window: Window) -> float:
         """Return the dual value of a window with at most this one's resources: no plan of it exceeds that.
 
-        It is taken at this solution's prices, at which nodes can gain no more in a smaller window. A plan
-        must run what is pinned; where this one could not, others need not either.
+        At this solution's prices nodes gain no more in a smaller window. If all that is pinned ran here,
+        every plan is taken to run it; else pinned benchmarks count only where they are worth their price.
         """
         of_pins = 0.0
         for group in self.groups:

@@ -76,7 +76,8 @@ class Look:
 
     Attributes:
         values: Values that count, in time order: the clear ones if there are enough, else all.
-        clear: The clear values, however few; None if all moments count.
+        clear: The values kept for later visits: the clear ones, however few, or all of a good look
+            (`_with_good_values`); None if all moments count.
         unclear: Values that do not count.
         taken: All values in time order, each with whether the sample of all visits keeps it.
         seen: Disturbances, telemetry and evidence.
@@ -113,7 +114,7 @@ class VisitResults:
     """The results of a test's visits so far, for one metric.
 
     Attributes:
-        values: The clear values, in time order.
+        values: The values that count, in time order.
         unclear: Number of other values.
         slow: One of the visits would have failed.
         slowdown: The largest `Look.slowdown`.
@@ -133,8 +134,8 @@ class Taken:
 
     Attributes:
         looks: All looks; the first one stands for all earlier visits, if there were any.
-        fresh: Values of this visit for the test: those that count, or all if few count. Each with whether
-            the sample of all visits keeps it.
+        fresh: Values of this visit for the test: those that count, or all if few count; with each, whether it
+            stays in the sample of all visits.
         unclear: Values of this visit that do not count.
         visited: Results for the next visit.
         put_off: The test needs another visit.
@@ -168,9 +169,9 @@ def take_all(
 ) -> Taken:
     """Measure, and take further looks if the verdict is a close call.
 
-    A loss must be seen twice: in two visits, or if this is the last visit, in a look some seconds later. A
-    loss that does not come again rejects nothing, because it is no property of the hardware. If invisible
-    others may have caused it, a later visit with enough clear values decides alone.
+    Where only clear moments count, a loss must be seen twice: in two visits, or in the last one some seconds
+    later. Seen once it rejects nothing: a sample that would still fail counts as disturbed. If invisible
+    others may have caused it, a later visit that shows at most half of it decides alone.
 
     Args:
         metric: The metric; exact values count in all moments.
@@ -265,7 +266,8 @@ def _with_good_values(latest: Look, criterion: Criterion) -> Look:
 def _excuses(latest: Look, before: VisitResults, criterion: Criterion) -> bool:
     """Return whether a visit shows that invisible others may have caused the loss in earlier visits.
 
-    At least half of the loss must be gone, because chance hides less of a lasting loss.
+    At least half of the loss must be gone, since chance would not hide so much of a lasting one, and it must
+    be no larger than others can cause (`MAX_HIDDEN_SHARE`).
     """
     if not latest.shared or len(latest.clear or ()) < ENOUGH_CLEAR or _slow([latest], criterion):
         return False

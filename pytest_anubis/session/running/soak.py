@@ -221,7 +221,7 @@ def sensors_text(
     Args:
         trend: What was found over the cycles.
         measured: The measurements of every cycle.
-        read: Returns the same of one cycle, from 0, with telemetry, which the memory could not hold of all.
+        read: Reads the measurements of a cycle (counted from 0) with telemetry, which is too large to keep.
     """
     from pytest_anubis.validator.changes.cycle_steps import CycleStep, cycles_near, step_onset
 

@@ -189,7 +189,7 @@ class History:
         hardware_class: str = "",
         since: float | None = None,
     ) -> None:
-        """Add a node, or update its class, unless empty, and since when it is in service; default: now.
+        """Add a node, by default in service since now, or update what is given of a known node.
 
         Raises:
             HistoryError: The name is empty or unprintable.

@@ -187,8 +187,8 @@ run_clocks = Table(
     Column("ahead", Time, nullable=False),
     Column("known", Label(16), nullable=False),
 )
-"""Runs on a machine whose clock differed from the history's: by how many seconds it was ahead, and how far
-that is known (``exactly``, ``at least``; not at all if it was ``behind its baseline``)."""
+"""Runs on a machine whose clock differed from the history's: the seconds it was ahead, and whether that is
+known ``exactly``, as ``at least`` so much, or not at all (``behind its baseline``)."""
 
 run_orders = Table(
     "run_orders",
@@ -258,8 +258,9 @@ findings = Table(
     _text("expires"),
     Index("findings_by_run", "run_id"),
 )
-"""All verdicts of a run on a metric and device if one of them has a group (``units``) or is waived. They
-replace those in ``verdicts``, which has no column for either. Rows with the reasons below mark the run."""
+"""All verdicts of a run on a metric and device if one of them has a group (``units``) or is waived. Then
+read them here and not in ``verdicts``, which has no column for either. Rows with the reasons below mark the
+run."""
 
 REPLAYED = "replayed"
 """Reason of a row in `findings`: the run's inventory may be another machine's, so it clears nothing

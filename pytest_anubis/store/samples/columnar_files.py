@@ -1,7 +1,8 @@
 """Write and read columnar run files (``.npz``): imported samples of a whole fleet as compressed arrays.
 
 The file is numpy's zip of arrays without pickles. A JSON header has each name once, rows refer to names by
-number, and the rows of a population are contiguous, so reading is slicing. A history keeps imports so, too.
+number, and the rows of a population are contiguous, so reading is slicing. A history keeps
+imports in the same form.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ MAX_METRICS_NAMED = 10
 MAX_GROUPS_NAMED = 4
 """Named groups of metrics that move together, and named metrics that never differ: one line of each."""
 MANY = 0.1
-"""Share of the nodes that a metric must reject alone to be proposed for exclusion: no part of a fleet fails
-so often in a single metric."""
+"""A metric is proposed for exclusion if it alone rejects more than this share of the nodes: no real fault is
+so frequent."""
 
 
 def self_check(
@@ -55,10 +55,14 @@ def self_check(
         sick: Nodes that are surely sick, and were left out of the tails.
         failed: Nodes with a failed test (`failed_nodes`). Any limits reject them, so they count as rejected,
             but not against the limits.
+
+    Returns:
+        The check and its findings. The rate holds if it fits the healthy nodes, and the limits (those of
+        exact metrics too) reject few nodes.
     """
     by_metric: dict[tuple[str, str], set[str]] = {}
     trust = _trust([tail for tail in tails if tail is not None])
-    wrong: set[str] = set()  # rejected by an exact metric, which noise does not excuse
+    wrong: set[str] = set()  # rejected for what noise does not excuse
     by_decision: set[str] = set()
     for criterion, item, tail in zip(criteria, learned, tails, strict=True):
         if tail is None:
@@ -79,7 +83,7 @@ def self_check(
             found.update(slower)
             if criterion.second is not None and criterion.second.decided == "faster":
                 by_decision |= slower  # an operator wants it, so the limits are not in doubt
-    by_limits = set().union(*by_metric.values()) - by_decision
+    by_limits = set().union(*by_metric.values()) - by_decision  # failed tests are added below
     wrong |= by_decision
     for name, one in failed.items():
         by_metric.setdefault((one.benchmark, one.metric), set()).add(name)
@@ -309,8 +313,8 @@ def _findings(
 ALIKE = 0.9
 """Rank correlation from which metrics move together: they share four fifths of the variance between nodes."""
 MIN_NODES = 20
-"""Fewest nodes that are compared. Two independent metrics of as many nodes are that much alike in fewer than
-one of ten million cases, and a wide table has a million pairs."""
+"""Fewest nodes that are compared: with so many, two independent metrics are that much alike in fewer than one
+of ten million cases, and a wide table has a million pairs."""
 
 
 class Movement(NamedTuple):

@@ -62,9 +62,9 @@ def with_earlier_devices(
 ) -> Population:
     """Complete runs of some of a node's devices with the other devices' values from earlier runs.
 
-    Some devices alone say nothing about the node as a whole. A run that stays incomplete is left out, unless
-    every run of the node is. A device without a value was not measured. A run without a time is earlier than
-    no other.
+    Some devices alone say nothing about the node as a whole. A run that stays incomplete is left out, but
+    not if all runs of the node do. A missing value counts as not measured. A run without a time completes no
+    other run.
     """
     nodes = _by_node(tuple(population.nodes), tuple(population.runs))[0]
     if len(set(nodes)) == len(nodes):  # one run each
@@ -101,7 +101,7 @@ def with_earlier_devices(
 
 
 def _measured(population: Population) -> Population:
-    """Return the population without missing rows, except those of nodes with one run or no other row."""
+    """Return the population without missing rows; nodes with one run, or no other row, keep theirs."""
     missing = {row for row, problem in population.problems.items() if problem.lacks}
     if not missing:
         return population

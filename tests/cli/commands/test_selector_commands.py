@@ -239,6 +239,8 @@ def test_defects_are_recorded_listed_and_closed(
     number = said(capsys).split()[1]
     assert main(["history", "defect", "close", number, "--as", "false-alarm"]) == 0
     said(capsys)
+    assert main(["history", "--node", "n06", "defect", "list"]) == 0
+    assert f"{number:>6}" not in said(capsys)
     assert main(["history", "defect", "list", "--node", "n05"]) == 0
     (line,) = [line for line in said(capsys).splitlines() if line.startswith(f"{number:>6}")]
     assert "false alarm" in line

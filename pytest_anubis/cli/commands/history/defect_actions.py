@@ -26,7 +26,7 @@ def add_defects(nouns: Any) -> None:
     show = add_action(
         actions, "list", list_defects, "list defects with the benchmarks that exposed them"
     )
-    show.add_argument("--node", default="", help="only this node's")
+    show.add_argument("--node", default=argparse.SUPPRESS, help="only this node's")
     found = add_action(actions, "add", _add, "record a defect by hand, e.g. from an older system")
     found.add_argument("--node", required=True, help="where it was found")
     found.add_argument(

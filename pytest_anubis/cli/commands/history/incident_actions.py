@@ -35,7 +35,7 @@ def add_incidents(nouns: Any) -> None:
     enter.add_argument("--note", default="", help="words for people")
     enter.add_argument("--add-nodes", action="store_true", help="add the node if it is unknown")
     happened = add_action(actions, "list", list_incidents, "list incidents, latest first")
-    happened.add_argument("--node", default="", help="only this node's")
+    happened.add_argument("--node", default=argparse.SUPPRESS, help="only this node's")
     happened.add_argument("--limit", type=int, default=40, help="how many (default: 40)")
     withdraw = add_action(
         actions, "withdraw", _withdraw, "take out an incident that was entered by mistake"

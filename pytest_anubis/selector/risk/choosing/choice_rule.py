@@ -19,7 +19,8 @@ from pytest_anubis.selector.risk.choosing.risk_backtest import Score
 SIMPLE = ("exponential", "weibull", "cox")
 """Proportional models, simplest first."""
 SKILL_GAIN = 0.01
-"""What a richer proportional model must gain in skill: on public histories less did not last a year."""
+"""What a richer proportional model must gain in skill, judged at several moments of a history: on public
+histories a smaller gain was gone within a year."""
 _MAX_ERROR = 0.03
 """Standard error of a gain in skill beyond which the backtests differ too much to choose by."""
 RANK_GAIN = 0.005
@@ -54,7 +55,7 @@ def _simplest(
 ) -> tuple[tuple[str, ...], str]:
     """Return the simplest proportional model that no other beats beyond margin and error, and why.
 
-    Several are returned if the error is larger than the margin: their mean is never far from the best.
+    Several are returned if the error is above `_MAX_ERROR`: their mean is never far from the best.
     """
     losses = {name: _skill_losses(scores[name]) for name in SIMPLE}
     best = min(SIMPLE, key=lambda name: float(np.mean(losses[name])))
