@@ -302,6 +302,7 @@ class Baseline:
         exclusions: Units left out, with reasons.
         findings: Observations of the learning.
         checks: Tests without a metric that every node must pass as well.
+        parted: Benchmarks of which most learning runs left out a part (a subtest).
         unjudged: Metrics that were measured and have no criterion.
         self_check: How the limits judge the fleet that they were learned from; None for one machine.
         promises: Component or metric (empty: all) -> loss that must fail, as a fraction of the value.
@@ -329,6 +330,7 @@ class Baseline:
     self_check: SelfCheck | None = None
     promises: Mapping[str, NotNegative] = field(default_factory=dict)
     together: Annotated[tuple[Criterion, ...], Rare] = ()
+    parted: Annotated[tuple[str, ...], Rare] = ()
     machine: tuple[str, ...] = ()
     inventory: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""

@@ -44,7 +44,7 @@ from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, seal
 from pytest_anubis.store.baselines.kept_files import put_in_force
 from pytest_anubis.validator.deciding.ledger import uncovered_components
-from pytest_anubis.validator.deciding.plain_checks import plain_checks
+from pytest_anubis.validator.deciding.plain_checks import parted_benchmarks, plain_checks
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -173,6 +173,7 @@ def with_machine_facts(baseline: Baseline, runs: RunSet) -> tuple[Baseline, list
         baseline,
         inventory=inventory_to_plain(golden_inventory(inventories)) if inventories else {},
         checks=plain_checks(of_class),
+        parted=parted_benchmarks(of_class),
         machine=tuple(sorted(marks)) if baseline.one_node else (),
     )
     return complete, notes

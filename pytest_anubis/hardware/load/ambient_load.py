@@ -93,7 +93,6 @@ class AmbientLoad:
             end,
             cpus=cpus,
             quota=self._reader.quota,
-            running=end.running,
             allowed=self._allowed,
         )
         return disturbances(found, self._limits)

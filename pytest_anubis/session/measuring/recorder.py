@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterable
 from copy import copy
@@ -145,7 +146,7 @@ class Recorder:
         if load == "short":
             plan = plan.short_load()
         chosen = timing.BusyClock(self._clock(clock))
-        per_round = calls or timing.warm_up(fn, chosen, plan, self._device.load)
+        per_round = calls or timing.warm_up(_working(fn), chosen, plan, self._device.load)
 
         def take(plan: RoundPlan, moments: MonitoredRounds | None) -> list[float]:
             time.sleep(plan.rest_seconds)
@@ -426,6 +427,23 @@ class Recorder:
     def _set_aside(self, measurement: Measurement) -> None:
         """Emit values that do not count."""
         self._sink(Attempted(measurement=measurement))
+
+
+def _working(fn: Callable[[], object]) -> Callable[[], object]:
+    """Return a callable that calls `fn`, and refuses one that only makes a generator or coroutine."""
+
+    def call() -> object:
+        __tracebackhide__ = True
+        result = fn()
+        lazy = (inspect.isgenerator, inspect.isawaitable, inspect.isasyncgen)
+        if any(one(result) for one in lazy):
+            raise MetricUsageError(
+                "what measure() calls returns a generator or coroutine and does no work: iterate over it "
+                "or await it inside"
+            )
+        return result
+
+    return call
 
 
 recorder_key = pytest.StashKey[Recorder]()

@@ -39,7 +39,12 @@ class UnreadFailures:
 
     def install(self, config: pytest.Config) -> None:
         """Record the futures and children that tests make, and which are read, until pytest ends."""
-        from multiprocessing.pool import ApplyResult, MapResult
+        from multiprocessing.pool import (
+            ApplyResult,
+            IMapIterator,
+            IMapUnorderedIterator,
+            MapResult,
+        )
         from multiprocessing.process import BaseProcess
 
         process: Any = BaseProcess
@@ -47,7 +52,9 @@ class UnreadFailures:
         self._exit_code = read
         own: list[tuple[Any, str, Any]] = []
 
-        def wrap(kind: Any, name: str, *, before: Any = None, after: Any = None) -> None:
+        def wrap(
+            kind: Any, name: str, *, before: Any = None, after: Any = None, raised: Any = None
+        ) -> None:
             plain = getattr(kind, name)
 
             @functools.wraps(plain)
@@ -56,6 +63,10 @@ class UnreadFailures:
                     before(one, *args)
                 try:
                     return plain(one, *args, **kwargs)
+                except Exception as error:
+                    if raised is not None:
+                        raised(one, error)
+                    raise
                 finally:
                     if after is not None:
                         after(one)
@@ -68,8 +79,13 @@ class UnreadFailures:
                 self._futures[future] = error
 
         def ended(result: Any, _number: int, outcome: tuple[bool, Any]) -> None:
-            if not outcome[0] and not result._error_callback:
+            if not outcome[0] and not getattr(result, "_error_callback", None):
                 failed(result, outcome[1])
+
+        def taken(iterator: Any, error: Exception) -> None:
+            if not isinstance(error, StopIteration | TimeoutError):  # the test has seen a failure
+                self._futures.pop(iterator, None)
+                self._owners.pop(iterator, None)
 
         def asked(future: Any) -> None:
             if future.done() if isinstance(future, Future) else future.ready():
@@ -102,7 +118,10 @@ class UnreadFailures:
         wrap(Future, "result", after=asked)
         wrap(Future, "exception", after=asked)
         wrap(ApplyResult, "__init__", after=made)
-        for result in (ApplyResult, MapResult):
+        wrap(IMapIterator, "__init__", after=made)
+        for name in ("next", "__next__"):
+            wrap(IMapIterator, name, raised=taken)
+        for result in (ApplyResult, MapResult, IMapIterator, IMapUnorderedIterator):
             wrap(result, "_set", before=ended)
         wrap(ApplyResult, "get", after=asked)
         wrap(ApplyResult, "successful", after=asked)

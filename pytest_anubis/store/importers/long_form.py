@@ -259,12 +259,12 @@ class LongForm:
             places = joined[f"word of {name}"]
             found = outcomes(name, cells, np.bincount(places, minlength=len(cells)).tolist())
             if found is None:
-                unknown, said = failed_remarks(name, cells), "reports a failure"
+                bad, said = failed_remarks(name, cells), "reports a failure"
             else:
                 self.unused.remove(name)
                 joined["return_code"][np.isin(places, found.failed)] = -1
-                unknown, said = found.unknown, "is neither PASS nor FAIL"
-            for row in np.flatnonzero(np.isin(places, unknown)).tolist():
+                bad, said = found.unknown, "is neither PASS nor FAIL"
+            for row in np.flatnonzero(np.isin(places, bad)).tolist():
                 text = f"column {name}: {str(cells[places[row]])[:40]!r} {said}"
                 self._say(joined, row, text, f"{name} {said}")
         if self._known is not None:

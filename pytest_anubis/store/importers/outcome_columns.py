@@ -107,6 +107,8 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
         known = [
             not spoken if _is_finite(word) else one for one, word in zip(known, words, strict=True)
         ]
+    if name == "pass" and sorted(words) == ["0", "1"] and len(set(counts)) == 1:
+        return Outcomes(failed=[], unknown=[0, 1])  # it rather numbers the passes
     return Outcomes(
         failed=[place for place, word in enumerate(words) if word in bad],
         unknown=[place for place, one in enumerate(known) if not one],

@@ -120,7 +120,7 @@ def judge_node(
     bad = _rejecting(verdicts, fail_on)
     components = tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad))
     due = _due(verdicts, criteria, checks, evidence, answers)
-    lines = _lines(verdicts, criteria, checks, due, evidence)
+    lines = _lines(verdicts, criteria, checks, due, evidence, baseline.parted if baseline else ())
     mismatch = machine_mismatch(baseline, name, *evidence.machines)
     mismatched = Blocker(cause=mismatch, act=STRANGE_ACT)
     without_baseline = baseline is None and expected is None
@@ -324,6 +324,7 @@ def _lines(
     checks: Sequence[PlainCheck],
     due: _Due,
     evidence: RunEvidence,
+    parted: Collection[str],
 ) -> dict[_Place, list[Blocker]]:
     """Return the lines about verdicts by the place where the decision names them."""
     open_ones = [one for one in verdicts if one.outcome in _OPEN and one.scope != "node"]
@@ -334,7 +335,7 @@ def _lines(
         deaths=evidence.deaths,
         wanted={(c.benchmark, c.metric.name) for c in criteria} if skipped else set(),
         lacking=set(map(_lacking_sample, open_ones)),
-        judged={v.benchmark for v in verdicts if v.metric and v.reference.is_baseline},
+        parted=parted,
     )
     lines: dict[_Place, list[Blocker]] = {place: [] for place in get_args(_Place)}
     for verdict in verdicts:
@@ -351,7 +352,7 @@ class _Sorting(NamedTuple):
     deaths: Collection[tuple[str, str, str]]  # tests whose process died, each named by a blocker
     wanted: Collection[tuple[str, str]]  # benchmark and metric of all criteria
     lacking: Collection[tuple[object, ...]]  # samples of devices that came to nothing
-    judged: Collection[str]  # benchmarks of which a metric was held against the baseline
+    parted: Collection[str]  # benchmarks of which learning left out a part, too
 
     def place_of(self, verdict: MetricVerdict) -> _Place:
         """Return where a verdict is named."""
@@ -384,8 +385,8 @@ class _Sorting(NamedTuple):
 
     def _is_wanted(self, verdict: MetricVerdict) -> bool:
         """Return whether the baseline expects a skipped metric, or any metric of a skipped test."""
-        if verdict.reason is Reason.PARTLY_RUN and verdict.benchmark in self.judged:
-            return False  # what it recorded was judged
+        if verdict.reason is Reason.PARTLY_RUN and verdict.benchmark in self.parted:
+            return False
         if verdict.metric:
             return (verdict.benchmark, verdict.metric) in self.wanted
         return verdict.benchmark in self.checks or verdict.benchmark in {b for b, _ in self.wanted}

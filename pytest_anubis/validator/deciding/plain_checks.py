@@ -1,4 +1,4 @@
-"""Learn the plain checks of a baseline: tests without a metric that most nodes passed, as each node must.
+"""Learn what a baseline knows of tests beyond their metrics: which must pass, and which leave out a part.
 
 `class_learning` uses it.
 """
@@ -41,6 +41,16 @@ def plain_checks(runs: Iterable[RunRecord]) -> tuple[PlainCheck, ...]:
         for test, n in sorted(of_tests.items())
         if 2 * n > (had[test] if by_run else len(passed))
     )
+
+
+def parted_benchmarks(runs: Iterable[RunRecord]) -> tuple[str, ...]:
+    """Return the benchmarks of which most runs left out a part, sorted."""
+    planned, parted = Counter[str](), Counter[str]()
+    for run in runs:
+        tests = {result.test for result in run.results if result.left_out}
+        planned.update({plan.place[0] for plan in run.planned})
+        parted.update({plan.place[0] for plan in run.planned if plan.test in tests})
+    return tuple(sorted(name for name, count in parted.items() if 2 * count > planned[name]))
 
 
 def _passed(run: RunRecord) -> set[tuple[str, str]]:

@@ -138,6 +138,12 @@ def test_a_column_of_outcome_words_is_read(
     assert (f"column '{column}' is not used" in imported) == (code == 0)
 
 
+def test_a_column_that_numbers_passes_rejects_no_node(here: Path) -> None:
+    table = [f"{row},{number % 2}" for number, row in enumerate(rows("b00", 4))]
+    assert len(table) % 2 == 0
+    assert anubis("judge", written("t.csv", table, f"{HEAD},pass")).returncode == 20
+
+
 def test_imports_of_one_path_replace_no_other_node(here: Path) -> None:
     for node, seed, rate in (("b00", 4, "50"), ("b01", 5, "")):
         written("t.csv", rows(node, seed, rate, "rate7" if rate else ""))

@@ -129,6 +129,25 @@ def test_a_disturbed_sample_may_pass_but_says_so(
     assert measurements(pytester)[-1]["disturbance"] == ["12 % steal"]
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_measuring_what_does_no_work_is_refused(pytester: pytest.Pytester, kind: str) -> None:
+    pytester.makepyfile(
+        test_suite=f"""
+        import pytest
+
+        {kind} step():
+            yield sum(range(1000))
+
+        @pytest.mark.anubis(component="cpu.compute", scope="device")
+        def test_step(anubis_metric, anubis_device):
+            anubis_metric.measure("step_time", lambda: step(), unit="us")
+    """
+    )
+    result = pytester.runpytest("--anubis")
+    assert result.ret == 4
+    result.stdout.fnmatch_lines(["*generator or coroutine*"])
+
+
 def test_rounds_of_shares_the_conditions(pytester: pytest.Pytester, disturb: Disturb) -> None:
     pytester.makepyfile(
         test_suite="""

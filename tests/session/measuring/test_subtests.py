@@ -22,18 +22,28 @@ WITH_SUBTEST = (
 
 
 @pytest.mark.parametrize(
-    ("inner", "values", "outcome", "code"),
+    ("inner", "values", "outcome", "parted", "code"),
     [
-        ("pytest.xfail('known')", HEALTHY, "passed", 0),
-        ("pytest.skip('not here')", HEALTHY, "passed", 0),
-        ("pytest.xfail('known')", SLOW, "failed", 1),
-        ("assert False, 'inner'", HEALTHY, "failed", 1),
+        ("pytest.xfail('known')", HEALTHY, "passed", False, 20),
+        ("pytest.skip('not here')", HEALTHY, "passed", False, 20),
+        ("pytest.skip('not here')", HEALTHY, "passed", True, 0),
+        ("pytest.xfail('known')", SLOW, "failed", True, 1),
+        ("assert False, 'inner'", HEALTHY, "failed", True, 1),
     ],
 )
 def test_subtest_waives_nothing(
-    project: pytest.Pytester, learn: Learn, inner: str, values: list[float], outcome: str, code: int
+    project: pytest.Pytester,
+    learn: Learn,
+    inner: str,
+    values: list[float],
+    outcome: str,
+    parted: bool,
+    code: int,
 ) -> None:
-    learn()
+    known = learn()
+    if parted:
+        names = ("test_suite.py::test_speed",)
+        save_baseline(replace(known, parted=names), project.path / "baselines")
     set_speed(project, values)
     project.makepyfile(test_suite=WITH_SUBTEST.format(inner=inner))
     result = project.runpytest("--anubis", "--anubis-run-id=r")

@@ -85,6 +85,10 @@ KINDS = {
         1,
         RESULTS + "        pool.map_async(check, range(3)).wait()\n",
     ),
+    "results of a pool that no test iterates over": (
+        1,
+        RESULTS + "        pool.imap_unordered(check, range(3)); pool.close(); pool.join()\n",
+    ),
     "result of a pool of threads": (
         1,
         RESULTS.replace("Pool(2)", "pool.ThreadPool(2)")
@@ -247,6 +251,8 @@ READ = {
     "results of a pool": RESULTS + "        with pytest.raises(AssertionError):\n"
     "            pool.apply_async(check, (1,)).get()\n"
     "        with pytest.raises(AssertionError): pool.map(check, range(3))\n"
+    "        with pytest.raises(AssertionError): list(pool.imap(check, range(3)))\n"
+    "        assert list(pool.imap_unordered(abs, [-1, -1])) == [1, 1]\n"
     "        one, errors = pool.apply_async(check, (1,)), []\n        one.wait()\n"
     "        assert not one.successful()\n"
     "        pool.apply_async(check, (1,), error_callback=errors.append).wait()\n"

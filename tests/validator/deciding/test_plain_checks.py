@@ -9,7 +9,7 @@ from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Waiver
 from pytest_anubis.core.waiving import WaiversRead
-from pytest_anubis.validator.deciding.plain_checks import plain_checks
+from pytest_anubis.validator.deciding.plain_checks import parted_benchmarks, plain_checks
 from pytest_anubis.validator.deciding.run_decision import failed_checks
 
 
@@ -65,6 +65,16 @@ def test_a_device_counts_where_most_of_the_nodes_that_passed_have_it() -> None:
     assert plain_checks(runs) == (PlainCheck(test="b", devices=("cuda:0", "cuda:1")),)
     assert plain_checks(runs[1:]) == (PlainCheck(test="b", devices=("cuda:0",)),)
     assert plain_checks([]) == ()
+
+
+def test_what_most_runs_leave_out_is_known() -> None:
+    def leaving_out(run: RunRecord) -> RunRecord:
+        results = (replace(one, left_out="no switch") for one in run.results)
+        return replace(run, results=tuple(results))
+
+    runs = [run_of(name, ("x",)) for name in "abc"]
+    assert parted_benchmarks([leaving_out(runs[0]), *runs[1:]]) == ()
+    assert parted_benchmarks([*map(leaving_out, runs[:2]), runs[2]]) == ("bench", "x")
 
 
 def test_a_failure_that_no_sample_tells_of_is_found_unless_waived_or_broken_off() -> None:
