@@ -91,6 +91,18 @@ def test_every_other_error_still_counts(project: pytest.Pytester, learn: Learn, 
     assert project.runpytest("--anubis").ret == 1
 
 
+def test_a_defect_of_the_package_rejects_no_node(
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn()
+    write_test(
+        project, "anubis_metric", "anubis_metric.record('x', [1.0], unit='W', better='lower')"
+    )
+    monkeypatch.setattr("pytest_anubis.session.measuring.recorder.evidence_of", 1)
+    assert project.runpytest("--anubis").ret == 20
+    assert any("recorder.py" in str(one) for one in last_verdict(project)["blocking"])
+
+
 def test_misspelt_metric_rejects_nothing(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     path = project.path / "test_suite.py"
