@@ -140,7 +140,7 @@ def test_measuring_what_does_no_work_is_refused(pytester: pytest.Pytester, kind:
 
         @pytest.mark.anubis(component="cpu.compute", scope="device")
         def test_step(anubis_metric, anubis_device):
-            anubis_metric.measure("step_time", lambda: step(), unit="us")
+            anubis_metric.measure("step_time", lambda: step(), unit="us", better="lower")
     """
     )
     result = pytester.runpytest("--anubis")
