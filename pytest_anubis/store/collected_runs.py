@@ -20,6 +20,7 @@ from pytest_anubis.core.run import EVIDENCE, RunRecord
 from pytest_anubis.core.sample import SampleProblem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.core.waiving import WaiversRead
+from pytest_anubis.store.importers.dated_runs import dated_names, with_names
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.imported_cells import ImportedCells
 from pytest_anubis.store.importers.superbench import import_superbench
@@ -296,6 +297,10 @@ class RunReader:
             columns = without_units(columns, marked)
         units = {(run.run, run.node) for run in columns.runs}
         known = units & self.digests.keys()
+        if known and columns.populations and digest not in (EXPORTED, *self.digests.values()):
+            columns = self._with_dated_runs(columns)
+            units = {(run.run, run.node) for run in columns.runs}
+            known = units & self.digests.keys()
         twice: Mapping[tuple[str, str], int] = {}
         if digest == EXPORTED:
             mine = self._exported.setdefault(key_of(columns.populations[0]), set())
@@ -313,7 +318,7 @@ class RunReader:
             one = self._known_already(path, *min(twice), digest)
             more = f" (and {len(twice) - 1} more nodes)" if len(twice) > 1 else ""
             self.refused.append(dataclasses.replace(one, reason=f"{path}{more}: {one.reason}"))
-        self._cells.note(columns.populations)
+        self._cells.note(columns.populations, units)
         self.digests.update(((run.run, run.node), digest) for run in columns.runs)
         for run in self.wanted.runs(columns.runs):
             key = (run.run, run.node, run.hardware_class)
@@ -328,6 +333,13 @@ class RunReader:
                 population = population.only(own)
             if own:
                 self.gather.add_population(dataclasses.replace(population, given=True))
+
+    def _with_dated_runs(self, columns: Columns) -> Columns:
+        """Give the runs whose ids earlier runs of another time have ids with their dates."""
+        known = {(run.run, run.node): run for run in self.runs.values()}
+        names = dated_names(columns.runs, known)
+        populations, runs = with_names(columns.populations, columns.runs, names)
+        return dataclasses.replace(columns, populations=populations, runs=runs)
 
     def _refuse(self, path: Path, run: str, node: str, reason: str) -> None:
         self.refused.append(RefusedRun(run=run, node=node, path=str(path), reason=reason))

@@ -272,7 +272,7 @@ def _note_refused(
     more = ", ..." if len(nodes) > MAX_NAMES_LISTED else ""
     named = ", ".join(nodes[:MAX_NAMES_LISTED]) + more
     with contextlib.suppress(OSError, ValueError):
-        kept = folder.save(imported, source.name)
+        kept = folder.save(imported, source.name, unreadable=True)
         is_not = "are not" if len(nodes) > 1 else "is not"
         text = f"kept, so that {named} {is_not} accepted without it: {kept}"
         done.lines.add(source.path, text, kind="kept")
@@ -395,6 +395,9 @@ def _keep(
         )
     try:
         target = folder.save(imported, source.name)
+        if folder.dated:
+            (run, _), name = min(folder.dated.items())
+            report(f"{path}: run {run} of another time is there already; this one is run {name}")
         if folder.lost:
             names = ", ".join(folder.lost[:MAX_NAMES_LISTED])
             lost = f"{count_text(len(folder.lost), 'node')} ({names})"

@@ -35,6 +35,7 @@ from pytest_anubis.report.text.learned_text import (
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.store.collected_runs import EVERYTHING, RunSet, read_runs
+from pytest_anubis.store.history.closed_defects import Places, closed_runs
 from pytest_anubis.store.node_standing import answered_runs
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.waiver_files import read_waivers, today
@@ -114,7 +115,7 @@ def _ahead(runs: RunSet, now: float) -> dict[RunNode, float]:
 
 
 def judge_collected(
-    runs: RunSet, baselines: dict[str, Baseline], places: Sequence[Path] = (), **strictness: Any
+    runs: RunSet, baselines: dict[str, Baseline], places: Places = (), **strictness: Any
 ) -> JudgedFleet:
     """Judge all nodes of collected runs, as `judge_fleet`, with the other evidence of their journals.
 
@@ -124,7 +125,7 @@ def judge_collected(
     Args:
         runs: What was collected.
         baselines: Hardware class -> its baseline.
-        places: Files and folders that the runs are from; their stores know which defects were closed.
+        places: Files, folders and histories that the runs are from, which know which defects were closed.
         **strictness: From `strictness_of`; without it the defaults apply.
 
     Raises:
@@ -412,7 +413,7 @@ def _waivers_today(runs: Sequence[RunRecord]) -> dict[str, tuple[Waiver, ...]]:
     return found
 
 
-def with_answers(judged: JudgedFleet, runs: RunSet, places: Sequence[Path]) -> JudgedFleet:
+def with_answers(judged: JudgedFleet, runs: RunSet, places: Places) -> JudgedFleet:
     """Make a rejected node undecided if the operator closed the defect of each run that rejects it.
 
     Only another run shows whether the repair worked.
@@ -420,10 +421,11 @@ def with_answers(judged: JudgedFleet, runs: RunSet, places: Sequence[Path]) -> J
     Args:
         judged: The verdicts.
         runs: What was judged.
-        places: Files and folders that the runs are from.
+        places: Files, folders and histories that the runs are from.
     """
     rejected = {one.node for one in judged.nodes if one.decision is Decision.REJECTED}
-    answered = answered_runs(places, rejected) if rejected else set()
+    paths = [one for one in places if isinstance(one, Path)]
+    answered = answered_runs(paths, rejected) | closed_runs(places, rejected) if rejected else set()
     if not answered:
         return judged
     of_node: dict[str, set[str]] = {}

@@ -136,11 +136,15 @@ def _weak(
 
 
 def model_of(hardware_class: str) -> str:
-    """Return the accelerators that a class names, without their number; empty for a class that names none."""
+    """Return the accelerators that a class names, without their number; empty for a class that names none.
+
+    A name that an operator has made up is a kind of node of its own.
+    """
     first = hardware_class.partition("_")[0]
     count, _, model = first.partition("x-")
-    named = model if count.isdigit() else first
-    return "" if named in ("no-accelerator", "unclassified") else named
+    if count.isdigit():
+        return model
+    return "" if first in ("no-accelerator", "unclassified") else hardware_class
 
 
 def said_of_node(record: RunRecord) -> str:

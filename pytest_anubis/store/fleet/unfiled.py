@@ -9,7 +9,8 @@ import contextlib
 import re
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -17,10 +18,12 @@ import sqlalchemy as sa
 from pytest_anubis.codec import CodecError, read_json, without_surrogates
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.codec.regular_files import file_sha256
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.standing_of import Holds
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.filed_before import noted_imports
 from pytest_anubis.store.history.waiting_runs import waiting_for
 from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
@@ -96,6 +99,26 @@ def filed_runs(connection: sa.Connection) -> set[tuple[str, str]]:
     runs, nodes = schema.runs, schema.nodes
     query = sa.select(nodes.c.name, runs.c.run).join(nodes, nodes.c.id == runs.c.node_id)
     return {(_host(name), run) for name, run in connection.execute(query)}
+
+
+def filed_imports(history: History, ids: Iterable[str]) -> dict[tuple[str, str], RunRecord]:
+    """Return (run, node) -> the filed import, with its time, of runs whose ids begin with one of these."""
+    nodes, runs, contents = schema.nodes, schema.runs, schema.contents
+    begins = (runs.c.run.startswith(without_surrogates(one), autoescape=True) for one in ids)
+    query = sa.select(nodes.c.name, runs.c.run, runs.c.started).where(
+        runs.c.node_id == nodes.c.id,
+        contents.c.run_id == runs.c.id,
+        contents.c.kind == "columns",
+        sa.or_(*begins),
+    )
+    with history.reading() as connection:
+        rows = connection.execute(query).all()
+    return {
+        (run, node): RunRecord(
+            run=run, node=node, started=datetime.fromtimestamp(at, UTC).isoformat()
+        )
+        for node, run, at in rows
+    }
 
 
 def is_filed(journal: Path, filed: set[tuple[str, str]]) -> bool:

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import Defect, earlier_defects
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.history.history_place import history_file
+
+Places = Sequence[Path | str]
+"""Files and folders of runs, and database URLs."""
 
 TIMEOUT = 5.0
 """Seconds for reading: a report must not wait long for what only informs."""
@@ -30,6 +34,26 @@ def closed_defects(place: Path | str, record: RunRecord) -> tuple[Defect, ...]:
         began=moment(record.started),
         runs={record.run, *(verdict.run for verdict in record.verdicts)},
     )
+
+
+def closed_runs(places: Places, nodes: Container[str]) -> set[tuple[str, str]]:
+    """Return (run, node) of the runs whose defect an operator has closed in the history of their store.
+
+    Args:
+        places: Files and folders of runs, which are searched upwards for their stores, or database URLs.
+        nodes: Names of nodes.
+    """
+    stores = set[Path | str]()
+    for place in places:
+        above = place.absolute().parents[:3] if isinstance(place, Path) else ()
+        stores.update((place, *above))
+    return {
+        (run, defect.node)
+        for place in stores
+        for defect in all_closed_defects(place)
+        if defect.node in nodes and not defect.passed
+        for run in (defect.run, *defect.runs)
+    }
 
 
 def all_closed_defects(place: Path | str) -> tuple[Defect, ...]:

@@ -5,6 +5,7 @@ Otherwise the runs of two machines would answer each other. `join_node` joins tw
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,8 +88,13 @@ def filed_name(
     return FiledName(name=one.name, new_marks=new_marks, line=line)
 
 
-def host_name(connection: sa.Connection, node: str, marks: frozenset[str]) -> str:
-    """Return a node's name, or another one under which the history knows its machine (`kept_names`)."""
+def host_name(
+    connection: sa.Connection, node: str, marks: frozenset[str], others: Collection[str] = ()
+) -> str:
+    """Return a node's name, or another one under which the history knows its machine (`kept_names`).
+
+    `others` are the nodes of runs that are filed together with this one.
+    """
     own = without_surrogates(node)
     column = schema.nodes.c.name
     short = own.partition(".")[0]
@@ -100,9 +106,9 @@ def host_name(connection: sa.Connection, node: str, marks: frozenset[str]) -> st
     there = {row.name: row.id for row in connection.execute(query.where(like))}
     if short in there and name_mark(own) in _family(connection, there[short])[0].marks:
         return short
-    for replaced, name in kept_names({*there, own}).items():
-        if own in (replaced, name):
-            other = name if own == replaced else replaced
+    for replaced, name in kept_names({*there, own, *others}).items():
+        other = name if own == replaced else replaced
+        if own in (replaced, name) and other in there:
             known = _family(connection, there[other])[0].marks
             named = own == replaced and "." in own and is_of_another_name(known, own)
             if not (named or another_machine(known, marks)):

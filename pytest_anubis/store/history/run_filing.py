@@ -7,7 +7,7 @@ A run files itself at its end (`file_finished`), and those that wait; `anubis pu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
@@ -193,6 +193,7 @@ def record_together(
         HistoryError: The database refuses: nothing was filed.
     """
     clocks = [run_clock(history, record, just_ended=False) for record, _ in runs]
+    nodes = {record.node for record, _ in runs}
 
     def write() -> list[tuple[News, list[str]] | HistoryError]:
         found: list[tuple[News, list[str]] | HistoryError] = []
@@ -200,7 +201,7 @@ def record_together(
             for (record, content), clock in zip(runs, clocks, strict=True):
                 try:
                     with connection.begin_nested():
-                        found.append(_record(connection, record, content, clock))
+                        found.append(_record(connection, record, content, clock, nodes))
                 except HistoryError as error:
                     found.append(error)
         return found
@@ -209,12 +210,16 @@ def record_together(
 
 
 def _record(
-    connection: sa.Connection, record: RunRecord, content: Content | None, clock: ClockOffset
+    connection: sa.Connection,
+    record: RunRecord,
+    content: Content | None,
+    clock: ClockOffset,
+    nodes: Collection[str] = (),
 ) -> tuple[News, list[str]]:
     began = moment(record.started)
     started = time.time() if began is None else began
     since = started - clock.ahead
-    name = host_name(connection, record.node, marks_of(record))
+    name = host_name(connection, record.node, marks_of(record), nodes)
     alias = f"{record.node} is {name} in the history: one machine" if name != record.node else ""
     full = frozenset({name_mark(record.node)} if alias and "." in record.node else ())
     record = renamed(record, name)

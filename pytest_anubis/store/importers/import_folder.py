@@ -1,7 +1,7 @@
 """Save what `anubis import` read in the store's folder of imports, as columnar files, each file once.
 
-A file that is imported again replaces its first import, a copy of another file is refused, and values that an
-earlier import of the same run has are counted.
+A file that is imported again replaces its first import, unless its runs are of another time. A copy of
+another file is refused, and values that an earlier import of the same run has are counted.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from pathlib import Path
 
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.importers.dated_runs import RunNode, dated_names, with_names
 from pytest_anubis.store.importers.import_result import (
     IMPORTS_FOLDER,
     DoubleImportError,
@@ -36,12 +39,14 @@ class ImportFolder:
     Attributes:
         lost: Nodes with a run in the file that was replaced last and without one in its successor.
         twice: (run, node) -> number of values in the latest import that an earlier one saved here has too.
+        dated: (run, node) -> another id in the latest import, since a run of another time keeps its id.
     """
 
     def __init__(self, store: Path) -> None:
         self._folder = store / IMPORTS_FOLDER
         self.lost: tuple[str, ...] = ()
         self.twice: Mapping[tuple[str, str], int] = {}
+        self.dated: Mapping[RunNode, str] = {}
         self._cells = ImportedCells()
         self._runs: set[tuple[str, str]] = set()
         self._kept: set[Path] = set()
@@ -52,11 +57,16 @@ class ImportFolder:
             if known is not None:
                 self._note(file, known)
 
-    def save(self, imported: Imported, name: str = "") -> Path:
+    def save(self, imported: Imported, name: str = "", *, unreadable: bool = False) -> Path:
         """Save an import as ``imports/<file name>.npz``.
 
-        A repeated import of a file replaces the first, unless its nodes or runs are all different. Then, as
-        for another file of the same name, a part of the digest is added to the name.
+        A repeated import of a file replaces the first, unless its nodes or runs are all different or began at
+        another time. Then, as for another file of the same name, a part of the digest is added to the name.
+
+        Args:
+            imported: What was read.
+            name: Name of the import; empty: the file's.
+            unreadable: The file could not be read: it replaces nothing, and its next import replaces it.
 
         Raises:
             DoubleImportError: The same content, runs, nodes and dates are there from another file.
@@ -65,26 +75,60 @@ class ImportFolder:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", name or imported.source.name).strip(".-")
         path = self._folder / f"{name or 'import'}{SUFFIX}"
         origin = _origin(imported)
+        self.dated, superseded = {}, []
         if origin is not None:
-            path = self._place(path, origin, {(run.run, run.node) for run in imported.runs})
+            earlier = {one: _columns_of(one) for one in self._by_path.get(origin.path, ())}
+            same = self._with_content(origin)
+            known = {
+                (run.run, run.node): run
+                for one, columns in earlier.items()
+                if one != same and columns is not None and columns.populations
+                for run in columns.runs
+            }
+            self.dated = {} if unreadable else dated_names(imported.runs, known)
+            populations, runs = with_names(imported.populations, imported.runs, self.dated)
+            imported = replace(imported, populations=populations, runs=runs)
+            units = _units_of(imported.runs)
+            nodes = {run.node for run in imported.runs}
+            superseded = [one for one, columns in earlier.items() if _is_superseded(columns, nodes)]
+            for one in superseded:
+                self._by_path[origin.path].remove(one)
+                del earlier[one]
+            if same in earlier:
+                earlier = {same: earlier[same]}
+            path = self._place(path, origin, units, {} if unreadable else earlier)
         written = save_columns(
             Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
         )
         if origin is not None:
             self._by_digest = {d: kept for d, kept in self._by_digest.items() if kept[0] != path}
             self._note(path, origin)
+            for one in {*superseded} - {written}:
+                one.unlink(missing_ok=True)
         self.twice = {}
         if written not in self._kept:  # else it replaces what it holds again
-            runs = {(run.run, run.node) for run in imported.runs}
-            if known := runs & self._runs:
-                self.twice = self._cells.held_twice(imported.populations, known)
-            self._cells.note(imported.populations)
-            self._runs |= runs
+            units = _units_of(imported.runs)
+            if common := units & self._runs:
+                self.twice = self._cells.held_twice(imported.populations, common)
+            self._cells.note(imported.populations, units)
+            self._runs |= units
             self._kept.add(written)
         return written
 
-    def _place(self, path: Path, origin: Origin, runs: AbstractSet[tuple[str, str]]) -> Path:
-        """Return the path for an import with the preferred name `path`, given the imports that exist."""
+    def _with_content(self, origin: Origin) -> Path | None:
+        """Return the import of the same file with the same content; None without one."""
+        identity = origin.path, origin.sha256
+        kept = self._by_digest.values()
+        return next((file for file, one in kept if (one.path, one.sha256) == identity), None)
+
+    def _place(
+        self,
+        path: Path,
+        origin: Origin,
+        units: AbstractSet[RunNode],
+        earlier: Mapping[Path, Columns | None],
+    ) -> Path:
+        """Return the path for an import with the preferred name `path`, given those of its file."""
         twin, known = self._by_digest.get(origin.digest, (None, None))
         if known is not None and known.path != origin.path:
             raise DoubleImportError(
@@ -92,13 +136,10 @@ class ImportFolder:
                 f"(from {known.path}) and would count twice; another run has another --run ID or --date"
             )
         self.lost = ()
-        for mine in self._by_path.get(origin.path, ()):
-            try:
-                before = {(run.run, run.node) for run in load_columns(mine).runs}
-            except ColumnsError:  # a damaged import is replaced
-                return mine
-            if before & runs:
-                self.lost = tuple(sorted({node for _, node in before - runs}))
+        for mine, columns in earlier.items():
+            before = _units_of(columns.runs) if columns is not None else set[RunNode]()
+            if before & units or columns is None:  # a damaged import is replaced
+                self.lost = tuple(sorted({node for _, node in before - units}))
                 return mine
         if path in itertools.chain(*self._by_path.values()):
             return path.with_name(f"{path.name.removesuffix(SUFFIX)}-{origin.digest[:8]}{SUFFIX}")
@@ -108,6 +149,26 @@ class ImportFolder:
         files = self._by_path.setdefault(origin.path, [])
         files += [file] if file not in files else []
         self._by_digest[origin.digest] = (file, origin)
+
+
+def _units_of(runs: Iterable[RunRecord]) -> set[RunNode]:
+    """Return run and node of each run."""
+    return {(run.run, run.node) for run in runs}
+
+
+def _columns_of(file: Path) -> Columns | None:
+    """Return an import; None if it is damaged."""
+    try:
+        return load_columns(file)
+    except ColumnsError:
+        return None
+
+
+def _is_superseded(columns: Columns | None, nodes: AbstractSet[str]) -> bool:
+    """Return whether an import is of an unreadable file, and these nodes are all that it is about."""
+    if columns is None or columns.populations:
+        return False
+    return {run.node for run in columns.runs} <= nodes
 
 
 def _origin(imported: Imported) -> Origin | None:

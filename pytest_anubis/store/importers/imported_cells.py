@@ -20,9 +20,11 @@ class ImportedCells:
 
     def __init__(self) -> None:
         self._names: list[tuple[Key, Sequence[str], Sequence[str], Sequence[str]]] = []
+        self._runs = set[Run]()
 
-    def note(self, populations: Iterable[Population]) -> None:
-        """Remember the names of a file's values."""
+    def note(self, populations: Iterable[Population], runs: Iterable[Run]) -> None:
+        """Remember the names of a file's values, and its runs, which may have none."""
+        self._runs.update(runs)
         self._names += [(key_of(one), one.runs, one.nodes, one.devices) for one in populations]
 
     def held_twice(
@@ -35,14 +37,12 @@ class ImportedCells:
             known: Runs that were read before. One that no import had is from a journal, so all values count.
         """
         held = set[tuple[Key, Run, str]]()
-        imported = set[Run]()
         for names in self._names:
             held.update(_cells(*names, known))
-            imported.update(run for run in zip(names[1], names[2], strict=True) if run in known)
         found = Counter[Run]()
         for one in populations:
             for cell in _cells(key_of(one), one.runs, one.nodes, one.devices, known):
-                if cell in held or cell[1] not in imported:
+                if cell in held or cell[1] not in self._runs:
                     found[cell[1]] += 1
         return found
 

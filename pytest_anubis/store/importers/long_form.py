@@ -52,7 +52,7 @@ PLACE, PROBLEM = "number", "problem"
 """Columns that only a table which came from ``anubis export`` has: a value's place in its sample, and why
 nothing may be learned from it."""
 
-_CODES = frozenset(("returncode", "rc", "exitcode", "exitstatus", "retcode"))
+_CODES = frozenset(("returncode", "rc", "exitcode", "exitstatus", "retcode", "retval", "exit"))
 
 MAX_NAME_LENGTH = 1000
 """Characters of a name. SuperBench's metrics contain all arguments of a function, some three hundred."""

@@ -14,7 +14,17 @@ from pytest_anubis.tool_outputs.failure_lines import failure_said
 
 _FAILED = frozenset(
     (
-        *("fail", "failed", "failure", "error", "timeout", "timed out", "timed_out", "timedout"),
+        *(
+            "fail",
+            "failed",
+            "failure",
+            "error",
+            "errored",
+            "timeout",
+            "timed out",
+            "timed_out",
+            "timedout",
+        ),
         *("timed-out", "killed", "crash", "crashed", "abort", "aborted", "ko", "nok", "bad"),
         *("unhealthy", "rejected", "unsuccessful", "not ok", "unreachable", "node_fail", "down"),
         *("incomplete", "unfinished", "broken", "hung", "interrupted", "failures", "crashes"),
@@ -37,6 +47,11 @@ _NO = frozenset(("false", "no", "n", "f", "0"))
 _DIGITS = frozenset(("0", "1"))
 _REMARKS = re.compile(r"(?:.*_)?(?:comment|remark|note|message|msg|reason|detail|info|stderr)s?")
 """Names of columns of free text about a row's test."""
+_FAULT_COUNTS = re.compile(
+    r"(?!.*(?<!un)correct)(?:.*_)?(?:errors|failures|mismatches|xids?|(?:error|failure|fault)_?count|failed_\w+s)"
+    r"(?:_count)?"
+)
+"""Names of columns that count faults, but corrected ones; they are read like ``errors``."""
 _ERRORS = ("error", "errors", "error_message", "exception")
 _OUTCOME_ENDINGS = ("status", "state", "outcome", "verdict", "result")
 """Ends of names of columns of outcomes."""
@@ -84,6 +99,10 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     in one, and any other in which nearly all cells that are not empty are outcomes.
     """
     words = ["" if cell is None else str(cell).strip().lower() for cell in cells]
+    if name not in STATES and _FAULT_COUNTS.fullmatch(name):
+        zero = (_number(word) in (0.0, None) for word in words)
+        none = sum(count for count, one in zip(counts, zero, strict=True) if one)
+        name = "errors" if 2 * none >= sum(counts) else name
     fraction = any(_is_finite(word) and not float(word).is_integer() for word in words)
     if name not in _ERRORS and not fraction:
         words = [_WHOLE.sub(r"\1", word) for word in words]
@@ -138,7 +157,7 @@ def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
     words = re.findall(r"(?:^(?:is|has|was|did))?(timed[\W_]?out|[a-z]+)", name)
     if words and words[-1] in _UNDONE:
         return _FAILED, _FINE | _NO
-    if {"pass", "fail"}.issubset(words):
+    if {"pass", "fail"}.issubset(words) or name in ("pf", "p_f"):
         return _FAILED | _NO, _FINE | _YES | {"p"}
     said = (_PASSED | _FAILED - {"down"}).intersection(words)  # "cool_down"
     if said and words[-1] in said and _OTHER_NOT.isdisjoint(words):

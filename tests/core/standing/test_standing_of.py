@@ -689,6 +689,7 @@ def test_a_right_value_without_a_baseline_answers_no_baseline(
     ("first", "later", "settles"),
     [
         ("h100", "a100", False),
+        ("dgx_h100", "dgx_a100", False),
         ("8x-nvidia-h100_xeon_torch2_smoke", "8x-nvidia-a100_xeon_torch2_smoke", False),
         ("7x-nvidia-h100_xeon_torch2_smoke", "8x-nvidia-h100_epyc_torch3_standard", True),
         ("no-accelerator_xeon_smoke", "8x-nvidia-h100_xeon_smoke", True),  # its driver is back
