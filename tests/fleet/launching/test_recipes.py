@@ -72,13 +72,14 @@ def test_scripts_act_only_on_request(path: Path) -> None:
 def test_a_prolog_refuses_only_rejected_nodes(tmp_path: Path) -> None:
     python = tmp_path / "python"
     conf = tmp_path / "launch.conf"
-    for code, enforce, ends in (
-        (1, "enforce", 1),
-        (1, "", 0),
-        (20, "enforce", 0),
-        (0, "enforce", 0),
+    for code, enforce, said, ends in (
+        (1, "enforce", "ANB:X", 1),
+        (1, "enforce", "", 0),  # of a Python that lacks the package
+        (1, "", "ANB:X", 0),
+        (20, "enforce", "ANB:X", 0),
+        (0, "enforce", "ANB:X", 0),
     ):
-        python.write_text(f"#!/bin/sh\necho ANB:X\nexit {code}\n")
+        python.write_text(f"#!/bin/sh\necho {said}\nexit {code}\n")
         python.chmod(0o755)
         conf.write_text(
             f"ANUBIS_PYTHON={python}\nANUBIS_RESULTS={tmp_path}\nANUBIS_PROLOG={enforce}\n"
@@ -91,7 +92,7 @@ def test_a_prolog_refuses_only_rejected_nodes(tmp_path: Path) -> None:
             timeout=20,
             check=False,
         )
-        assert (done.returncode, done.stderr) == (ends, "anubis: ANB:X\n")
+        assert (done.returncode, done.stderr) == (ends, f"anubis: {said}\n")
 
 
 def test_the_image_recipe_is_sound() -> None:

@@ -15,6 +15,7 @@ node=${SLURMD_NODENAME:-$(hostname -s)}
 said=$(timeout 15 "${ANUBIS_PYTHON:-python3}" -m pytest_anubis health --node "$node" --store "$ANUBIS_RESULTS/$node")
 code=$?
 echo "anubis: $said" >&2
-# 20 (no verdict yet) and whatever else is no reason to refuse a job.
-if [ "$code" = 1 ] && [ "${ANUBIS_PROLOG:-}" = enforce ]; then exit 1; fi
+# 20 (no verdict yet) and whatever else is no reason to refuse a job. A Python that cannot start also ends with 1, and says
+# nothing.
+if [ "$code" = 1 ] && [ -n "$said" ] && [ "${ANUBIS_PROLOG:-}" = enforce ]; then exit 1; fi
 exit 0
