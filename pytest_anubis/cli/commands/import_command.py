@@ -399,12 +399,8 @@ def _keep(
             (run, _), name = min(folder.dated.items())
             report(f"{path}: run {run} of another time is there already; this one is run {name}")
         if folder.lost:
-            names = ", ".join(folder.lost[:MAX_NAMES_LISTED])
-            lost = f"{count_text(len(folder.lost), 'node')} ({names})"
-            report(
-                f"{path}: replaces an earlier import of this file, which had more runs of {lost}; these are "
-                "gone"
-            )
+            lost = first_of(folder.lost, MAX_NAMES_LISTED)
+            report(f"{path}: replaces an earlier import of this file; its runs of {lost} are gone")
     except DoubleImportError as error:
         report(str(error), kind="again")
         done.again += 1

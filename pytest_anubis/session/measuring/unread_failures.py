@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -19,6 +20,10 @@ import pytest
 
 _ENDED = (0, -signal.SIGTERM)
 """Exit codes of children that finished, or that the test terminated."""
+
+
+class _Handled:
+    """Stands for a request of a server of `socketserver`, which only prints the errors of its handlers."""
 
 
 class UnreadFailures:
@@ -46,6 +51,7 @@ class UnreadFailures:
             MapResult,
         )
         from multiprocessing.process import BaseProcess
+        from socketserver import BaseServer
 
         process: Any = BaseProcess
         read: Callable[[Any], int | None] = process.exitcode.fget
@@ -91,6 +97,11 @@ class UnreadFailures:
             if future.done() if isinstance(future, Future) else future.ready():
                 self._futures.pop(future, None)
 
+        def unhandled(_server: Any, *_request: Any) -> None:
+            error, key = sys.exc_info()[1], _Handled()
+            made(key)
+            failed(key, error)
+
         def made(future: Any) -> None:
             self._owners[future] = self._owner()
 
@@ -125,6 +136,7 @@ class UnreadFailures:
             wrap(result, "_set", before=ended)
         wrap(ApplyResult, "get", after=asked)
         wrap(ApplyResult, "successful", after=asked)
+        wrap(BaseServer, "handle_error", before=unhandled)
         wrap(os, "kill", before=signalled)
         wrap(os, "killpg", before=signalled)
         wrap(process, "start", before=started)

@@ -89,6 +89,14 @@ KINDS = {
         1,
         RESULTS + "        pool.imap_unordered(check, range(3)); pool.close(); pool.join()\n",
     ),
+    "handler of a server": (
+        1,
+        "import socket, socketserver, threading\n"
+        "class Handler(socketserver.BaseRequestHandler):\n    def handle(self): assert 1 == 2\n"
+        "def test_it():\n    with socketserver.TCPServer(('127.0.0.1', 0), Handler) as server:\n"
+        "        thread = threading.Thread(target=server.handle_request)\n        thread.start()\n"
+        "        socket.create_connection(server.server_address).close()\n        thread.join()\n",
+    ),
     "result of a pool of threads": (
         1,
         RESULTS.replace("Pool(2)", "pool.ThreadPool(2)")
