@@ -78,7 +78,7 @@ DATA = json.loads(FILE.read_text())
             {"inventory": {"schema": 1, "node": "n", "drivers": {"a\nb": 1}}},
             "drivers.a\\nb: expected",
         ),
-        ({"inventory": {"schema": "1\n2"}}, "inventory.schema: is 1\\n2"),
+        ({"inventory": {"schema": "1\n2"}}, "schema is 1\\n2"),
     ],
 )
 def test_damaged_recording_is_refused_in_one_line(

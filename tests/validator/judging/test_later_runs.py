@@ -110,9 +110,9 @@ def test_a_cycle_of_a_soak_answers_no_other_one_of_it(
 @pytest.mark.parametrize(
     ("before", "after", "profiles", "decision"),
     [
-        ("card_driver1", "card_driver2", ("smoke", "smoke"), Decision.ACCEPTED),
-        ("card_smoke", "card_standard", ("smoke", "standard"), Decision.ACCEPTED),
-        ("card_standard", "card_smoke", ("standard", "smoke"), Decision.REJECTED),
+        ("1x-card_driver1", "1x-card_driver2", ("smoke", "smoke"), Decision.ACCEPTED),
+        ("1x-card_smoke", "1x-card_standard", ("smoke", "standard"), Decision.ACCEPTED),
+        ("1x-card_standard", "1x-card_smoke", ("standard", "smoke"), Decision.REJECTED),
         ("cardA_smoke", "cardB_smoke", ("smoke", "smoke"), Decision.REJECTED),
     ],
 )
