@@ -251,8 +251,11 @@ def _judge_class(
 
 
 def _undecided(by_peers: PeerColumns, baseline: Baseline | None) -> JudgedColumns:
-    """Return the verdicts by peers, or verdicts without a reference if no device has enough peers."""
-    if np.isnan(by_peers.similarity).all():
+    """Return the verdicts by peers, or verdicts without a reference if no device has enough peers.
+
+    Where the right value is known, as of a count of faults, peers that are wrong alike excuse nothing.
+    """
+    if by_peers.population.metric.right is not None or np.isnan(by_peers.similarity).all():
         return judge_columns(by_peers.population, None, baseline=baseline)
     return by_peers
 

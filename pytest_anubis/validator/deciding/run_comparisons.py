@@ -65,7 +65,9 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
         columns = judge_populations(_populations(run, latest.values()), baseline)
         for judged in judge_components(columns, baseline):
             found += judged.verdicts(baseline)
-    unreferenced = {key: latest[key] for key in open_ones if key in latest}
+    # Peers and earlier runs may be wrong alike, so they clear nothing whose right value is known.
+    known = (key for key in open_ones if key in latest and latest[key].metric.right is None)
+    unreferenced = {key: latest[key] for key in known}
     compared = _compared(run, unreferenced, open_ones, history)
     # Peers or earlier runs may all be as far below the nominal rate, and do not clear it.
     return found + [

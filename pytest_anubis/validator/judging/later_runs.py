@@ -232,7 +232,7 @@ class LaterRuns:
                 passed = [
                     (columns, row)
                     for columns, row in mine
-                    if columns.outcome[row] in good
+                    if (columns.outcome[row] in good or _is_right(columns, row))
                     and (columns is judged or INCONCLUSIVE not in bad)
                     and self._unit((columns, row)) not in self.ahead
                 ]
@@ -287,6 +287,15 @@ class LaterRuns:
     def _words(self, run: str, node: str) -> str:
         began = self.started.get((run, node), "")
         return f"in run {run}" + (f" of {_moment(began)}" if began else "")
+
+
+def _is_right(columns: JudgedColumns, row: int) -> bool:
+    """Return whether a value is the only right one, although no criterion judges it."""
+    population, right = columns.population, columns.population.metric.right
+    if columns.criterion is not None or right is None or row in population.problems:
+        return False
+    values = population.sample(row)
+    return bool(len(values)) and bool((values == right).all())
 
 
 def with_answered_means(columns: Sequence[JudgedColumns]) -> list[JudgedColumns]:

@@ -73,6 +73,15 @@ def test_an_unreadable_file_replaces_no_import_and_its_next_import_replaces_it(h
     assert judged() == 0
 
 
+def test_a_right_count_without_criterion_answers_a_wrong_one(here: Path) -> None:
+    for number, count in ((20, 3), (21, 0)):
+        table = Path(day(number, number))
+        line = f"b00,memtest,wrong,errors,equal,{count},2026-11-{number}\n"
+        table.write_text(table.read_text() + line)
+        assert anubis("import", "table", str(table)).returncode == 0
+        assert judged() == (1 if count else 0)
+
+
 def test_a_closed_defect_of_an_import_leaves_its_node_undecided(here: Path) -> None:
     assert anubis("import", "table", day(20, 1, bad=True)).returncode == 0
     assert anubis("push").returncode == 0

@@ -92,6 +92,23 @@ def test_peers_judge_a_metric_without_criterion(here: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("counts", [(2, 2, 2, 2), (3, 5, 2, 9), (2, 2, 2, 0)])
+def test_cards_that_are_wrong_alike_excuse_nothing(here: Path, counts: tuple[int, ...]) -> None:
+    write(here / "old.csv", fleet(8, 4))
+    assert anubis("learn", "old.csv", "--error-rate", "none").returncode == 0
+    write(here / "new.csv", fleet(3, 4))
+    with (here / "new.csv").open("a") as table:
+        for node in range(3):
+            for card, wrong in enumerate(counts):
+                count = wrong if node == 1 else 0
+                table.write(f"n0{node},cuda:{card},memtest,wrong,errors,equal,{count}\n")
+    assert anubis("judge", "new.csv", "--json", "out.json").returncode == 1
+    data = judged(here / "out.json")
+    assert [n["node"] for n in data["nodes"] if n["decision"] == "REJECTED"] == ["n01"]
+    bad = {v["device"] for v in data["verdicts"] if v["verdict"] == "FAIL"}
+    assert bad == {f"cuda:{card}" for card, count in enumerate(counts) if count}
+
+
 def test_a_class_that_moved_together_is_one_finding(here: Path) -> None:
     names = ("rate", "other", "third")
     old = fleet(20, 1, metrics=names)
