@@ -139,6 +139,16 @@ def test_stream_notices_what_was_not_written_and_what_went_astray() -> None:
         assert stream.wrong_elements() == wrong
 
 
+@pytest.mark.parametrize("operation", ["copy", "read", "triad"])
+def test_pieces_of_a_pass_are_checked_as_a_whole(operation: str) -> None:
+    whole, parts = (Stream(operation, 1 << 20, CPU, pieces=pieces) for pieces in (1, 4))
+    assert 4 * parts.bytes == whole.bytes
+    parts.run()  # the rest of the pass follows before the check
+    assert parts.wrong_elements() == 0
+    parts._x[-1] += 1
+    assert parts.wrong_elements() > 0
+
+
 @pytest.mark.parametrize("operation", list(OPERATIONS))
 def test_stream_notices_a_source_that_changed_in_memory(operation: str) -> None:
     stream = Stream(operation, 3_000_000, CPU)
