@@ -597,7 +597,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         b.metric, b.node, LINK
     ),
     "network/test_loopback.py::test_tcp_round_trip": lambda b: test_loopback.test_tcp_round_trip(
-        b.metric, b.node, LINK
+        b.metric, b.node, [LINK]
     ),
     "network/test_loopback.py::test_without_tcp": without_tcp,
     "network/test_pairs.py::test_pairs": pairs,

@@ -242,7 +242,7 @@ def test_changed_bytes_fail_both_tests_of_tcp(monkeypatch: Patch) -> None:
         with pytest.raises(AssertionError, match="not the bytes that were sent"):
             test_loopback.test_tcp_rate(Taken(), Few(), link)
         with pytest.raises(RuntimeError, match="messages came back changed"):
-            test_loopback.test_tcp_round_trip(Taken(), Few(), link)
+            test_loopback.test_tcp_round_trip(Taken(), Few(), [link])
 
 
 def test_changed_blocks_and_files_fail_the_tests_of_disks(
