@@ -311,8 +311,11 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
             began[one.run] = began[one.after] + _NEXT
         if not early:
             break
+    follows = {one.after: began[one.run] for one in reversed(found) if one.after}
     moved = (
-        replace(one, began=began[one.run]) if one.found and (one.after or one.undated) else one
+        replace(one, began=began[one.run], ended=min(one.ended, follows.get(one.run, one.ended)))
+        if one.found and (one.after or one.undated or one.run in follows)
+        else one
         for one in found
     )
     return sorted(moved, key=lambda one: one.order)
@@ -328,11 +331,13 @@ def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) ->
     """Return whether a later run clears a failure that an earlier one had found.
 
     A report of the hardware cannot pass: it is cleared when a later run as strict accepts the node without
-    such a report. A rejection for a MARGINAL is cleared only by a PASS.
+    such a report. A rejection for a MARGINAL is cleared only by a PASS. A run that began before the other one
+    had ended may have measured first.
     """
     if run.same_campaign(by) or (key in by.marginal and key in run.marginal):
         return False
-    if key in run.found or run.began <= by.began or not _as_strict(run, passed, key, by):
+    later = by.began < run.began >= by.ended
+    if key in run.found or not later or not _as_strict(run, passed, key, by):
         return False
     if key in passed or (key[0] == GATE[0] and GATE in passed):
         return True

@@ -237,9 +237,18 @@ def test_a_weaker_failure_does_not_take_the_place_of_a_stricter_one() -> None:
     assert standing_of([BAD, again, weak, strict]).decision is Decision.ACCEPTED
 
 
+def test_a_run_that_began_before_another_ended_clears_none_of_its_failures() -> None:
+    long = replace(run("long", 1, "REJECTED", b="FAIL"), ended=9.0)
+    within = run("within", 2, "ACCEPTED", a="PASS", b="PASS")
+    assert standing_of([long, within]).decision is Decision.REJECTED
+    assert standing_of([long, within, replace(within, run="x", began=9.0)]).failures == {}
+    # The store knew that one ended before the other began, whatever the clocks say.
+    assert standing_of([long, replace(within, after="long")]).failures == {}
+
+
 def test_a_clock_that_goes_back_changes_no_order() -> None:
     """A rejection that its clock dates before an acceptance came after it, as the store knows."""
-    bad = replace(BAD, began=-9e8, after="good")
+    bad = replace(BAD, began=-9e8, ended=-9e8 + 1, after="good")
     worse = replace(run("worse", -9e8 + 5, "REJECTED", a="FAIL"), after="bad")
     assert standing_of([bad, GOOD]).decision is Decision.REJECTED
     assert standing_of([GOOD, replace(bad, after="")]).decision is Decision.ACCEPTED  # nobody knows
