@@ -23,7 +23,7 @@ _ENDED = (0, -signal.SIGTERM)
 
 
 class _Handled:
-    """Stands for a request of a server of `socketserver`, which only prints the errors of its handlers."""
+    """One request of a server of `socketserver`, which only prints the errors of its handlers."""
 
 
 class UnreadFailures:
