@@ -337,7 +337,7 @@ class RunReader:
     def _with_dated_runs(self, columns: Columns) -> Columns:
         """Give the runs whose ids earlier runs of another time have ids with their dates."""
         known = {(run.run, run.node): run for run in self.runs.values()}
-        names = dated_names(columns.runs, known)
+        names = dated_names(columns.runs, known.get)
         populations, runs = with_names(columns.populations, columns.runs, names)
         return dataclasses.replace(columns, populations=populations, runs=runs)
 

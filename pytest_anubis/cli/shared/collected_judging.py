@@ -349,8 +349,8 @@ def _judged_journals(runs: RunSet) -> dict[str, list[JudgedRun]]:
     found: dict[str, list[JudgedRun]] = {}
     for run in runs.journals:
         if counts[run.node] > 1:
-            after = "" if run.replayed else run.after
-            judged = replace(judged_of(run, began=0.0), after=after)
+            judged = judged_of(run, began=moment(run.started) or 0.0, ended=moment(run.ended))
+            judged = replace(judged, after="" if run.replayed else run.after)
             found.setdefault(run.node, []).append(judged)
     return found
 

@@ -23,11 +23,13 @@ from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reason, Triage
 from pytest_anubis.store.collected_runs import RunSet, read_runs
 from pytest_anubis.store.fleet.unfiled import (
+    Begun,
     filed_imports,
     filed_runs,
     import_name,
     is_filed,
     store_of,
+    with_dated_runs,
 )
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import HISTORY_TIMEOUT, use_history
@@ -41,7 +43,6 @@ from pytest_anubis.store.history.filed_before import lost_runs_line, note_filed
 from pytest_anubis.store.history.roles import APPENDED
 from pytest_anubis.store.history.run_filing import News, record_together
 from pytest_anubis.store.history.waiting_runs import forget, waits_for
-from pytest_anubis.store.importers.dated_runs import dated_names, with_names
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, has_ended, is_written
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
@@ -169,10 +170,12 @@ def push(
             lambda: use_history(place, lambda one: lost_runs_line(one, place)), until
         ):
             pushed.notes.append(lost)
+        imports = any(map(_is_import, files))
+        begun = _patiently(lambda: use_history(place, filed_imports), until) if imports else {}
         for start in range(0, len(files), _BATCH_RUNS):
             part = files[start : start + _BATCH_RUNS]
             parcels: list[_Parcel] = []
-            for parcel in _parcels(part, place, pushed, known, judge, files):
+            for parcel in _parcels(part, place, begun, pushed, known, judge, files):
                 parcels.append(parcel)
                 full = sum(one.packed for one in parcels) > _BATCH_BYTES
                 if full or len(parcels) == _BATCH_RUNS:
@@ -213,6 +216,7 @@ def _patiently(work: Callable[[], T], until: float) -> T:
 def _parcels(
     files: Iterable[Path],
     place: Path | str,
+    begun: Begun,
     pushed: Pushed,
     known: Callable[[list[str]], set[str]],
     judge: Judge | None,
@@ -222,7 +226,7 @@ def _parcels(
     journals: list[tuple[Path, str]] = []
     for path in files:
         if _is_import(path):
-            yield from _of_import(path, place, pushed, judge, every)
+            yield from _of_import(path, begun, pushed, judge, every)
         elif path.is_dir():
             pushed.failed.append(f"{path}: no {JOURNAL_NAME}; unpack it, or remove the folder")
         elif _is_running(path):
@@ -254,19 +258,12 @@ def _is_import(path: Path) -> bool:
     return path.suffix == SUFFIX or path.suffix.lower() in TABLES or is_superbench(path)
 
 
-def _with_dated_runs(runs: RunSet, place: Path | str) -> RunSet:
-    """Give the runs whose ids the history has for imports of another time ids with their dates."""
-    dated = [run for run in runs.runs if not run.file_dated]  # of others a copy may be younger
-    if not dated:
-        return runs
-    ids = {run.run for run in dated}
-    known = use_history(place, lambda history: filed_imports(history, ids))
-    populations, named = with_names(runs.populations, runs.runs, dated_names(dated, known))
-    return replace(runs, populations=populations, runs=named)
-
-
 def _of_import(
-    path: Path, place: Path | str, pushed: Pushed, judge: Judge | None, every: Sequence[Path]
+    path: Path,
+    begun: Begun,
+    pushed: Pushed,
+    judge: Judge | None,
+    every: Sequence[Path],
 ) -> Iterator[_Parcel]:
     """Yield the runs of an import with their verdicts.
 
@@ -274,7 +271,7 @@ def _of_import(
     the others. It accepts the node if all runs that are pushed together do, else it says what those lack.
     """
     try:
-        runs = _with_dated_runs(read_runs([path]), place)
+        runs = with_dated_runs(read_runs([path]), begun)
     except RunsError as error:
         pushed.failed.append(f"{path}: {error}")
         pushed.refused.add(path)

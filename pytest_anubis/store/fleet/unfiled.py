@@ -9,7 +9,8 @@ import contextlib
 import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.filed_before import noted_imports
 from pytest_anubis.store.history.waiting_runs import waiting_for
+from pytest_anubis.store.importers.dated_runs import RunNode, dated_names, with_names
 from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written, journal_path
@@ -37,7 +39,11 @@ from pytest_anubis.store.node_standing import (
     newer_standing,
     read_standing,
 )
+from pytest_anubis.store.run_set import RunSet
 from pytest_anubis.store.samples.columnar_files import SUFFIX, runs_in
+
+Begun = dict[RunNode, str]
+"""(Run, node) of an import -> when it began, ISO 8601."""
 
 _OWN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]{6}-(.+)")
 """Id that a run gets without ``--anubis-run-id``; it ends with the node's name."""
@@ -101,24 +107,32 @@ def filed_runs(connection: sa.Connection) -> set[tuple[str, str]]:
     return {(_host(name), run) for name, run in connection.execute(query)}
 
 
-def filed_imports(history: History, ids: Iterable[str]) -> dict[tuple[str, str], RunRecord]:
-    """Return (run, node) -> the filed import, with its time, of runs whose ids begin with one of these."""
+def filed_imports(history: History) -> Begun:
+    """Return when all imports that a history has began."""
     nodes, runs, contents = schema.nodes, schema.runs, schema.contents
-    begins = (runs.c.run.startswith(without_surrogates(one), autoescape=True) for one in ids)
-    query = sa.select(nodes.c.name, runs.c.run, runs.c.started).where(
-        runs.c.node_id == nodes.c.id,
-        contents.c.run_id == runs.c.id,
-        contents.c.kind == "columns",
-        sa.or_(*begins),
+    query = sa.select(runs.c.run, nodes.c.name, runs.c.started).where(
+        runs.c.node_id == nodes.c.id, contents.c.run_id == runs.c.id, contents.c.kind == "columns"
     )
     with history.reading() as connection:
         rows = connection.execute(query).all()
-    return {
-        (run, node): RunRecord(
-            run=run, node=node, started=datetime.fromtimestamp(at, UTC).isoformat()
-        )
-        for node, run, at in rows
-    }
+    return {(run, node): datetime.fromtimestamp(at, UTC).isoformat() for run, node, at in rows}
+
+
+def with_dated_runs(runs: RunSet, begun: Begun) -> RunSet:
+    """Give the runs whose ids filed imports of another time have ids with their dates, and note them.
+
+    Args:
+        runs: The runs of a file.
+        begun: Those that the history has or that are sent before.
+    """
+    dated = [run for run in runs.runs if not run.file_dated]  # of others a copy may be younger
+
+    def known(unit: RunNode) -> RunRecord | None:
+        return RunRecord(run=unit[0], node=unit[1], started=begun[unit]) if unit in begun else None
+
+    populations, named = with_names(runs.populations, runs.runs, dated_names(dated, known))
+    begun.update({(run.run, run.node): run.started for run in named if not run.file_dated})
+    return replace(runs, populations=populations, runs=named)
 
 
 def is_filed(journal: Path, filed: set[tuple[str, str]]) -> bool:

@@ -1,11 +1,11 @@
 """Tell runs of one id apart by their dates, since tools write each day's results under the same name.
 
-`import_folder`, `collected_runs` and `pushing` use it.
+`import_folder`, `collected_runs` and `unfiled` use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from pytest_anubis.codec.moments import moment
@@ -36,14 +36,19 @@ def are_apart(run: RunRecord, other: RunRecord) -> bool:
 
 
 def dated_names(
-    runs: Iterable[RunRecord], known: Mapping[RunNode, RunRecord]
+    runs: Iterable[RunRecord], known: Callable[[RunNode], RunRecord | None]
 ) -> dict[RunNode, str]:
-    """Return (run, node) -> another id, with its date, of runs whose id a known run of another time has."""
+    """Return (run, node) -> another id, with its date, of runs whose id a known run of another time has.
+
+    Args:
+        runs: The runs to name.
+        known: Returns the known run of a node with an id.
+    """
     found = {}
     for run in runs:
         name = run.run
         for length in (_DAY, _MINUTE, _SECOND):
-            other = known.get((name, run.node))
+            other = known((name, run.node))
             if other is None or not are_apart(run, other):
                 break
             name = f"{run.run}.{run.started[:length].replace(':', '')}"
@@ -56,6 +61,8 @@ def with_names(
     populations: Iterable[Population], runs: Iterable[RunRecord], names: Mapping[RunNode, str]
 ) -> tuple[tuple[Population, ...], tuple[RunRecord, ...]]:
     """Return populations and runs with other ids: (run, node) -> id."""
+    if not names:
+        return tuple(populations), tuple(runs)
 
     def named(one: Population) -> Population:
         units = zip(one.runs, one.nodes, strict=True)

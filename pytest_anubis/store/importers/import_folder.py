@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +25,14 @@ from pytest_anubis.store.importers.imported_cells import ImportedCells
 from pytest_anubis.store.samples.columnar_files import (
     SUFFIX,
     Columns,
-    ColumnsError,
     Origin,
-    load_columns,
     origin_of,
+    runs_in,
     save_columns,
 )
+
+_UNREADABLE = ".unreadable"
+"""Part of the names of imports of files that could not be read."""
 
 
 class ImportFolder:
@@ -73,30 +75,32 @@ class ImportFolder:
             ColumnsError: The disk refuses.
         """
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", name or imported.source.name).strip(".-")
-        path = self._folder / f"{name or 'import'}{SUFFIX}"
+        kind = _UNREADABLE if unreadable else ""
+        path = self._folder / f"{name or 'import'}{kind}{SUFFIX}"
         origin = _origin(imported)
         self.dated, superseded = {}, []
         if origin is not None:
-            earlier = {one: _columns_of(one) for one in self._by_path.get(origin.path, ())}
+            mine = self._by_path.get(origin.path, [])
+            nodes = {run.node for run in imported.runs}
+            superseded = [
+                one
+                for one in mine
+                if _UNREADABLE in one.name and {run.node for run in runs_in(one)} <= nodes
+            ]
+            for one in superseded:
+                mine.remove(one)
+            earlier = {one: runs_in(one) for one in mine if _UNREADABLE not in one.name}
+            if unreadable:
+                earlier = {}
             same = self._with_content(origin)
-            known = {
-                (run.run, run.node): run
-                for one, columns in earlier.items()
-                if one != same and columns is not None and columns.populations
-                for run in columns.runs
-            }
-            self.dated = {} if unreadable else dated_names(imported.runs, known)
+            others = (run for one, runs in earlier.items() if one != same for run in runs)
+            known = {(run.run, run.node): run for run in others}
+            self.dated = dated_names(imported.runs, known.get)
             populations, runs = with_names(imported.populations, imported.runs, self.dated)
             imported = replace(imported, populations=populations, runs=runs)
-            units = _units_of(imported.runs)
-            nodes = {run.node for run in imported.runs}
-            superseded = [one for one, columns in earlier.items() if _is_superseded(columns, nodes)]
-            for one in superseded:
-                self._by_path[origin.path].remove(one)
-                del earlier[one]
             if same in earlier:
                 earlier = {same: earlier[same]}
-            path = self._place(path, origin, units, {} if unreadable else earlier)
+            path = self._place(path, origin, _units_of(imported.runs), earlier)
         written = save_columns(
             Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
         )
@@ -126,7 +130,7 @@ class ImportFolder:
         path: Path,
         origin: Origin,
         units: AbstractSet[RunNode],
-        earlier: Mapping[Path, Columns | None],
+        earlier: Mapping[Path, Sequence[RunRecord]],
     ) -> Path:
         """Return the path for an import with the preferred name `path`, given those of its file."""
         twin, known = self._by_digest.get(origin.digest, (None, None))
@@ -136,9 +140,9 @@ class ImportFolder:
                 f"(from {known.path}) and would count twice; another run has another --run ID or --date"
             )
         self.lost = ()
-        for mine, columns in earlier.items():
-            before = _units_of(columns.runs) if columns is not None else set[RunNode]()
-            if before & units or columns is None:  # a damaged import is replaced
+        for mine, runs in earlier.items():
+            before = _units_of(runs)
+            if before & units or not before:  # a damaged import is replaced
                 self.lost = tuple(sorted({node for _, node in before - units}))
                 return mine
         if path in itertools.chain(*self._by_path.values()):
@@ -154,21 +158,6 @@ class ImportFolder:
 def _units_of(runs: Iterable[RunRecord]) -> set[RunNode]:
     """Return run and node of each run."""
     return {(run.run, run.node) for run in runs}
-
-
-def _columns_of(file: Path) -> Columns | None:
-    """Return an import; None if it is damaged."""
-    try:
-        return load_columns(file)
-    except ColumnsError:
-        return None
-
-
-def _is_superseded(columns: Columns | None, nodes: AbstractSet[str]) -> bool:
-    """Return whether an import is of an unreadable file, and these nodes are all that it is about."""
-    if columns is None or columns.populations:
-        return False
-    return {run.node for run in columns.runs} <= nodes
 
 
 def _origin(imported: Imported) -> Origin | None:

@@ -59,6 +59,7 @@ class LaterRuns:
         runs: Node -> its runs; found from `started`.
         order: (run, node) -> its place in time; those without a time come first, all in one place, unless
             they are known to come after another.
+        ends: (run, node) of journals -> a place behind the runs that began before the run had ended.
         campaigns: (run, node) of cycles of soaks -> the soak, none of whose cycles answers another one.
         profiles: (run, node) of journals -> the run's profile.
     """
@@ -69,6 +70,7 @@ class LaterRuns:
     samples_only: Collection[tuple[str, str]] = ()
     runs: Mapping[str, Sequence[str]] = field(init=False)
     order: Mapping[tuple[str, str], int] = field(init=False)
+    ends: Mapping[tuple[str, str], float] = field(init=False)
     campaigns: Mapping[tuple[str, str], str] = field(init=False)
     profiles: Mapping[tuple[str, str], str] = field(init=False)
 
@@ -92,7 +94,17 @@ class LaterRuns:
         for run, node in self.started:
             of_node.setdefault(node, []).append(run)
         known = [((one.run, node), one) for node, those in self.checked.items() for one in those]
+        ends = {
+            (one.run, node): max(
+                order.get((other.run, node), 0) + 0.5
+                for other in several
+                if other is one or (one.began < other.began < one.ended and other.after != one.run)
+            )
+            for node, several in self.checked.items()
+            for one in several
+        }
         campaigns = {unit: one.campaign for unit, one in known if one.campaign}
+        object.__setattr__(self, "ends", ends)
         object.__setattr__(self, "campaigns", campaigns)
         object.__setattr__(self, "profiles", {unit: one.profile for unit, one in known})
         object.__setattr__(self, "runs", of_node)
@@ -172,6 +184,7 @@ class LaterRuns:
             run.run: replace(
                 run,
                 began=self.order.get((run.run, node), 0),
+                ended=self.ends[run.run, node],
                 decision=run.decision or Decision.UNDECIDED,
                 failed=(),
                 passed=tuple(
@@ -256,6 +269,7 @@ class LaterRuns:
             one = JudgedRun(
                 run=unit[0],
                 began=self._place(value),
+                ended=self.ends.get(unit, 0.0),
                 decision=decision,
                 failed=(key,) if bad else (),
                 passed=() if bad else (key,),

@@ -55,6 +55,9 @@ def test_files_of_one_name_in_dated_folders_are_runs_of_their_own(here: Path) ->
     status = json.loads(anubis("fleet", "status", "--history", "h", "--json", "-").stdout)
     assert [one["decision"] for one in status["nodes"]] == ["REJECTED"]
     assert anubis("push", *paths, "--history", "h").stdout.count("2 known already") == 1
+    assert anubis("push", *paths, "--history", "both").returncode == 0
+    done = anubis("fleet", "status", "--history", "both", "--json", "-")
+    assert [one["decision"] for one in json.loads(done.stdout)["nodes"]] == ["REJECTED"]
 
 
 def test_an_unreadable_file_replaces_no_import_and_its_next_import_replaces_it(here: Path) -> None:

@@ -49,13 +49,21 @@ def table(*last: float | None, nodes: int = NODES) -> Population:
 
 
 def decided(
-    *last: float | None, dated: bool = True, soak: tuple[str, ...] = ()
+    *last: float | None, dated: bool = True, soak: tuple[str, ...] = (), long: str = ""
 ) -> tuple[NodeVerdict, list[MetricVerdict]]:
     learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
     population = table(*last)
     units = zip(population.runs, population.nodes, strict=True)
     started = {unit: STARTED[unit[0]] if dated else "" for unit in units}
-    cycles = [JudgedRun(run=run, began=0.0, campaign="s" if run in soak else "") for run in STARTED]
+    cycles = [
+        JudgedRun(
+            run=run,
+            began=float(place),
+            ended=9.0 if run == long else place + 0.5,
+            campaign="s" if run in soak else "",
+        )
+        for place, run in enumerate(STARTED)
+    ]
     judged = judge_fleet(
         [population], {"": learned}, started=started, checked={f"n{NODES - 1}": cycles}
     )
@@ -65,6 +73,12 @@ def decided(
         if verdict.node == f"n{NODES - 1}"
     ]
     return found[0], [v for v in found[1].verdicts if v.text]
+
+
+def test_runs_that_began_before_another_ended_do_not_answer_it() -> None:
+    assert decided(0.8, 1.0, 1.0)[0].decision is Decision.ACCEPTED
+    assert decided(0.8, 1.0, 1.0, long="r0")[0].decision is Decision.REJECTED
+    assert decided(0.8, 1.0, 1.0, long="r1")[0].decision is Decision.ACCEPTED
 
 
 @pytest.mark.parametrize(
