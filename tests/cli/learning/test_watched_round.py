@@ -43,14 +43,22 @@ def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     suite = tmp_path / "test_suite.py"
     suite.write_text(
-        "import time\n"
+        "import pathlib, time\n"
         "def test_speed(anubis_metric):\n"
         "    anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')\n"
-        "    time.sleep(0.5)\n",
+        "    end = time.monotonic() + 30\n"
+        f"    while not pathlib.Path({str(tmp_path / 'seen')!r}).exists() and time.monotonic() < end:\n"
+        "        time.sleep(0.05)\n",
         encoding="utf-8",
     )
     seen: list[RunProgress] = []
-    record = measured(tmp_path / "store", "test_suite.py", seen.append)
+
+    def see(progress: RunProgress) -> None:
+        seen.append(progress)
+        if progress.doing:
+            (tmp_path / "seen").touch()
+
+    record = measured(tmp_path / "store", "test_suite.py", see)
     assert [one.metric.name for one in record.measurements] == ["speed"]
     assert any(one.doing == "test_speed on node" or one.doing == "test_speed" for one in seen)
     assert max(one.planned for one in seen) == 1
