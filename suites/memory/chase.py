@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 from suites.memory.caches import Caches
-from suites.memory.huge_pages import room
+from suites.memory.huge_pages import HUGE, room
 
 SOURCE = Path(__file__).with_name("chase.c")
 LINE = 64
@@ -19,6 +21,9 @@ LEAST = 16 << 10
 """Bytes of a sweep's smallest footprint: half of the smallest first-level cache that servers have."""
 
 _SEED = 20240224
+
+_PAGES, _READINGS, _READ = 7, 3, 1_000_000
+"""Pages that `typical` compares, readings of each, and loads of a reading (five milliseconds)."""
 
 
 def footprint(level: str, caches: Caches) -> int:
@@ -103,3 +108,26 @@ class Chase:
         """Flip one bit of the address in a line: a memory fault, to see that it is noticed."""
         place = (self._base.value or 0) + line * LINE + bit // 8
         ctypes.c_uint8.from_address(place).value ^= 1 << bit % 8
+
+
+@contextlib.contextmanager
+def typical(library: ctypes.CDLL, footprint: int) -> Iterator[Chase]:
+    """Give a chain whose latency is the median of several, where its footprint fits one page.
+
+    Where a page lies in the machine's memory decides which of its lines share a set of the second-level
+    cache, so one page in ten is 14 % slower. A larger footprint averages over its pages: it has one chain.
+
+    Args:
+        library: The compiled ``chase.c``.
+        footprint: Bytes of the buffer.
+    """
+    with contextlib.ExitStack() as stack:
+        chains = [
+            stack.enter_context(Chase(library, footprint))
+            for _ in range(_PAGES if footprint <= HUGE else 1)
+        ]
+        fastest = {}
+        for chain in chains if len(chains) > 1 else ():
+            chain.run(_READ)
+            fastest[chain] = min(chain.latency(_READ) for _ in range(_READINGS))
+        yield sorted(chains, key=lambda chain: fastest.get(chain, 0.0))[len(chains) // 2]

@@ -50,7 +50,7 @@ def right(chain: chase.Chase, where: str) -> None:
     component="memory.latency",
     scope="node",
     cost="3s",
-    version=3,  # rounds three times as long; in huge pages
+    version=4,  # in a page of typical latency
     metrics=["load_latency"],
     goal="The CPU gets at its data as quickly as its class does",
     question="How long does one load take that has to wait for the one before?",
@@ -68,7 +68,7 @@ def test_load_latency(anubis_metric: MetricFixture, anubis_node: NodeFixture, le
     most = anubis_node.pick(smoke=768 << 20, standard=memory_size() // 8, soak=memory_size() // 8)
     size = min(chase.footprint(level, caches), memory_size() // 8, most)
     steps = LOADS[level]
-    with chase.Chase(native.compiled(chase.SOURCE), size) as chain:
+    with chase.typical(native.compiled(chase.SOURCE), size) as chain:
         chain.run(min(chain.lines, WARM * steps))
         anubis_metric.collect(
             "load_latency", lambda: chain.latency(steps), unit="ns", better="lower"
@@ -80,7 +80,7 @@ def test_load_latency(anubis_metric: MetricFixture, anubis_node: NodeFixture, le
     component="memory.latency",
     scope="node",
     cost="60s",
-    version=2,  # in huge pages
+    version=3,  # in pages of typical latency
     profiles=("standard", "soak"),
     metrics=[f"latency_{name}" for name in chase.sweep(SWEPT)],
     goal="The CPU gets at its data as quickly as its class does, however much of it there is",
@@ -96,7 +96,7 @@ def test_latency_by_footprint(anubis_metric: MetricFixture) -> None:
     library = native.compiled(chase.SOURCE)
     with ExitStack() as stack:
         chains = {
-            name: stack.enter_context(chase.Chase(library, size)) for name, size in sizes.items()
+            name: stack.enter_context(chase.typical(library, size)) for name, size in sizes.items()
         }
 
         def through(name: str) -> float:

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from suites.compute.kernels import matrix
 from suites.memory import native
 from suites.memory.caches import MIB, Caches, cores_across, read_caches
-from suites.memory.chase import LINE, SOURCE, Chase, footprint
+from suites.memory.chase import LINE, SOURCE, Chase, footprint, typical
 from suites.memory.huge_pages import HUGE
 from suites.memory.stream import OPERATIONS, CoreStreams, Stream, elements_for
 
@@ -270,6 +270,26 @@ def test_loads_from_memory_cost_more_than_from_cache(library: ctypes.CDLL, costs
     with Chase(library, 64 * 1024) as near, Chase(library, 128 * MIB) as far:
         least = costs(lambda: near.run(100_000), lambda: far.run(100_000))
     assert least[1] > 1.5 * least[0]
+
+
+@needs_compiler
+@pytest.mark.parametrize("slow", [0, 1, 3, 7])
+def test_typical_page_is_no_exception(
+    library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, slow: int
+) -> None:
+    made: list[Chase] = []
+
+    def latency(chain: Chase, _: int) -> float:
+        if chain not in made:
+            made.append(chain)
+        return 6.0 if made.index(chain) < slow else 5.0
+
+    monkeypatch.setattr(Chase, "latency", latency)
+    with typical(library, MIB) as chain:
+        assert latency(chain, 1) == (6.0 if slow == 7 else 5.0)  # where all are slow, the cache is
+        assert len(made) == 7
+        with typical(library, 4 * MIB) as larger:
+            assert larger not in made
 
 
 def test_footprints_grow_from_level_to_level() -> None:

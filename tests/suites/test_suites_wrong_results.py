@@ -21,7 +21,15 @@ from suites.compute.kernels import Gemm, Launch, multiply
 from suites.compute.units import Cores, cpus_for
 from suites.link import test_transfer
 from suites.link.transfer import Transfer, copy
-from suites.memory import card_rates, native, stream, test_bandwidth, test_card_memory, test_latency
+from suites.memory import (
+    card_rates,
+    chase,
+    native,
+    stream,
+    test_bandwidth,
+    test_card_memory,
+    test_latency,
+)
 from suites.memory.chase import Chase
 from suites.network import test_loopback
 from suites.network.loopback import Loopback
@@ -217,6 +225,7 @@ def test_wrong_line_and_wrong_unit_fail(monkeypatch: Patch) -> None:
         return took
 
     monkeypatch.setattr(Chase, "latency", flipping)
+    monkeypatch.setattr(chase, "_PAGES", 1)  # a chain that is flipped is not walked
     for table in ("STEPS", "LOADS"):
         monkeypatch.setattr(test_latency, table, dict.fromkeys(test_latency.STEPS, 100))
     with pytest.raises(AssertionError, match=r"1 of .* lines of the chain|led astray"):
