@@ -179,6 +179,7 @@ def _judged(
             runs.populations,
             baselines,
             started=_started(runs),
+            ended={(run.run, run.node): run.ended for run in runs.runs},
             ahead=ahead,
             samples_only={(run.run, run.node) for run in runs.runs if run.samples_only},
             evidence=_evidence(runs),

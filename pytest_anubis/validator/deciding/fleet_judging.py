@@ -121,6 +121,7 @@ def judge_fleet(
     fail_on: Literal["fail", "marginal"] = "fail",
     require_all: bool = False,
     started: Mapping[tuple[str, str], str] | None = None,
+    ended: Mapping[tuple[str, str], str] | None = None,
     ahead: Collection[tuple[str, str]] = (),
     samples_only: Collection[tuple[str, str]] = (),
     evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
@@ -145,6 +146,7 @@ def judge_fleet(
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: Metrics without a criterion block acceptance.
         started: (run, node) -> when the run began, ISO 8601; it orders the runs of a node.
+        ended: (run, node) -> when it ended; a run that began before that clears none of its failures.
         ahead: (run, node) of runs dated by a clock ahead of the present, or killed: these answer nothing.
         samples_only: (run, node) of runs of exported files: they accept no node.
         evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
@@ -164,6 +166,7 @@ def judge_fleet(
     done, columns = 0, list[JudgedColumns]()
     later = LaterRuns(
         started=started or {},
+        ended=ended or {},
         checked=checked or {},
         ahead=frozenset(ahead),
         samples_only=frozenset(samples_only),

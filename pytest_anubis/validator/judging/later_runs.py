@@ -52,6 +52,7 @@ class LaterRuns:
 
     Attributes:
         started: (run, node) -> when the run began, ISO 8601 in UTC; empty if unknown.
+        ended: (run, node) -> when it ended, likewise; without an entry it overlaps no other run.
         checked: Node -> its runs, with their results that have no value, such as those of a test's own check.
         ahead: (run, node) of runs whose passed tests answer nothing: a clock ahead of the present dated them,
             so their time is unknown, or they never came to a verdict.
@@ -59,12 +60,13 @@ class LaterRuns:
         runs: Node -> its runs; found from `started`.
         order: (run, node) -> its place in time; those without a time come first, all in one place, unless
             they are known to come after another.
-        ends: (run, node) of journals -> a place behind the runs that began before the run had ended.
+        ends: (run, node) -> a place behind the runs that began before the run had ended.
         campaigns: (run, node) of cycles of soaks -> the soak, none of whose cycles answers another one.
         profiles: (run, node) of journals -> the run's profile.
     """
 
     started: Mapping[tuple[str, str], str]
+    ended: Mapping[tuple[str, str], str] = field(default_factory=dict)
     checked: Mapping[str, Sequence[JudgedRun]] = field(default_factory=dict)
     ahead: Collection[tuple[str, str]] = ()
     samples_only: Collection[tuple[str, str]] = ()
@@ -94,14 +96,15 @@ class LaterRuns:
         for run, node in self.started:
             of_node.setdefault(node, []).append(run)
         known = [((one.run, node), one) for node, those in self.checked.items() for one in those]
+        followed = {((one.run, node), one.after) for node, one in runs}
         ends = {
-            (one.run, node): max(
-                order.get((other.run, node), 0) + 0.5
+            (run, node): max(
+                order.get((other, node), 0) + 0.5
                 for other in several
-                if other is one or (one.began < other.began < one.ended and other.after != one.run)
+                if other == run or (self._overlap(node, run, other) and ((other, node), run) not in followed)
             )
-            for node, several in self.checked.items()
-            for one in several
+            for node, several in of_node.items()
+            for run in several
         }
         campaigns = {unit: one.campaign for unit, one in known if one.campaign}
         object.__setattr__(self, "ends", ends)
@@ -109,6 +112,12 @@ class LaterRuns:
         object.__setattr__(self, "profiles", {unit: one.profile for unit, one in known})
         object.__setattr__(self, "runs", of_node)
         object.__setattr__(self, "order", order)
+
+    def _overlap(self, node: str, run: str, other: str) -> bool:
+        """Return whether another run began while a run went on."""
+        unit = run, node
+        began = self.started.get(unit, "")
+        return "" < began < self.started.get((other, node), "") < self.ended.get(unit, "")
 
     def in_order(self, node: str, verdicts: Iterable[MetricVerdict]) -> list[MetricVerdict]:
         """Return a node's verdicts in the order in which their runs began."""

@@ -56,16 +56,16 @@ def decided(
     units = zip(population.runs, population.nodes, strict=True)
     started = {unit: STARTED[unit[0]] if dated else "" for unit in units}
     cycles = [
-        JudgedRun(
-            run=run,
-            began=float(place),
-            ended=9.0 if run == long else place + 0.5,
-            campaign="s" if run in soak else "",
-        )
+        JudgedRun(run=run, began=float(place), campaign="s" if run in soak else "")
         for place, run in enumerate(STARTED)
     ]
+    node = f"n{NODES - 1}"
     judged = judge_fleet(
-        [population], {"": learned}, started=started, checked={f"n{NODES - 1}": cycles}
+        [population],
+        {"": learned},
+        started=started,
+        ended={(long, node): "2026-01-09T00:00:00+00:00"},
+        checked={node: cycles} if soak else {},  # imports have none of their own
     )
     (found,) = [
         (verdict, detail)
@@ -79,6 +79,8 @@ def test_runs_that_began_before_another_ended_do_not_answer_it() -> None:
     assert decided(0.8, 1.0, 1.0)[0].decision is Decision.ACCEPTED
     assert decided(0.8, 1.0, 1.0, long="r0")[0].decision is Decision.REJECTED
     assert decided(0.8, 1.0, 1.0, long="r1")[0].decision is Decision.ACCEPTED
+    assert decided(0.8, 1.0, 1.0, long="r0", soak=("r1",))[0].decision is Decision.REJECTED
+    assert decided(0.8, 1.0, 1.0, long="r0", dated=False)[0].decision is Decision.REJECTED
 
 
 @pytest.mark.parametrize(
