@@ -193,7 +193,7 @@ class LaterRuns:
             run.run: replace(
                 run,
                 began=self.order.get((run.run, node), 0),
-                ended=self.ends[run.run, node],
+                ended=self.ends.get((run.run, node), 0.0),
                 decision=run.decision or Decision.UNDECIDED,
                 failed=(),
                 passed=tuple(
