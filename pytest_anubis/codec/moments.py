@@ -21,6 +21,11 @@ def moment(text: str) -> float | None:
     return found if _YEARS[0] <= found < _YEARS[1] else None
 
 
+def iso_of(seconds: float) -> str:
+    """Return a moment as ISO 8601 text in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
 def day_of(seconds: float) -> str:
     """Return the day of a moment, ISO 8601, in UTC, which is the same for all nodes of a fleet."""
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any
 
 from pytest_anubis.core.blocker import Blocker
@@ -148,6 +147,7 @@ class RunRecord:
         profile: ``smoke``, ``standard`` or ``soak``.
         started: ISO 8601, UTC.
         ended: ISO 8601, UTC; empty if the run never finished.
+        last: When the latest event of a run that never finished was written, seconds since 1970; else 0.
         purpose: ``measure`` only recorded, ``learn`` recorded for a baseline, ``acceptance`` judged.
         exit_status: pytest's exit status; None if the run never finished.
         inventory: The node's inventory as plain data; may be empty.
@@ -182,6 +182,7 @@ class RunRecord:
     profile: str = ""
     started: str = ""
     ended: str = ""
+    last: Annotated[float, Rare] = 0.0
     purpose: Purpose = "measure"
     exit_status: int | None = None
     inventory: Mapping[str, Any] = field(default_factory=dict)
@@ -308,8 +309,7 @@ class RunRecord:
     @property
     def waivers(self) -> tuple[Waiver, ...]:
         """The waivers of the latest part of the run."""
-        found = (e.waivers for e in reversed(self.events) if isinstance(e, WaiversRead))
-        return next(found, ())
+        return next((e.waivers for e in reversed(self.events) if isinstance(e, WaiversRead)), ())
 
     @property
     def reached(self) -> tuple[MetricVerdict, ...]:
@@ -390,8 +390,8 @@ class RunRecord:
     @property
     def choice(self) -> Mapping[str, Any] | None:
         """The Selector's latest choice as plain data; None without a Selector."""
-        found = (e.choice for e in reversed(self.events) if isinstance(e, BenchmarksChosen))
-        return next(found, None)
+        choices = (e.choice for e in reversed(self.events) if isinstance(e, BenchmarksChosen))
+        return next(choices, None)
 
     @property
     def budget(self) -> tuple[float, float] | None:
@@ -443,7 +443,7 @@ def _excused_verdict(verdict: MetricVerdict, why: str) -> MetricVerdict:
     bad = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL)
     if not bad or verdict.value is None or verdict.better == "equal":
         return verdict
-    return dataclasses.replace(
+    return replace(
         verdict,
         outcome=Outcome.INCONCLUSIVE,
         reason=Reason.DISTURBED,
@@ -452,7 +452,7 @@ def _excused_verdict(verdict: MetricVerdict, why: str) -> MetricVerdict:
     )
 
 
-_HEAD = tuple(field.name for field in dataclasses.fields(RunStarted))
+_HEAD = tuple(field.name for field in fields(RunStarted))
 
 
 def run_of(head: RunStarted, **more: Any) -> RunRecord:

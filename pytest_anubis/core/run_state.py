@@ -48,6 +48,7 @@ class RunState:
         node_verdict: The decision; None before it.
         expected: Where and when the tests were expected to run; None if unknown.
         warnings: Faults of the journal that the events came from.
+        last: When the latest event was written, seconds since 1970, as its journal says; 0 without one.
     """
 
     def __init__(self) -> None:
@@ -57,6 +58,7 @@ class RunState:
         self.node_verdict: NodeVerdict | None = None
         self.expected: PlanPredicted | None = None
         self.warnings: list[str] = []
+        self.last = 0.0
         self._head: RunStarted | None = None
         self._running: dict[str, None] = {}
         self._measurements: list[Measurement] = []
@@ -223,7 +225,7 @@ class RunState:
         if head is None:
             raise ValueError("the run has not begun")
         part, finished = self._latest_part, self._finished
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"last": self.last} if finished is None else {}
         if part is not None and part.baseline is not None:
             more["baseline"] = part.baseline
         if head.looked_at is not None:

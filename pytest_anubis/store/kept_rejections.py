@@ -16,6 +16,7 @@ from pytest_anubis.codec.json_files import read_document
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.history import HISTORY_NAME
 from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_heads import head_of
 from pytest_anubis.store.node_standing import standing_file
 
 FOLDER = "history-rejected"
@@ -68,10 +69,11 @@ def has_foreign_verdict(store: Path, node: str) -> bool:
     place = (store / HISTORY_NAME).absolute()
     if not place.is_file():
         return False
+    node = node.lower()
     short = node.partition(".")[0]
     query = (
         "SELECT runs.run FROM runs JOIN nodes ON nodes.id = runs.node_id WHERE runs.decision != 'ACCEPTED' "
-        "AND (nodes.name IN (?, ?) OR substr(nodes.name, 1, ?) = ?)"
+        "AND (lower(nodes.name) IN (?, ?) OR substr(lower(nodes.name), 1, ?) = ?)"
     )
     words = (node, short, len(short) + 1, f"{short}.")
     try:
@@ -79,4 +81,9 @@ def has_foreign_verdict(store: Path, node: str) -> bool:
             runs = [str(run) for (run,) in there.execute(query, words)]
     except sqlite3.Error:
         return True  # reading it in full says why
-    return any(not journal_path(store, run).is_file() for run in runs)
+
+    def is_own(run: str) -> bool:
+        name = str(head_of(journal_path(store, run)).get("node")).lower()
+        return name in (node, short) or name.startswith(f"{short}.")
+
+    return not all(map(is_own, runs))

@@ -6,23 +6,15 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from pytest_anubis.codec import from_plain, read_json, to_plain
 from pytest_anubis.codec.moments import moment
-from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.machine_marks import marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, unjudged_in
-from pytest_anubis.core.standing.standing_of import (
-    Holds,
-    JudgedRun,
-    Standing,
-    relevant_runs,
-    standing_of,
-)
 from pytest_anubis.core.verdict import RETEST, Decision
 from pytest_anubis.store.atomic import alone, write_atomically
 from pytest_anubis.store.journal import journal_heads
@@ -34,7 +26,8 @@ from pytest_anubis.store.journal.journal_file import (
     last_moment,
 )
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.store.namesakes import Machine, kept_names, machine_of
+from pytest_anubis.store.kept_runs import KeptRun, NodeStanding, relevant_kept
+from pytest_anubis.store.namesakes import kept_names
 
 FOLDER = "nodes"
 """Folder in the store; ``<node>.json`` is one node's."""
@@ -50,68 +43,6 @@ _MAX_CLOSING = 1.0  # seconds from the end that is kept to a run's last event
 
 class StandingError(ValueError):
     """The file cannot be used; the message is one line for people."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRun:
-    """A judged run as it is kept.
-
-    Attributes:
-        judged: The run's result for the node.
-        reason: Its verdict, short enough for a scheduler.
-        baseline: Id of the baseline that decided.
-        marks: Marks that identify its machine (`identity_marks`); empty if unknown.
-        unjudged: Metrics of it without a criterion.
-        retest: What rejects the node is to be measured again before anything else is done.
-    """
-
-    judged: JudgedRun
-    reason: str = ""
-    baseline: str = ""
-    hardware_class: str = ""
-    marks: tuple[str, ...] = ()
-    unjudged: Annotated[int, Rare] = 0
-    retest: Annotated[bool, Rare] = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStanding:
-    """A node's runs that count, and the run that is under way.
-
-    Attributes:
-        runs: Those that still count (`relevant_runs`), in the order in which they began.
-        running: Id of the latest run if it has not ended; else empty.
-        since: When that one began, seconds since 1970; later than the end of all others here.
-        boot: Id of the machine's boot in which it began.
-        answered: Ids of the runs that the operator has answered for (`keep_answered`), kept or not.
-    """
-
-    node: str
-    runs: tuple[KeptRun, ...] = ()
-    running: str = ""
-    since: float = 0.0
-    boot: str = ""
-    answered: Annotated[tuple[str, ...], Rare] = ()
-
-    @property
-    def machines(self) -> list[list[KeptRun]]:
-        """The runs of each machine that uses the node's name.
-
-        Runs that the operator has answered for (`keep_answered`) make no second machine.
-        """
-        return _machines(one for one in self.runs if not one.judged.answered)
-
-    def standing(self, holds: Holds) -> Standing:
-        """Return the node's standing; of several machines, that of a rejected one, else of the latest."""
-        several = self.machines if len(self.machines) > 1 else [self.runs]
-        each = [standing_of((one.judged for one in runs), holds) for runs in several]
-        rejected = [one for one in each if one.decision is Decision.REJECTED]
-        return max(rejected or each, key=lambda one: one.by.order if one.by else (0.0, 0, ""))
-
-    def kept(self, standing: Standing) -> KeptRun | None:
-        """Return the run that a standing rests on; None before the first verdict."""
-        by = standing.by
-        return next((one for one in self.runs if by and one.judged.run == by.run), None)
 
 
 def standing_file(store: Path, node: str) -> Path:
@@ -195,12 +126,11 @@ def keep_begun(store: Path, node: str, run: str, *, began: float, resumed: bool 
 
     def noted(known: NodeStanding) -> NodeStanding:
         # A run begins after the end of all others, even if the clock went back.
-        runs = known.runs
-        if known.running not in ("", run):
-            runs = _relevant([*runs, *_killed(store, known)])
+        going, killed = _going_and_killed(store, known, but=run)
+        runs = relevant_kept([*known.runs, *killed]) if killed else known.runs
         ends = [max(one.judged.began, one.judged.ended) + _MIN_GAP for one in runs]
-        since = began if resumed else max([began, *ends])
-        return replace(known, runs=runs, running=run, since=since, boot=boot_id())
+        since = began if resumed else max([began, *ends, *going.values()])
+        return replace(known, runs=runs).with_under_way({**going, run: since}, boot_id())
 
     return _change(store, node, noted)
 
@@ -213,16 +143,16 @@ def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> 
     """
 
     def noted(known: NodeStanding) -> NodeStanding:
-        mine = known.running == record.run
+        under_way = known.under_way
+        mine = record.run in under_way
         filed = [one.judged.began for one in known.runs if one.judged.run == record.run]
-        began = known.since if mine else (*filed, moment(record.started) or 0.0)[0]
+        began = under_way.pop(record.run, (*filed, moment(record.started) or 0.0)[0])
         kept = _kept(record, began, ended, reason)
         runs = [one for one in known.runs if one.judged.run != record.run]
         if kept.judged.decision:
             runs.append(kept)
-        later = known.running and not mine and known.since > began
-        known = replace(known, runs=_relevant(runs))
-        return known if later else replace(known, running="", since=0.0, boot="")
+        left = {run: since for run, since in under_way.items() if mine or since > began}
+        return replace(known, runs=relevant_kept(runs)).with_under_way(left, known.boot)
 
     problem = _change(store, record.node, noted)
     verdict = record.node_verdict
@@ -232,13 +162,25 @@ def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> 
     return problem
 
 
-def _killed(store: Path, known: NodeStanding) -> Iterator[KeptRun]:
-    """Yield the run that was killed, if something had failed in it."""
-    with contextlib.suppress(JournalError):
-        record = read_journal(journal_path(store, known.running))
-        kept = _kept(record, known.since, known.since, "")
-        if record.node_verdict is None and kept.judged.decision:
-            yield kept
+def _going_and_killed(
+    store: Path, known: NodeStanding, *, but: str
+) -> tuple[dict[str, float], list[KeptRun]]:
+    """Return the runs but one that still go on, and those that were killed after something had failed."""
+    going: dict[str, float] = {}
+    killed: list[KeptRun] = []
+    for run, since in known.under_way.items():
+        path = journal_path(store, run)
+        if run == but:
+            continue
+        if is_written(path):
+            going[run] = since
+            continue
+        with contextlib.suppress(JournalError):
+            record = read_journal(path)
+            kept = _kept(record, since, max(since, record.last), "")
+            if record.node_verdict is None and kept.judged.decision:
+                killed.append(kept)
+    return going, killed
 
 
 def keep_answered(
@@ -353,21 +295,21 @@ def _with_newer(store: Path, known: NodeStanding) -> NodeStanding:
     """Return a standing with the runs that began after all that it knows, and those resumed since."""
     as_now = tuple(_as_now(store, one) for one in known.runs)
     if as_now != known.runs:
-        known = replace(known, runs=_relevant(as_now))
+        known = replace(known, runs=relevant_kept(as_now))
     last = max([known.since or -1.0, *(one.judged.began for one in known.runs)])
     newer = _newest_first(store, known.node, without=known.running, after=last)
     if not newer:
         return known
-    killed = _killed(store, known) if known.running else ()
+    going, killed = _going_and_killed(store, known, but="")
     read = dict(_read(newer))
     judged = [one for one in read.values() if one.judged.decision]
-    runs = _relevant([*known.runs, *killed, *judged])
+    runs = relevant_kept([*known.runs, *killed, *judged])
     path, began = newer[0]
     ended = False
     with contextlib.suppress(OSError):
         ended = path in read and has_ended(path)  # an unreadable one may have rejected it
-    running, since = ("", 0.0) if ended else (path.parent.name, began)
-    return replace(known, runs=runs, running=running, since=since, boot="")
+    going |= {} if ended else {path.parent.name: began}
+    return replace(known, runs=runs).with_under_way(going, known.boot if ended else "")
 
 
 def _as_now(store: Path, kept: KeptRun) -> KeptRun:
@@ -403,7 +345,7 @@ def _read(journals: Iterable[tuple[Path, float]]) -> Iterator[tuple[Path, KeptRu
     for path, began in journals:
         with contextlib.suppress(JournalError):
             record = read_journal(path)
-            yield path, _kept(record, began, moment(record.ended) or began, "")
+            yield path, _kept(record, began, moment(record.ended) or max(began, record.last), "")
 
 
 def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun:
@@ -418,37 +360,6 @@ def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun
         unjudged=unjudged_in(record.effective_verdicts),
         retest=verdict is not None and verdict.word == RETEST,
     )
-
-
-def _relevant(runs: Collection[KeptRun]) -> tuple[KeptRun, ...]:
-    of_run = {one.judged.run: one for one in runs}
-    found = [
-        replace(
-            kept := of_run[one.run],
-            judged=one,
-            # The reason names failures, some of which later runs may have cleared.
-            reason=kept.reason if one.failed == kept.judged.failed else "",
-        )
-        for several in _machines(runs)
-        for one in relevant_runs(kept.judged for kept in several)
-    ]
-    return tuple(sorted(found, key=lambda one: one.judged.order))
-
-
-def _machines(runs: Iterable[KeptRun]) -> list[list[KeptRun]]:
-    """Return the runs of each machine, in the order in which they began; runs without marks fit the first."""
-    known: list[Machine] = []
-    found: list[list[KeptRun]] = []
-    for run in sorted(runs, key=lambda one: one.judged.order):
-        marks = frozenset(run.marks)
-        place = machine_of(known, marks)
-        if place is None:
-            place = len(known)
-            known.append(("", frozenset()))
-            found.append([])
-        known[place] = ("", known[place][1] | marks)
-        found[place].append(run)
-    return found
 
 
 def boot_id() -> str:

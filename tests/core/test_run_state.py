@@ -172,7 +172,7 @@ any_event: st.SearchStrategy[Event] = st.one_of(
 
 def known(state: RunState) -> object:
     """Return all that a state tells, but for what was wrong with the journal and when events were written."""
-    record = dataclasses.replace(state.record(), warnings=())
+    record = dataclasses.replace(state.record(), warnings=(), last=0.0)
     inner = [(state.measured(t), state.attempts(t), state.verdicts_of(t)) for t in TESTS]
     return record, inner, state.missing, state.interrupted, state.judged
 

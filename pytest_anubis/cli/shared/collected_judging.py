@@ -14,7 +14,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.latest_days import RunNode, Unit, of_latest_days
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.codec.moments import moment
+from pytest_anubis.codec.moments import iso_of, moment
 from pytest_anubis.core.alike_devices import without_repeats
 from pytest_anubis.core.asking.next_step import STEP, with_part_act
 from pytest_anubis.core.blocker import Blocker
@@ -179,7 +179,7 @@ def _judged(
             runs.populations,
             baselines,
             started=_started(runs),
-            ended={(run.run, run.node): run.ended for run in runs.runs},
+            ended={(run.run, run.node): run.ended or iso_of(run.last) for run in runs.runs},
             ahead=ahead,
             samples_only={(run.run, run.node) for run in runs.runs if run.samples_only},
             evidence=_evidence(runs),
@@ -204,8 +204,7 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
         (verdict.node, detail.hardware_class): detail
         for verdict, detail in zip(near.nodes, near.details, strict=True)
     }
-    nodes = []
-    of_nodes = []
+    nodes, of_nodes = [], []
     for verdict, detail in zip(judged.nodes, judged.details, strict=True):
         unit = verdict.node, detail.hardware_class
         now = alone.get(unit, verdict)

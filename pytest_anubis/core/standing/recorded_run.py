@@ -45,7 +45,7 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
     Args:
         record: The run.
         began: When it began, seconds since 1970.
-        ended: When it ended; None where that is unknown.
+        ended: When it ended; None where that is unknown: it went on until its latest event at least.
     """
     outcomes = [
         (key_of(one), one.outcome, one.reason, one.reference, one.waiver)
@@ -59,7 +59,7 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         speaking(outcomes, clears=not (record.replayed or was_killed(record))),
         run=record.run,
         began=began,
-        ended=ended,
+        ended=max(began, record.last) if ended is None else ended,
         decision=said_of_node(record),
         benchmarks={one.benchmark for one in record.measurements},
         profile=record.profile,

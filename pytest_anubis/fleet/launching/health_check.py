@@ -14,7 +14,7 @@ from pytest_anubis.core.standing.standing_verdict import lapsed_text
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.export.drain_reason import LEADER, line, reason_code, unjudged_text
-from pytest_anubis.store.node_standing import KeptRun, NodeStanding
+from pytest_anubis.store.kept_runs import KeptRun, NodeStanding
 
 _MINUTE = 60.0
 _HOUR = 3600.0

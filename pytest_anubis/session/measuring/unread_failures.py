@@ -1,8 +1,8 @@
 """Finds failures that a test never reads: exceptions of futures, exit codes of child processes.
 
-`concurrent.futures` and pools of `multiprocessing` keep an exception until the test asks for the result, and
-a child process only prints it. Without this module a test that does not ask would pass. `unseen_failures`
-uses it.
+`concurrent.futures`, `asyncio` and pools of `multiprocessing` keep an exception until the test asks for the
+result, and a child process only prints it. Without this module a test that does not ask would pass.
+`unseen_failures` uses it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UnreadFailures:
     def __init__(self, owner: Callable[[], str]) -> None:
         self._owner = owner
         self._owners: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # future -> its test
-        self._futures: dict[Any, BaseException] = {}  # failed and unread futures
+        self._futures: dict[Any, BaseException] = {}  # failed and unread, but for asyncio
         self._children: dict[Any, str] = {}  # child -> its test
         self._codes: dict[Any, int | None] = {}  # closed child -> exit code
         self._killed: WeakSet[Any] = WeakSet()  # children to which this process sent SIGKILL
@@ -59,7 +59,13 @@ class UnreadFailures:
         own: list[tuple[Any, str, Any]] = []
 
         def wrap(
-            kind: Any, name: str, *, before: Any = None, after: Any = None, raised: Any = None
+            kind: Any,
+            name: str,
+            *,
+            before: Any = None,
+            after: Any = None,
+            raised: Any = None,
+            given: Any = None,
         ) -> None:
             plain = getattr(kind, name)
 
@@ -68,7 +74,10 @@ class UnreadFailures:
                 if before is not None:
                     before(one, *args)
                 try:
-                    return plain(one, *args, **kwargs)
+                    result = plain(one, *args, **kwargs)
+                    if given is not None:
+                        given(result)
+                    return result
                 except Exception as error:
                     if raised is not None:
                         raised(one, error)
@@ -137,6 +146,11 @@ class UnreadFailures:
         wrap(ApplyResult, "get", after=asked)
         wrap(ApplyResult, "successful", after=asked)
         wrap(BaseServer, "handle_error", before=unhandled)
+        if "asyncio" in sys.modules:  # importing it takes a twentieth of a second
+            from asyncio.base_events import BaseEventLoop
+
+            wrap(BaseEventLoop, "create_task", given=made)
+            wrap(BaseEventLoop, "create_future", given=made)
         wrap(os, "kill", before=signalled)
         wrap(os, "killpg", before=signalled)
         wrap(process, "start", before=started)
@@ -153,6 +167,11 @@ class UnreadFailures:
     def take(self, test: str = "") -> list[BaseException]:
         """Return the unread failures of a test (by default of all tests), each once."""
         errors: list[BaseException] = []
+        for future, owner in list(self._owners.items()):
+            unread = getattr(future, "_log_traceback", False)  # of asyncio: failed, and not asked
+            if unread and (owner == test or not test):
+                future._log_traceback = False
+                errors.append(future._exception)
         for future in list(self._futures):
             if self._owners.get(future) == test or not test:
                 errors.append(self._futures.pop(future))

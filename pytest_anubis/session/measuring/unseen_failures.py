@@ -65,8 +65,7 @@ class UnseenFailures:
             )
         self._threads.install(self._config)
         self._unread.install(self._config)
-        for name in _LOGGERS:
-            logging.getLogger(name).addHandler(self._logged)
+        self._logged.install()
         for name in _COLLECTORS:
             if not self._config.pluginmanager.has_plugin(name):
                 self._block(f"-p no:{name}: failures in threads or finalisers are not seen")
@@ -112,8 +111,7 @@ class UnseenFailures:
         """Block for failures outside of all tests, and for threads that tests have left."""
         self._threads.end()
         gc.collect()
-        for name in _LOGGERS:
-            logging.getLogger(name).removeHandler(self._logged)
+        self._logged.remove()
         collectors = (
             getattr(self._config.pluginmanager.get_plugin(name), function, None)
             for name, function in _COLLECTORS.items()
@@ -133,22 +131,38 @@ class UnseenFailures:
         emit(self._config, BlockerFound(text=text))
 
 
-class _Logged(logging.Handler):
-    """Log handler that keeps logged errors and raises one of them as pytest raises that of a thread.
+class _Logged:
+    """Keeps errors that are only logged, and raises one of them as pytest raises that of a thread.
+
+    It takes the place of the loggers' methods: a test that configures logging may switch handlers off.
 
     Args:
         more: Returns other errors that no test has read, each once.
     """
 
     def __init__(self, more: Callable[[], list[BaseException]]) -> None:
-        super().__init__(logging.ERROR)
         self._errors: list[BaseException] = []
         self._more = more
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep an error."""
-        if record.exc_info and record.exc_info[1] is not None:
-            self._errors.append(record.exc_info[1])
+    def install(self) -> None:
+        """Keep the errors that the loggers get from now on."""
+        for logger in map(logging.getLogger, _LOGGERS):
+            for name in ("error", "critical"):  # `exception` calls `error`
+                setattr(logger, name, functools.partial(self._keep, getattr(logger, name)))
+
+    def remove(self) -> None:
+        """Let the loggers log as they did before."""
+        for logger in map(logging.getLogger, _LOGGERS):
+            for name in ("error", "critical"):
+                vars(logger).pop(name, None)
+
+    def _keep(self, log: Callable[..., None], *args: Any, **more: Any) -> None:
+        said = more.get("exc_info")
+        error = said[1] if isinstance(said, tuple) else said
+        error = sys.exc_info()[1] if error is True else error
+        if isinstance(error, BaseException):
+            self._errors.append(error)
+        log(*args, **more | {"stacklevel": more.get("stacklevel", 1) + 1})
 
     def raise_kept(self, _: object = None) -> None:
         """Raise one of the kept errors, preferably a failed check."""

@@ -275,6 +275,9 @@ NOISY = "noisy"
 AGAIN = "again"
 """Reason of a row in `findings`: what rejected the node is to be measured again first."""
 
+KILLED = "killed"
+"""Reason of a row in `findings`: the run was killed, ``why`` has the seconds until its latest event."""
+
 durations = Table(
     "durations",
     metadata,

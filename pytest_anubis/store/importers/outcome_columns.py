@@ -45,13 +45,23 @@ _FINE = _PASSED | _BLANK
 _YES = frozenset(("true", "yes", "y", "t", "1"))
 _NO = frozenset(("false", "no", "n", "f", "0"))
 _DIGITS = frozenset(("0", "1"))
-_REMARKS = re.compile(r"(?:.*_)?(?:comment|remark|note|message|msg|reason|detail|info|stderr)s?")
+_REMARKS = re.compile(
+    r"(?:.*_)?(?:comment|remark|note|message|msg|reason|detail|info|err|stderr|log)s?"
+)
 """Names of columns of free text about a row's test."""
 _FAULT_COUNTS = re.compile(
-    r"(?!.*(?<!un)correct)(?:.*_)?(?:errors|failures|mismatches|xids?|(?:error|failure|fault)_?count|failed_\w+s)"
+    r"(?!.*(?<!un)correct)(?:.*_)?(?:errors|failures|mismatches|xids?|(?:error|failure|fault)_?count|failed_\w+s"
+    r"|(?:status|exit|error)_?code)"
     r"(?:_count)?"
 )
 """Names of columns that count faults, but corrected ones; they are read like ``errors``."""
+_FAULT = re.compile(
+    r"errors?|fail(?:ed|ures?|s)?|mismatch(?:es)?|wrong|uncorrect(?:ed|able)|crash(?:es|ed)?|timeouts?|hangs?"
+    r"|hung|nans?|aborts?|killed|kills|oom|faults?|xids?|signal|err|errno|sdc|dbe|corruptions?|lost"
+)
+"""Words in names of columns that count faults, if most of their cells are 0."""
+_NO_COUNT = frozenset(("s", "ms", "sec", "seconds", "rate", "ratio", "percent", "pct", "limit"))
+"""Words in names of columns of another quantity."""
 _ERRORS = ("error", "errors", "error_message", "exception")
 _OUTCOME_ENDINGS = ("status", "state", "outcome", "verdict", "result")
 """Ends of names of columns of outcomes."""
@@ -99,12 +109,13 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     in one, and any other in which nearly all cells that are not empty are outcomes.
     """
     words = ["" if cell is None else str(cell).strip().lower() for cell in cells]
-    if name not in STATES and _FAULT_COUNTS.fullmatch(name):
+    counting = name not in STATES and _counts_faults(name, words)
+    if counting:
         zero = (_number(word) in (0.0, None) for word in words)
         none = sum(count for count, one in zip(counts, zero, strict=True) if one)
         name = "errors" if 2 * none >= sum(counts) else name
     fraction = any(_is_finite(word) and not float(word).is_integer() for word in words)
-    if name not in _ERRORS and not fraction:
+    if (counting or name not in _ERRORS) and not fraction:
         words = [_WHOLE.sub(r"\1", word) for word in words]
     bad, fine = STATES.get(name) or _meanings(name)
     named = name in STATES or "no" in bad | fine
@@ -131,6 +142,20 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     return Outcomes(
         failed=[place for place, word in enumerate(words) if word in bad],
         unknown=[place for place, one in enumerate(known) if not one],
+    )
+
+
+def _counts_faults(name: str, words: Sequence[str]) -> bool:
+    """Return whether a column may count faults, by its name and the form of its words."""
+    if _FAULT_COUNTS.fullmatch(name):
+        return True
+    parts = re.split(r"[\W_]+", name)
+    other = _NO_COUNT | _NOT | _OTHER_NOT
+    return (
+        any(map(_FAULT.fullmatch, parts))
+        and other.isdisjoint(parts)
+        and not any(part.startswith("correct") for part in parts)
+        and all(word in _BLANK or _number(word) is not None for word in words)
     )
 
 

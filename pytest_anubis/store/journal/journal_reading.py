@@ -163,6 +163,8 @@ class _Reading:
             self._settle(torn)
             self._torn = (number, line, str(error))
             return
+        if isinstance(written := data.get("at"), (int, float)):
+            self.run.last = written
         if data["event"] != Resumed.kind:
             self._settle(torn)
         elif torn is not None:

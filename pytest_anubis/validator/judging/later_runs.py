@@ -101,7 +101,8 @@ class LaterRuns:
             (run, node): max(
                 order.get((other, node), 0) + 0.5
                 for other in several
-                if other == run or (self._overlap(node, run, other) and ((other, node), run) not in followed)
+                if other == run
+                or (self._overlap(node, run, other) and ((other, node), run) not in followed)
             )
             for node, several in of_node.items()
             for run in several

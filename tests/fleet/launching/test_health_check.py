@@ -14,7 +14,7 @@ from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of
 from pytest_anubis.fleet.launching.slurm_node import SlurmError, parsed_node
 from pytest_anubis.report.export.drain_reason import MAX_CODE, MAX_REASON, drain_reason
-from pytest_anubis.store.node_standing import KeptRun, NodeStanding
+from pytest_anubis.store.kept_runs import KeptRun, NodeStanding
 
 NOW = 2_000_000_000.0
 

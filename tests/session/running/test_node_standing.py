@@ -14,6 +14,7 @@ import pytest
 
 from pytest_anubis import run_context
 from pytest_anubis.cli.main import main
+from pytest_anubis.codec.moments import iso_of
 from pytest_anubis.core.events import INVENTORY, Judged, NodeDecided, RunFinished, RunStarted
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import passed_checks
@@ -268,6 +269,76 @@ def judged(
     keep_begun(store, node, run, began=began)
     assert not keep_ended(store, record, ended=began + 100.0, reason="")
     return record
+
+
+def written(store: Path, run: str, node: str, began: float, decision: Decision) -> None:
+    """Write the journal of a run that judged one thing, and keep what it said."""
+    outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
+    found = MetricVerdict(
+        outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
+    )
+    with Journal.create(store, run) as journal:
+        keep_begun(store, node, run, began=began)
+        for event in (
+            RunStarted(run=run, node=node, started=iso_of(began), purpose="acceptance"),
+            Judged(verdict=found),
+            NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline="")),
+            RunFinished(exit_status=decision.exit_code, ended=iso_of(began + 10)),
+        ):
+            journal.write(event)
+    record = read_journal(store / "runs" / run)
+    assert not keep_ended(store, record, ended=began + 10, reason="")
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "run"),
+    [("n1", "n2", "nightly"), ("N1", "N2", "far"), ("n1.x.example", "n2", "nightly")],
+)
+def test_health_knows_a_rejection_that_was_pushed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], own: str, other: str, run: str
+) -> None:
+    """It has another node's run of that id, or the node's name is written otherwise there."""
+    began = time.time() - 100
+    here, far = tmp_path / "here", tmp_path / "far"
+    written(here, "nightly", other, began, Decision.ACCEPTED)
+    written(here, "r1", own, began, Decision.ACCEPTED)
+    written(far, run, "n1", began + 50, Decision.REJECTED)
+    assert main(["health", "--store", str(here), "--node", "n1"]) == 0
+    assert main(["push", str(here), str(far), "--history", str(here)]) == 0
+    for node in ("n1", own):
+        assert main(["health", "--store", str(here), "--node", node]) == 1
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_what_a_killed_run_found_counts_though_another_run_ended_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], measured: bool
+) -> None:
+    """Run a began first, and found its failure only after run b had accepted the node."""
+    began = time.time() - 50
+    bad = MetricVerdict(
+        outcome=Outcome.FAIL,
+        reason=Reason.BEYOND,
+        text="",
+        benchmark="t" if measured else "u",
+        metric="m",
+        device="cpu",
+    )
+    asked = (
+        ["health", "--store", str(tmp_path), "--node", "n1"],
+        ["fleet", "status", str(tmp_path)],
+        ["fleet", "verdict", str(tmp_path)],
+    )
+    with Journal.create(tmp_path, "a") as killed:
+        killed.write(RunStarted(run="a", node="n1", started=iso_of(began)))
+        keep_begun(tmp_path, "n1", "a", began=began)
+        written(tmp_path, "b", "n1", began + 10, Decision.ACCEPTED)
+        assert main(asked[0]) == 0  # run a goes on
+        killed.write(Judged(verdict=bad))
+    assert [main(words) for words in asked] == [20, 20, 20]
+    assert main(["push", str(tmp_path), "--history", str(tmp_path)]) == 0
+    assert main(["fleet", "status", "--history", str(tmp_path)]) == 20
+    judged(tmp_path, "c", time.time() + 1, Decision.ACCEPTED)
+    assert main(asked[0]) == (0 if measured else 20)
 
 
 @pytest.mark.parametrize(("one", "other"), [("n1", "n1.x.example"), ("n1.x.example", "n1")])

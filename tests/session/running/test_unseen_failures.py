@@ -154,6 +154,25 @@ KINDS = {
         "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
         "def test_it(): asyncio.run(main())\n",
     ),
+    "task that is kept": (
+        1,
+        "import asyncio\nKEPT = []\nasync def check(): assert 1 == 2\n"
+        "async def main():\n    KEPT.append(asyncio.create_task(check()))\n"
+        "    await asyncio.sleep(.01)\ndef test_it(): asyncio.run(main())\n",
+    ),
+    "future of an executor that is kept": (
+        1,
+        "import asyncio\nKEPT = []\ndef check(): assert 1 == 2\nasync def main():\n"
+        "    KEPT.append(asyncio.get_running_loop().run_in_executor(None, check))\n"
+        "    await asyncio.sleep(.05)\ndef test_it(): asyncio.run(main())\n",
+    ),
+    "task, and the test disables logging": (
+        1,
+        "import asyncio, logging\nasync def check(): assert 1 == 2\n"
+        "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
+        "def test_it():\n    logging.disable(logging.CRITICAL)\n    asyncio.run(main())\n"
+        "    logging.disable(logging.NOTSET)\n",
+    ),
     "callback of an event loop": (
         1,
         "import asyncio\ndef check(): assert 1 == 2\n"
@@ -247,6 +266,10 @@ READ = {
     "async def main():\n    with pytest.raises(AssertionError):\n"
     "        await asyncio.get_running_loop().run_in_executor(None, check, 1)\n"
     "def test_it(): asyncio.run(main())\n",
+    "tasks of an event loop": "import asyncio\nasync def check(): assert 1 == 2\n"
+    "async def main():\n    one = asyncio.create_task(check())\n"
+    "    two, three = await asyncio.gather(one, check(), return_exceptions=True)\n"
+    "    assert repr(two) == repr(three)\ndef test_it(): asyncio.run(main())\n",
     "children": CHILD + "def test_it():\n    assert run(check).exitcode == 1\n"
     "    assert run(sys.exit, 3).exitcode == 3\n    run(sys.exit, 0)\n",
     "ended children": CHILD + "def test_it():\n"

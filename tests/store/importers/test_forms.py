@@ -349,6 +349,25 @@ def test_other_answers_below_such_a_name_are_not_used(tmp_path: Path, name: str,
     assert states(tmp_path / "t.csv", name, [word, word, "", "7"]) == (set(), set(), False)
 
 
+FAULTS = (
+    "mismatch_count wrong_elements uncorrectable_ecc crash_count timeouts hangs errors_total nan_count "
+    "exit_signal error_code status_code oom_kills sdc failed_count"
+)
+OTHERS = (
+    "corrected_errors correctable_ecc timeout_s error_rate wrong_pct not_failed lost_ratio retries"
+)
+
+
+@pytest.mark.parametrize("name", [*FAULTS.split(), *OTHERS.split()])
+def test_columns_of_counted_faults(tmp_path: Path, name: str) -> None:
+    failed, unknown, used = states(tmp_path / "t.csv", name, ["0", "0", "3", "0"])
+    assert (failed | unknown, used) == (
+        ({"n2"}, True) if name in FAULTS.split() else (set(), False)
+    )
+    # Where most nodes have other numbers than 0, they are no faults.
+    assert states(tmp_path / "t.csv", name, ["200", "200", "300", "0"])[:2] == (set(), set())
+
+
 def test_node_with_invalid_utf_8_still_counts(tmp_path: Path) -> None:
     head = "node,benchmark,metric,unit,better,value\n"
     rows = f"{head}bäd,b,m,s,lower,1\nbäd,b,n,s,lower,1\nok,b,m,s,lower,1\nok2,b,m,s,lower,1\n"

@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from pytest_anubis.codec.moments import day_of
+from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.standing.recorded_run import judged_run, model_of, speaking
 from pytest_anubis.core.standing.standing_of import (
     JudgedRun,
@@ -25,7 +25,7 @@ from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Wai
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST, UNDATED
-from pytest_anubis.store.history.tables import AGAIN, CAMPAIGN, NOISY, REPLAYED
+from pytest_anubis.store.history.tables import AGAIN, CAMPAIGN, KILLED, NOISY, REPLAYED
 
 _DECISIONS = [one.value for one in Decision]
 _REFERENCES = [one.value for one in Reference]
@@ -120,6 +120,9 @@ def _runs_of_failing_nodes(
     replayed = set(connection.execute(_marked(REPLAYED)).scalars())
     noisy = set(connection.execute(_marked(NOISY)).scalars())
     again = set(connection.execute(_marked(AGAIN)).scalars())
+    table = schema.findings
+    killed = sa.select(table.c.run_id, table.c.why).where(table.c.reason == KILLED)
+    lasted = {row.run_id: moment(row.why) or 0.0 for row in connection.execute(killed)}
     for row in connection.execute(_judged_runs().where(failing)):
         clears = row.id not in replayed and row.ended is not None  # else it was killed
         one = _judged(
@@ -132,6 +135,7 @@ def _runs_of_failing_nodes(
             campaign=campaigns.get(row.id, ""),
             noisy=row.id in noisy,
             retest=row.id in again,
+            ended=row.started + lasted[row.id] if row.id in lasted else row.ended,
         )
         if clocks.get(row.id) == AT_LEAST:  # its time is unknown, so it clears nothing
             one = replace(one, passed=())
@@ -189,15 +193,14 @@ def outcome_of(outcome: str, reason: str) -> tuple[Outcome, Reason]:
 
 
 def _judged(row: Any, outcomes: Any, benchmarks: Any, **more: Any) -> JudgedRun:
-    return judged_run(
-        outcomes,
-        run=row.run,
-        began=row.started,
-        ended=row.ended,
-        decision=row.decision,
-        benchmarks=benchmarks,
-        number=row.id,
-        profile=row.profile,
-        model=model_of(row.hardware_class),
-        **more,
-    )
+    known = {
+        "run": row.run,
+        "began": row.started,
+        "ended": row.ended,
+        "decision": row.decision,
+        "benchmarks": benchmarks,
+        "number": row.id,
+        "profile": row.profile,
+        "model": model_of(row.hardware_class),
+    }
+    return judged_run(outcomes, **(known | more))

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.metric import whole_of
 from pytest_anubis.core.run import RunRecord
@@ -62,7 +63,7 @@ def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     """Yield the rows that mark the run, and the verdicts on metrics with a group or a waiver.
 
     The marks are a recorded inventory, a machine that was allowed to be noisy, a rejection that is to be
-    measured again first, and the soak of which the run is a cycle.
+    measured again first, the soak of which the run is a cycle, and how long a run went on that was killed.
     """
     names = [column.name for column in schema.findings.columns if column.name != "id"]
     empty = dict.fromkeys(names, "") | {"run_id": run}
@@ -74,6 +75,9 @@ def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
         yield empty | {"reason": schema.AGAIN}
     if record.campaign:
         yield empty | {"reason": schema.CAMPAIGN, "why": record.campaign}
+    if record.last:
+        lasted = record.last - (moment(record.started) or record.last)
+        yield empty | {"reason": schema.KILLED, "why": f"{lasted:.3f}"}
     places = {
         _place(one) for one in record.effective_verdicts if one.group or one.reason is Reason.WAIVED
     }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.events import (
     INVENTORY,
     Event,
@@ -22,6 +24,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, Waiver
 from pytest_anubis.core.waiving import WaiversRead
+from pytest_anubis.store.journal import journal_file
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.validator import judge_sample
 from pytest_anubis.validator.deciding.run_decision import decide_run
@@ -41,7 +44,8 @@ BENCHMARKS = sorted({benchmark for benchmark, _ in METRICS})
 def write_journal(store: Path, node: str, one: Statement, after: str = "") -> RunRecord:
     """Write the journal of a run of one node into a store and return the run."""
     state = RunState()
-    with Journal.create(store, one.run) as written:
+    now = patch.object(journal_file, "_now", return_value=moment(when(one.day)))
+    with now, Journal.create(store, one.run) as written:
         for event in _events(node, one, after):
             state.apply(event)
             written.write(event)
