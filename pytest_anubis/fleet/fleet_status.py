@@ -244,6 +244,8 @@ def _act(one: NodeState, row: NodeRow | None, status: Status) -> str:
     """Return what to do first about a node; of one that is out of service, what brings it back."""
     if status is Status.UNDECIDED and one.unfiled:
         return f"{push_command(store_of(one.unfiled[0]))} files them"
+    if status is Status.UNDECIDED and one.unjudged:
+        return "'anubis judge' judges them; with --history the status counts filed ones"
     if status in _ACTS:
         return _ACTS[status]
     step = row.step if row is not None else ""
@@ -283,6 +285,9 @@ def _standing(
     if one.unfiled:
         verb = "is" if len(one.unfiled) == 1 else "are"
         what = f"{count_text(len(one.unfiled), 'file')} of its runs {verb} not in the history"
+        return Status.UNDECIDED, what, last.at if last else None
+    if one.unjudged:
+        what = f"{count_text(one.unjudged, 'imported run')} of it here without a verdict"
         return Status.UNDECIDED, what, last.at if last else None
     if one.open:
         before = f"; before that {last.verdict.decision.value.lower()}" if last else ""

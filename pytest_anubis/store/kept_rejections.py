@@ -62,7 +62,9 @@ def _file(store: Path, node: str) -> Path:
 
 
 def has_foreign_verdict(store: Path, node: str) -> bool:
-    """Return whether a store's history has a run that does not accept a node and has no journal in the store.
+    """Return whether a store's history has a run that may reject a node and has no journal in the store.
+
+    It does not accept the node, or accepts it by a waiver, which may have ended since.
 
     It asks SQLite itself, since loading SQLAlchemy takes a third of a second, longer than a health check.
     """
@@ -72,7 +74,8 @@ def has_foreign_verdict(store: Path, node: str) -> bool:
     node = node.lower()
     short = node.partition(".")[0]
     query = (
-        "SELECT runs.run FROM runs JOIN nodes ON nodes.id = runs.node_id WHERE runs.decision != 'ACCEPTED' "
+        "SELECT runs.run FROM runs JOIN nodes ON nodes.id = runs.node_id WHERE (runs.decision != 'ACCEPTED' "
+        "OR runs.id IN (SELECT run_id FROM findings WHERE reason = 'waived')) "
         "AND (lower(nodes.name) IN (?, ?) OR substr(lower(nodes.name), 1, ?) = ?)"
     )
     words = (node, short, len(short) + 1, f"{short}.")

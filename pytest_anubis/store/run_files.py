@@ -66,9 +66,9 @@ def files_of(paths: Iterable[Path], *, exports: bool = False) -> tuple[list[Path
         else:
             raise RunsError(f"{path}: no such file or folder")
         for file in found:
-            files.setdefault(file.resolve(), file)
+            files.setdefault(_real(file), file)
     by_path = {one.path: one for one in left if files or not one.table}
-    kept = (one for _, one in sorted(by_path.items()) if one.path.resolve() not in files)
+    kept = (one for _, one in sorted(by_path.items()) if _real(one.path) not in files)
     # An exported table has less than the run that it was made from: of two of one run, the first counts.
     return sorted(files.values(), key=lambda file: file.suffix in PARQUET), list(kept)
 
@@ -83,7 +83,7 @@ def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
     seen = set()
     for name, folders, files in os.walk(folder, followlinks=True, onerror=unreadable):
         place = Path(name)
-        real = place.resolve()
+        real = _real(place)
         if real in seen or "pyvenv.cfg" in files:  # a circle of links, or libraries
             folders.clear()
             continue
@@ -95,10 +95,17 @@ def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
             yield place  # a run whose journal is deleted, packed or renamed
         for file in files:
             path = place / file
-            if file == JOURNAL_NAME or file.endswith(SUFFIX):
+            if path.is_symlink() and not path.exists():
+                left += [one] if (one := _left_out(path)) else []
+            elif file == JOURNAL_NAME or file.endswith(SUFFIX):
                 yield path
             elif not (lost and _is_near(file)) and (one := _left_out(path)) is not None:
                 left.append(one)
+
+
+def _real(path: Path) -> Path:
+    """Return the path without links; one that leads to itself stays as it is."""
+    return Path(os.path.realpath(path))
 
 
 def _is_near(name: str) -> bool:

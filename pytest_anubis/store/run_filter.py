@@ -23,7 +23,7 @@ class RunFilter:
     """A selection of runs and samples; without arguments, all of them.
 
     Patterns of nodes are those of a shell: ``n1*``, ``rack[12]-??``. Runs of one node may have its short or
-    its full name, so either selects both. Patterns of metrics take brackets literally
+    its full name, in capitals or not, so each selects all. Patterns of metrics take brackets literally
     (`core.metric.named_by`).
 
     Attributes:
@@ -114,6 +114,7 @@ class _Patterns(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _sorted_patterns(patterns: tuple[str, ...]) -> _Patterns:
+    patterns = tuple(one.casefold() for one in patterns)
     plain = [one for one in patterns if not _WILD.search(one)]
     words = [one.partition(".") for one in plain]
     return _Patterns(
@@ -126,7 +127,7 @@ def _sorted_patterns(patterns: tuple[str, ...]) -> _Patterns:
 
 def _one_of(name: str, patterns: tuple[str, ...]) -> bool:
     """Return whether a name, or the host's other one, matches one of the patterns (`are_of_one_host`)."""
-    known = _sorted_patterns(patterns)
+    known, name = _sorted_patterns(patterns), name.casefold()
     host, _, domain = name.partition(".")
     if name in known.names:
         return True
@@ -136,4 +137,5 @@ def _one_of(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _matches(name: str, pattern: str) -> bool:
+    name, pattern = name.casefold(), pattern.casefold()
     return name == pattern or fnmatchcase(name, pattern)

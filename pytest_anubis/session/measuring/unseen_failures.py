@@ -18,6 +18,7 @@ import os
 import re
 import sys
 import threading
+import unittest
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -54,15 +55,46 @@ class UnseenFailures:
         self._threads = ThreadsOfTests(self._block)
         self._unread = UnreadFailures(self._threads.owner)
         self._logged = _Logged(lambda: self._unread.take(self._threads.test))
+        self._uncollected: list[str] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(
+        self, collector: pytest.Module | pytest.Class, name: str, obj: object
+    ) -> None:
+        """Note tests that pytest does not collect: of a class with a constructor, or a callable object."""
+        own = getattr(collector.module, "__name__", "")
+        if (
+            callable(obj)
+            and not inspect.isroutine(obj)
+            and type(obj).__module__ == own
+            and collector.funcnamefilter(name)
+        ):
+            self._uncollected.append(
+                f"{collector.nodeid}: pytest does not collect {name}, since it is no function: make it one"
+            )
+        if (
+            inspect.isclass(obj)
+            and obj.__module__ == own
+            and obj.__init__ is not object.__init__
+            and not issubclass(obj, unittest.TestCase)
+            and collector.istestclass(obj, name)
+            and any(collector.funcnamefilter(one) for one in vars(obj))
+        ):
+            self._uncollected.append(
+                f"{collector.nodeid}: pytest collects no test of class {name}, since it has an __init__: use "
+                "setup_method or a fixture"
+            )
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Block for each assertion that cannot fail, and if a collector of pytest's is switched off."""
+        """Block for assertions that cannot fail or are not collected, and if pytest's collectors are off."""
         for path, line in _always_true({item.path for item in session.items}, self._config):
             self._block(
                 f"{os.path.relpath(path, self._config.rootpath)}:{line}: the assertion is of a tuple and can "
                 "never fail: leave out the parentheses"
             )
+        for text in self._uncollected:
+            self._block(text)
         self._threads.install(self._config)
         self._unread.install(self._config)
         self._logged.install()

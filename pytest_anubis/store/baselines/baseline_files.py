@@ -70,7 +70,10 @@ def find_baseline(folder: Path, hardware_class: str) -> Path | None:
     if folder.is_file():
         return folder
     path = folder / baseline_file_name(hardware_class)
-    return path if path.exists() else None
+    try:
+        return path if path.exists() else None
+    except OSError:
+        return None  # the class's name is too long for that of a file
 
 
 def load_baseline(

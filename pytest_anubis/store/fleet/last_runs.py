@@ -96,6 +96,7 @@ class NodeState:
         open: Id of a later run that has not ended; empty if there is none.
         open_since: When that one began, seconds since 1970.
         unfiled: Its imports and runs in the history's folder that the history lacks.
+        unjudged: How many imported runs of it there are next to its journals, which have no verdict.
         has_run: It has a run, with or without a verdict; a node may be registered long before.
     """
 
@@ -105,6 +106,7 @@ class NodeState:
     open: str = ""
     open_since: float = 0.0
     unfiled: tuple[Path, ...] = ()
+    unjudged: int = 0
     has_run: bool = True
 
 

@@ -326,7 +326,7 @@ def _import_contents(runs: RunSet) -> Iterator[tuple[RunRecord, Content]]:
         # One run at a time: copies of all samples would take the memory twice.
         own = tuple(population.only(numbers) for population, numbers in parts.get(key, ()))
         # Without its beginning, which may be the file's date: copies must have the same content.
-        head = replace(record, measurements=(), started="")
+        head = replace(record, measurements=(), started="", ended="")
         columns = Columns(populations=own, runs=(head,))
         content = columns_content(columns_bytes(columns, compress=False), sum(map(len, own)))
         yield replace(record, measurements=tuple(map(_without_values, own))), content

@@ -23,6 +23,7 @@ from pytest_anubis.store.history.database import History, HistoryError, shown_ti
 from pytest_anubis.store.history.machine_owners import known_machines
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_heads import began_of, head_of
 from pytest_anubis.store.journal.journal_reading import read_journal, state_of
 from pytest_anubis.store.namesakes import renamed
 from pytest_anubis.store.run_filter import RunFilter
@@ -42,6 +43,7 @@ class StoredRun:
     Attributes:
         started: When it began by its machine's clock, seconds since 1970.
         began: When it began by the history's clock.
+        ended: When it ended by its machine's clock; None if it never did.
         kind: ``journal`` or ``columns``; empty if its content is not in the history.
         digest: SHA-256 of its content.
     """
@@ -51,6 +53,7 @@ class StoredRun:
     node: str
     started: float
     began: float = 0.0
+    ended: float | None = None
     kind: str = ""
     digest: str = ""
 
@@ -70,6 +73,7 @@ def stored_runs(
         runs.c.id,
         runs.c.run,
         runs.c.started,
+        runs.c.ended,
         schema.began,
         nodes.c.name,
         contents.c.kind,
@@ -102,6 +106,7 @@ def stored_runs(
             node=row.name,
             started=row.started,
             began=row.began,
+            ended=row.ended,
             kind=row.kind or "",
             digest=row.digest or "",
         )
@@ -113,11 +118,12 @@ def stored_runs(
 
 def _of_host(name: str) -> sa.ColumnElement[bool]:
     """Return the condition by which `RunFilter.wants_node` selects nodes by a name that is no pattern."""
+    name = name.lower()
     host, _, domain = name.partition(".")
-    same = schema.nodes.c.name == name
+    other = sa.func.lower(schema.nodes.c.name)
+    same = other == name
     if host.isdecimal():
         return same
-    other = schema.nodes.c.name
     return same | (other == host if domain else other.startswith(f"{name}.", autoescape=True))
 
 
@@ -208,8 +214,8 @@ def read_stored_journal(
         where = f"run {found.run} of {found.node}"
         if found.kind == "journal":
             return b"".join(read_content(history, found.number)), where
-        journal = None if isinstance(place, str) else journal_path(place, found.run)
-        if found.kind or journal is None or not journal.exists():
+        journal = _own_journal(place, found)
+        if found.kind or journal is None:
             raise HistoryError(f"{where}: its journal is not in {history.shown()}")
     try:
         return read_bytes(journal, largest=LARGEST_DATA), where
@@ -235,8 +241,8 @@ def _one_run(history: History, name: str, wanted: RunFilter) -> StoredRun:
 def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Columns:
     where = f"run {run.run} of {run.node}"
     if not run.kind:
-        journal = None if isinstance(place, str) else journal_path(place, run.run)
-        if journal is None or not journal.exists():
+        journal = _own_journal(place, run)
+        if journal is None:
             raise HistoryError(
                 f"{where}: only its verdicts are in {history.shown()}; push its journal ('anubis push')"
             )
@@ -245,5 +251,15 @@ def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Co
     if run.kind == "journal":
         return renamed(state_of(lines_of(parts), where).record(), run.node)
     columns = read_columns(io.BytesIO(b"".join(parts)), where)
-    began = tuple(replace(one, started=shown_time(run.started)) for one in columns.runs)
-    return replace(columns, runs=began)
+    began, ended = shown_time(run.started), shown_time(run.ended or run.started)
+    runs = tuple(replace(one, started=began, ended=ended) for one in columns.runs)
+    return replace(columns, runs=runs)
+
+
+def _own_journal(place: Path | str, run: StoredRun) -> Path | None:
+    """Return a run's journal in the history's own store; another node's run may have its id there."""
+    if isinstance(place, str):
+        return None
+    path = journal_path(place, run.run)
+    head = head_of(path)
+    return path if head and began_of(head) == run.started else None

@@ -147,7 +147,7 @@ def is_filed(journal: Path, filed: set[tuple[str, str]]) -> bool:
 
 
 def _host(name: str) -> str:
-    return without_surrogates(name).partition(".")[0]
+    return without_surrogates(name).partition(".")[0].lower()
 
 
 def _not_accepted(place: Path, connection: sa.Connection | None) -> Iterator[tuple[str, Path]]:

@@ -138,7 +138,7 @@ def _whole(outputs: list[tuple[int, _Output]], samples: Samples) -> list[tuple[i
         running = any(state.eta for state in states)
         if not running and not starts & later:
             kept.append((place, output))
-        elif not kept:
+        elif running and not starts & later and (starts or not kept):
             samples.wrong.add(
                 place,
                 "the job still ran when this was printed (eta above 0), and its end is missing",

@@ -37,6 +37,7 @@ from pytest_anubis.store.importers.outcome_columns import (
     failed_remarks,
     outcomes,
 )
+from pytest_anubis.store.namesakes import kept_names
 from pytest_anubis.tool_outputs.table_heads import melted, missing
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
@@ -282,6 +283,8 @@ class LongForm:
         names: dict[str, list[str]] = {}
         for name in TEXTS:
             names[name] = self._check_names(name, joined, good)
+        kept = kept_names(names["node"])  # else each name would lack the other's devices
+        names["node"] = [kept.get(name, name) for name in names["node"]]
         for name in self._traits:
             texts = ("" if raw is None else str(raw).strip() for raw in self._names[name])
             names[name] = ["" if LONE.search(text) else text[:MAX_NAME_LENGTH] for text in texts]

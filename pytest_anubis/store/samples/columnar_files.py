@@ -163,6 +163,7 @@ def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
         "records": [
             _FIRST_EVENT
             | {name: getattr(r, name) for name in _RUN}
+            | ({"ended": r.ended} if r.ended > r.started else {})
             | ({"traits": r.traits} if r.traits else {})
             | ({"took": r.took} if r.took else {})
             | ({"file_dated": True} if r.file_dated else {})

@@ -39,6 +39,7 @@ from pytest_anubis.store.node_standing import (
     standing_file,
 )
 from tests.session.conftest import HEALTHY, Learn, edit_suite, set_speed
+from tests.store.written_runs import written
 
 
 def health(store: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
@@ -269,44 +270,6 @@ def judged(
     keep_begun(store, node, run, began=began)
     assert not keep_ended(store, record, ended=began + 100.0, reason="")
     return record
-
-
-def written(store: Path, run: str, node: str, began: float, decision: Decision) -> None:
-    """Write the journal of a run that judged one thing, and keep what it said."""
-    outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
-    found = MetricVerdict(
-        outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
-    )
-    with Journal.create(store, run) as journal:
-        keep_begun(store, node, run, began=began)
-        for event in (
-            RunStarted(run=run, node=node, started=iso_of(began), purpose="acceptance"),
-            Judged(verdict=found),
-            NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline="")),
-            RunFinished(exit_status=decision.exit_code, ended=iso_of(began + 10)),
-        ):
-            journal.write(event)
-    record = read_journal(store / "runs" / run)
-    assert not keep_ended(store, record, ended=began + 10, reason="")
-
-
-@pytest.mark.parametrize(
-    ("own", "other", "run"),
-    [("n1", "n2", "nightly"), ("N1", "N2", "far"), ("n1.x.example", "n2", "nightly")],
-)
-def test_health_knows_a_rejection_that_was_pushed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], own: str, other: str, run: str
-) -> None:
-    """It has another node's run of that id, or the node's name is written otherwise there."""
-    began = time.time() - 100
-    here, far = tmp_path / "here", tmp_path / "far"
-    written(here, "nightly", other, began, Decision.ACCEPTED)
-    written(here, "r1", own, began, Decision.ACCEPTED)
-    written(far, run, "n1", began + 50, Decision.REJECTED)
-    assert main(["health", "--store", str(here), "--node", "n1"]) == 0
-    assert main(["push", str(here), str(far), "--history", str(here)]) == 0
-    for node in ("n1", own):
-        assert main(["health", "--store", str(here), "--node", node]) == 1
 
 
 @pytest.mark.parametrize("measured", [True, False])

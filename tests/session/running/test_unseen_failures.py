@@ -241,6 +241,27 @@ def test_failures_outside_of_tests_accept_nothing(
     assert project.runpytest("--anubis", "-W", filters).ret == 20
 
 
+def test_tests_of_a_class_with_a_constructor_accept_nothing(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    (project.path / "test_made.py").write_text(
+        "import dataclasses, unittest\nfrom pytest_anubis.core.measurement import TestResult\n"
+        "@dataclasses.dataclass\nclass TestPlan:\n    name: str\n"
+        "class TestCase(unittest.TestCase):\n    def test_it(self): pass\n"
+    )
+    set_speed(project, HEALTHY)
+    assert project.runpytest("--anubis", "-W", "ignore").ret == 0
+    (project.path / "test_made.py").write_text(
+        "class TestIt:\n    def __init__(self): pass\n    def test_it(self): assert 1 == 2\n"
+        "class Check:\n    def __call__(self): assert 1 == 2\ntest_it = Check()\n"
+    )
+    result = project.runpytest("--anubis", "-W", "ignore", "-v")
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["*test_made.py: pytest collects no test of class TestIt*"])
+    result.stdout.fnmatch_lines(["*test_made.py: pytest does not collect test_it*"])
+
+
 def test_ordinary_threads_and_finalisers_are_accepted(
     project: pytest.Pytester, learn: Learn
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.run_sources import add_sources, wanted_of
-from pytest_anubis.core.history import FleetHistory
+from pytest_anubis.core.history import FleetHistory, NodeRecord
 from pytest_anubis.core.validation_figures import ValidationRuns
 from pytest_anubis.fleet.launching.host_list import HostListError, read_hosts
 from pytest_anubis.passwords import is_mistaken, shown_place
@@ -135,11 +136,11 @@ def _of_folders(
     folders: list[Path], wanted: RunFilter, listed: tuple[str, ...], validated: RunFilter | None
 ) -> FleetRead:
     from pytest_anubis.store.collected_runs import read_runs
-    from pytest_anubis.store.fleet.last_runs import last_of_runs
+    from pytest_anubis.store.fleet.last_runs import NodeState, last_of_runs
     from pytest_anubis.store.fleet.validation_runs import collected_validation_runs
 
     runs = read_runs(folders, wanted=wanted)
-    own = collected_validation_runs(validated.runs(runs.journals) if validated else ())
+    spent = collected_validation_runs(validated.runs(runs.journals) if validated else ())
     refused = [one.line for one in runs.refused]
     if not runs.journals and (runs.runs or refused):
         place = ", ".join(map(str, folders))
@@ -147,11 +148,19 @@ def _of_folders(
             f"{place}: no journal in it{f' ({refused[0]})' if refused else ''}; imports and exports hold no "
             "verdicts: name journals or a history, or judge these ('anubis judge')"
         )
+    own = {(run.run, run.node) for run in runs.journals}
+    imported = Counter(run.node for run in runs.runs if (run.run, run.node) not in own)
+    nodes = [
+        replace(one, unjudged=imported.pop(one.node.name, 0)) for one in last_of_runs(runs.journals)
+    ]
+    nodes += [
+        NodeState(node=NodeRecord(name=name), unjudged=count) for name, count in imported.items()
+    ]
     return FleetRead(
         place=", ".join(map(str, folders)),
-        nodes=last_of_runs(runs.journals),
+        nodes=tuple(nodes),
         listed=listed,
-        validated=ValidationRuns(runs=own),
+        validated=ValidationRuns(runs=spent),
         notes=(*runs.warnings, *refused),
         damaged=sum(one.damaged for one in runs.refused),
     )
