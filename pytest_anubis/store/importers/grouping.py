@@ -19,7 +19,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import IntArray, Population, SampleProblem
 from pytest_anubis.durations import seconds
 from pytest_anubis.store.importers.import_result import ImportFileError
-from pytest_anubis.store.importers.long_form import DURATION, TEXTS, TRAITS, EncodedRows
+from pytest_anubis.store.importers.long_form import EncodedRows
 from pytest_anubis.store.importers.lost_cells import (
     MISSING,
     LostCells,
@@ -28,6 +28,7 @@ from pytest_anubis.store.importers.lost_cells import (
     impossible,
     lost_of_rows,
 )
+from pytest_anubis.store.importers.table_columns import DURATION, TEXTS, TRAITS
 
 _KEY = ("class", "benchmark", "metric", "group")
 _UNIT = ("node", "device", "run")

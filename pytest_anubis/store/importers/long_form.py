@@ -7,7 +7,6 @@ distinct names are checked one by one.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,9 @@ import numpy as np
 
 from pytest_anubis.codec.encodable_text import LONE
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW_BYTES, most_bytes, too_large
-from pytest_anubis.core.metric import DIRECTIONS, EXACT
+from pytest_anubis.core.metric import EXACT
 from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
+from pytest_anubis.store.importers.import_result import ImportFileError, WrongLines
 from pytest_anubis.store.importers.metric_map import MetricMap
 from pytest_anubis.store.importers.number_cells import (
     DECIMAL_COMMA,
@@ -37,37 +36,31 @@ from pytest_anubis.store.importers.outcome_columns import (
     failed_remarks,
     outcomes,
 )
+from pytest_anubis.store.importers.table_columns import (
+    DURATION,
+    FILLED,
+    MAX_NAME_LENGTH,
+    NEEDED,
+    NUMBERS,
+    OPTIONAL,
+    PLACE,
+    PROBLEM,
+    TEXTS,
+    TRAITS,
+    column_name,
+    complaint_about,
+    device_name,
+    is_register,
+)
 from pytest_anubis.store.namesakes import kept_names
 from pytest_anubis.tool_outputs.table_heads import melted, missing
 
-NEEDED = ("node", "benchmark", "metric", "unit", "better")
-# Columns that may be absent or empty -> default.
-OPTIONAL = {"device": "node", "class": UNCLASSIFIED, "group": "", "component": "", "run": ""}
-TEXTS = (*NEEDED, *OPTIONAL)
-TRAITS = ("driver", "firmware", "bios", "kernel", "batch", "rack", "serial")
-"""Columns with properties of a node at the time of its run; slow nodes may share one."""
-DURATION = "duration"
-"""Column with the duration of the row's benchmark on its node, in seconds or with a unit."""
-NUMBERS = ("value", "time", "return_code")
-PLACE, PROBLEM = "number", "problem"
-"""Columns that only a table which came from ``anubis export`` has: a value's place in its sample, and why
-nothing may be learned from it."""
-
-_CODES = frozenset(("returncode", "rc", "exitcode", "exitstatus", "retcode", "retval", "exit"))
-
-MAX_NAME_LENGTH = 1000
-"""Characters of a name. SuperBench's metrics contain all arguments of a function, some three hundred."""
-
-_DEVICE = re.compile(r"(?<![^>])([A-Za-z]+):([0-9]{1,9})(?![^>])")
-"""Kind and number of a device, alone or in a pair."""
 _DOUBTFUL = (
     "value has a point where others have a decimal comma: it may part thousands; write points alone"
 )
 _TOO_LONG = (
     "value of an exact metric is 2**53 or more and loses its last digits; record its low 32 bits"
 )
-_FILLED = ("unit", "better", "component")
-"""Columns that a metric map fills where they are empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,14 +125,14 @@ class LongForm:
         separator: str = "",
     ) -> None:
         self._separator = separator
-        self.columns = [_column(str(name)) for name in columns]
+        self.columns = [column_name(str(name)) for name in columns]
         self._wrong = wrong
         self._defaults = OPTIONAL | {"class": hardware_class, "run": run, "node": node}
         self._known = known
         for name in (*NEEDED, "value"):
-            filled = (known is not None and name in _FILLED) or (node and name == "node")
+            filled = (known is not None and name in FILLED) or (node and name == "node")
             if name not in self.columns and not filled:
-                if _is_register(self.columns):
+                if is_register(self.columns):
                     raise ImportFileError(
                         "a table of nodes without results: it goes with 'anubis judge --nodes-file FILE'"
                     )
@@ -304,7 +297,7 @@ class LongForm:
             column: np.array([not str(name or "").strip() for name in self._names[column]])[
                 joined[column]
             ]
-            for column in _FILLED
+            for column in FILLED
         }
         rows = np.flatnonzero(np.logical_or.reduce(list(empty.values())))
         if not len(rows):
@@ -317,7 +310,7 @@ class LongForm:
             known.find(str(benchmarks[b] or "").strip(), str(metrics[m] or "").strip())
             for b, m in (divmod(pair, len(metrics)) for pair in distinct.tolist())
         ]
-        for column in _FILLED:
+        for column in FILLED:
             numbers = self._names[column]
             codes = np.array(
                 [-1 if rule is None else numbers[getattr(rule, column)] for rule in rules]
@@ -334,7 +327,7 @@ class LongForm:
                 name = device_name(name)
             if not name and column in self._defaults:
                 name = self._defaults[column]
-            complaint = _complaint(column, name)
+            complaint = complaint_about(column, name)
             if complaint is not None:
                 complaints[code] = complaint
             names.append(name)
@@ -382,17 +375,6 @@ class LongForm:
         return found, missing
 
 
-def device_name(name: str) -> str:
-    """Return the normal form of a device's label: ``CUDA:02`` becomes ``cuda:2``; others do not change."""
-    return _DEVICE.sub(lambda found: f"{found[1].lower()}:{int(found[2])}", name)
-
-
-def _is_register(columns: Sequence[str]) -> bool:
-    """Return whether a table has properties of nodes and no results."""
-    results = {"benchmark", "metric", "value"}
-    return "node" in columns and results.isdisjoint(columns) and not set(TRAITS).isdisjoint(columns)
-
-
 def check_rows(count: int) -> None:
     """Check that a number of rows may be read.
 
@@ -421,33 +403,3 @@ def _node_words(node: Any) -> str:
     """Return a node's name as the beginning of a message; empty if it cannot be shown."""
     name = str(node or "").strip()[:40]
     return f"node {name}, " if name.isprintable() and name else ""
-
-
-def _column(name: str) -> str:
-    """Return the normal form of a column's name."""
-    name = name.strip().lower()
-    return "return_code" if re.sub(r"[ _.-]", "", name) in _CODES else name
-
-
-def _complaint(column: str, name: str) -> tuple[str, str] | None:
-    """Return the error in a name, as a message and as a cause; None if it is good."""
-    if column in NEEDED and not name:
-        more = ", and no metric map knows the metric (--map FILE)" if column in _FILLED else ""
-        more += "; counts of faults have the unit 'errors'" if column == "unit" else ""
-        return f"column {column} is empty{more}", f"{column} is empty"
-    if LONE.search(name):
-        read = name[:40].encode("utf-8", "surrogateescape")
-        return (
-            f"column {column}: {read!r} is not UTF-8: save the file as that",
-            f"{column} is not UTF-8",
-        )
-    if not name.isprintable() or len(name) > MAX_NAME_LENGTH:
-        cause = f"{column} is unprintable or longer than {MAX_NAME_LENGTH} characters"
-        return (
-            f"column {column}: {name[:40]!r} is unprintable or longer than {MAX_NAME_LENGTH} characters",
-            cause,
-        )
-    if column == "better" and name not in DIRECTIONS:
-        known = ", ".join(DIRECTIONS)
-        return f"column better: {name[:40]!r} is none of {known}", f"better is none of {known}"
-    return None

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from pytest_anubis.store.importers.import_result import ImportFileError
-from pytest_anubis.store.importers.long_form import MAX_NAME_LENGTH
+from pytest_anubis.store.importers.table_columns import MAX_NAME_LENGTH
 
 NODE = "{node}"
 RUN = "{run}"

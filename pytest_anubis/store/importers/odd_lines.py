@@ -9,7 +9,8 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from pytest_anubis.store.importers.import_result import WrongLines
-from pytest_anubis.store.importers.long_form import MAX_NAME_LENGTH, check_rows
+from pytest_anubis.store.importers.long_form import check_rows
+from pytest_anubis.store.importers.table_columns import MAX_NAME_LENGTH
 from pytest_anubis.tool_outputs.failure_lines import failure_said, named_in
 
 _SEPARATORS = ",;\t|"

@@ -29,9 +29,10 @@ from pytest_anubis.store.importers.import_result import (
     run_name,
     runs_of,
 )
-from pytest_anubis.store.importers.long_form import MAX_NAME_LENGTH, LongForm
+from pytest_anubis.store.importers.long_form import LongForm
 from pytest_anubis.store.importers.lost_cells import MAX_COLUMN_SHOWN, UnitName, cut
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
+from pytest_anubis.store.importers.table_columns import MAX_NAME_LENGTH
 from pytest_anubis.tool_outputs.failure_lines import named_in
 
 # The first pattern that matches the metric's name, without rank and ignoring case, decides. Each takes linear

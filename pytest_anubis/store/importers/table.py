@@ -36,16 +36,10 @@ from pytest_anubis.store.importers.import_result import (
     run_name,
     runs_of,
 )
-from pytest_anubis.store.importers.long_form import (
-    DURATION,
-    MAX_NAME_LENGTH,
-    NUMBERS,
-    TEXTS,
-    LongForm,
-    check_rows,
-)
+from pytest_anubis.store.importers.long_form import LongForm, check_rows
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 from pytest_anubis.store.importers.odd_lines import OddLines, divided
+from pytest_anubis.store.importers.table_columns import DURATION, MAX_NAME_LENGTH, NUMBERS, TEXTS
 from pytest_anubis.store.samples.parquet_files import ParquetError, first_line, literal
 from pytest_anubis.store.samples.parquet_reading import read_samples
 from pytest_anubis.tool_outputs.table_heads import count_known, table_head
