@@ -377,7 +377,7 @@ def _keep(
         report(f"{path}: {line}")
     if left := imported.wrong_count - len(first):
         report(f"{path}: ... and {count_text(left, 'more wrong line')}", kind="more")
-    for note in imported.notes:
+    for note in (*imported.merged, *imported.notes):
         report(f"{path}: {note}")
     for text in unknown_units(imported, path, getattr(options, "map", None)):
         done.unknown_units += 1

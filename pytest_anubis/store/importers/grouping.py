@@ -18,8 +18,8 @@ from pytest_anubis.core.gather import invalid_rows, other_variant
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import IntArray, Population, SampleProblem
 from pytest_anubis.durations import seconds
+from pytest_anubis.store.importers.encoded_rows import EncodedRows
 from pytest_anubis.store.importers.import_result import ImportFileError
-from pytest_anubis.store.importers.long_form import EncodedRows
 from pytest_anubis.store.importers.lost_cells import (
     MISSING,
     LostCells,
@@ -136,8 +136,10 @@ def group_rows(
             (names["unit"][most[0]], names["better"][most[1]], 1),
         )
     for row in np.flatnonzero(failed).tolist():
+        said = rows.failure(int(order[row]))
         code = int(rows.return_codes[order[row]])
-        marked[int(where[row])] = SampleProblem(kind="failed", text=f"return code {code}")
+        text = f"{said[0]} is {said[1]!r}" if said else f"return code {code}"
+        marked[int(where[row])] = SampleProblem(kind="failed", text=text)
     empty = np.add.reduceat(rows.missing[order].astype(np.int64), starts)
     for row in np.flatnonzero((count > 0) & (empty >= count)).tolist():
         marked.setdefault(row, HALF_EMPTY)

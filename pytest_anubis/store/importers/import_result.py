@@ -94,6 +94,12 @@ class WrongLines:
         if self.count <= _MAX_LINES_LISTED or (cause and self.causes[cause] == 1):
             self.lines.append(WrongLine(line=line, text=text, first=self.causes[cause] == 1))
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Charge the lines of nodes to other names of theirs; to none if the name is empty."""
+        for name, other in names.items():
+            if name in self.nodes:
+                self.nodes[other] += self.nodes.pop(name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
@@ -110,6 +116,7 @@ class Imported:
         lost_cells: Cells that no verdict can be based on, by cause.
         notes: Notes for the user, one line each.
         left_out: Number of values that were left out in good lines.
+        merged: Lines on parameters in unused columns, whose values were taken for repeats.
         node: The node that was given for a file that names none; else empty.
         elsewhere: Hosts, named like the node, of runs in which it took no part, as the file's own lines say.
         file_dated: The file has no dates, so its runs have the date on which it was written.
@@ -124,6 +131,7 @@ class Imported:
     wrong_count: int = 0
     notes: tuple[str, ...] = ()
     left_out: int = 0
+    merged: tuple[str, ...] = ()
     node: str = ""
     elsewhere: tuple[str, ...] = ()
     causes: Mapping[str, int] = field(default_factory=dict)
@@ -132,12 +140,12 @@ class Imported:
 
     @property
     def lost(self) -> int:
-        """Number of lines and values that could not be used: wrong, left out, or impossible.
+        """Number of lines, values and columns that could not be used: wrong, left out, or impossible.
 
         A failed test and an empty cell are information about a node, and do not count.
         """
         spoiled = sum(one.count for one in self.lost_cells if one.kind in ("unit", "invalid"))
-        return self.wrong_count + self.left_out + spoiled
+        return self.wrong_count + self.left_out + spoiled + len(self.merged)
 
     def dated(self, moment: float) -> Imported:
         """Return the import with all of its runs at another moment, seconds since 1970."""
@@ -341,6 +349,15 @@ def import_samples(
         notes=tuple(samples.notes),
         node=node,
     )
+
+
+def renamed_lines(kept: Mapping[str, str]) -> list[str]:
+    """Return a line on nodes that a file names in several ways; none without any."""
+    if not kept:
+        return []
+    name, other = min(kept.items())
+    more = f", and {len(kept) - 1} more" if len(kept) > 1 else ""
+    return [f"node {name[:40]!r} is read as {other[:40]!r}, its other name{more}"]
 
 
 def run_name(path: Path) -> str:

@@ -16,7 +16,8 @@ import numpy as np
 from pytest_anubis.codec.encodable_text import LONE
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW_BYTES, most_bytes, too_large
 from pytest_anubis.core.metric import EXACT
-from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.store.importers.encoded_rows import EncodedRows
 from pytest_anubis.store.importers.import_result import ImportFileError, WrongLines
 from pytest_anubis.store.importers.metric_map import MetricMap
 from pytest_anubis.store.importers.number_cells import (
@@ -51,6 +52,7 @@ from pytest_anubis.store.importers.table_columns import (
     complaint_about,
     device_name,
     is_register,
+    summaries,
 )
 from pytest_anubis.store.namesakes import kept_names
 from pytest_anubis.tool_outputs.table_heads import melted, missing
@@ -63,27 +65,8 @@ _TOO_LONG = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedRows:
-    """The good rows of a table as arrays.
-
-    Attributes:
-        names: Text column (also the table's `TRAITS` and `DURATION`) -> its distinct names.
-        codes: Text column -> shape (n,), the place of each row's name.
-        values: Shape (n,); NaN if the cell is empty or NaN.
-        missing: Shape (n,); True if the cell is empty.
-        times: Shape (n,), seconds; None for a file without times.
-        return_codes: Shape (n,); 0 is success.
-        lines: Shape (n,), line of each row, from 1.
-    """
-
-    names: Mapping[str, Sequence[str]]
-    codes: Mapping[str, IntArray]
-    values: FloatArray
-    missing: np.ndarray[Any, np.dtype[np.bool_]]
-    times: FloatArray | None
-    return_codes: IntArray
-    lines: IntArray
+_MAX_QUOTED = 10_000
+"""Cells of a column that are kept to be quoted."""
 
 
 class _Numbers(dict[Any, int]):
@@ -108,6 +91,7 @@ class LongForm:
 
     Attributes:
         exported: The file came from ``anubis export``, and something else has changed it since.
+        kept: Name of a node -> the name that is used instead, after `rows`: one host has several.
 
     Raises:
         ImportFileError: A needed column is missing, or one occurs twice.
@@ -126,6 +110,9 @@ class LongForm:
     ) -> None:
         self._separator = separator
         self.columns = [column_name(str(name)) for name in columns]
+        self._spelled = {column_name(str(name)): _shown(name) for name in columns}
+        self.kept: dict[str, str] = {}
+        self._words_of: dict[str, dict[int, str]] = {"value": {}, "return_code": {}}
         self._wrong = wrong
         self._defaults = OPTIONAL | {"class": hardware_class, "run": run, "node": node}
         self._known = known
@@ -192,8 +179,10 @@ class LongForm:
             chunk["no code"] = np.isnan(found)
             chunk["empty code"] = empty
             found = np.nan_to_num(found, posinf=-1.0, neginf=-1.0)
-            found = np.where((found == 0) | (np.abs(found) >= 1), found, -1.0)  # a fraction
-            chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
+            whole = np.where((found == 0) | (np.abs(found) >= 1), found, -1.0)  # a fraction
+            chunk["return_code"] = np.clip(np.rint(whole), -(2**31), 2**31).astype(np.int64)
+            for row in np.flatnonzero(chunk["return_code"] != found).tolist():
+                self._remember("return_code", lines[row], by_name["return_code"][row])
         for name, words in list(self._words.items()):
             codes = map(words.__getitem__, by_name[name])
             size = "i4" if name in STATES else "i2"
@@ -221,9 +210,7 @@ class LongForm:
 
     def rows(self) -> EncodedRows:
         """Return all good rows; every line with an unusable name is listed as wrong."""
-        kinds = tuple(self._chunks[-1]) if self._chunks else ()
-        joined = {key: np.concatenate([c.pop(key) for c in self._chunks]) for key in kinds}
-        self._chunks.clear()
+        joined = self._joined()
         if not joined:
             empty = np.empty(0, dtype=np.int64)
             return EncodedRows(
@@ -236,7 +223,6 @@ class LongForm:
                 lines=empty,
             )
         good = joined["good"]
-        self._nodes = list(self._names["node"])
         if "point" in joined and self._wrong.causes[f"value {DECIMAL_COMMA}"]:
             doubtful = joined["point"] & good & ~np.isnan(joined["value"])
             for row in np.flatnonzero(doubtful).tolist():
@@ -247,7 +233,10 @@ class LongForm:
             if not (joined["return_code"][~unknown] == 0).any():  # only failures have a code
                 unknown = unknown & ~joined["empty code"]
             for row in np.flatnonzero(unknown).tolist():
-                self._say(joined, row, "column return_code says no code", "return_code is unknown")
+                text = f"column {self._spelled['return_code']} says no code"
+                self._say(joined, row, text, "return_code is unknown")
+        causes: list[tuple[str, str]] = []
+        cause = self._causes_of_codes(joined, causes)
         for name, words in self._words.items():
             cells = list(words)
             places = joined[f"word of {name}"]
@@ -256,10 +245,14 @@ class LongForm:
                 bad, said = failed_remarks(name, cells), "reports a failure"
             else:
                 self.unused.remove(name)
-                joined["return_code"][np.isin(places, found.failed)] = -1
+                failed = np.isin(places, found.failed)
+                failed &= joined["return_code"] == 0
+                joined["return_code"][failed] = -1
+                cause[failed] = len(causes) + np.searchsorted(found.failed, places[failed])
+                causes += [(self._spelled[name], _shown(cells[place])) for place in found.failed]
                 bad, said = found.unknown, "is neither PASS nor FAIL"
             for row in np.flatnonzero(np.isin(places, bad)).tolist():
-                text = f"column {name}: {str(cells[places[row]])[:40]!r} {said}"
+                text = f"column {self._spelled[name]}: {str(cells[places[row]])[:40]!r} {said}"
                 self._say(joined, row, text, f"{name} {said}")
         if self._known is not None:
             self._fill(joined, self._known)
@@ -276,8 +269,10 @@ class LongForm:
         names: dict[str, list[str]] = {}
         for name in TEXTS:
             names[name] = self._check_names(name, joined, good)
-        kept = kept_names(names["node"])  # else each name would lack the other's devices
-        names["node"] = [kept.get(name, name) for name in names["node"]]
+        # Else each name would lack the other's devices.
+        self.kept = kept_names({*names["node"], *self._wrong.nodes} - {""})
+        names["node"] = [self.kept.get(name, name) for name in names["node"]]
+        self._wrong.rename(self.kept)
         for name in self._traits:
             texts = ("" if raw is None else str(raw).strip() for raw in self._names[name])
             names[name] = ["" if LONE.search(text) else text[:MAX_NAME_LENGTH] for text in texts]
@@ -289,7 +284,51 @@ class LongForm:
             times=joined["time"][good] if self._has_times else None,
             return_codes=joined["return_code"][good],
             lines=joined["line"][good],
+            unused={
+                name: (list(map(_shown, words)), joined[f"word of {name}"][good])
+                for name, words in self._words.items()
+                if name in self.unused
+            },
+            causes=causes,
+            cause=cause[good] if causes else None,
+            words=self._words_of["value"],
+            code_column=self._spelled.get("return_code", "return_code"),
         )
+
+    def _joined(self) -> dict[str, Any]:
+        """Return column -> all of its cells, without the rows that summarise others, which are listed."""
+        kinds = tuple(self._chunks[-1]) if self._chunks else ()
+        joined = {key: np.concatenate([c.pop(key) for c in self._chunks]) for key in kinds}
+        self._chunks.clear()
+        self._nodes = list(self._names["node"])
+        nodes = ["" if name is None else str(name).strip() for name in self._nodes]
+        if joined and (found := summaries({*nodes})):
+            of_summary = np.array([name in found for name in nodes])[joined["node"]]
+            for row in np.flatnonzero(of_summary & joined["good"]).tolist():
+                named = nodes[int(joined["node"][row])][:40]
+                text = f"{named!r} summarises the rows of nodes and is none: leave it out"
+                self._wrong.add(int(joined["line"][row]), text, "a summary, not a node")
+            self._wrong.rename(dict.fromkeys(found, ""))
+            joined = {key: column[~of_summary] for key, column in joined.items()}
+        return joined if joined and len(joined["line"]) else {}
+
+    def _causes_of_codes(self, joined: Mapping[str, Any], causes: list[tuple[str, str]]) -> Any:
+        """Return each row's place among the causes, of return codes that are words; -1 without one."""
+        cause = np.full(len(joined["line"]), -1, dtype=np.int32)
+        said = self._words_of["return_code"]
+        if not said:
+            return cause
+        numbers = _Numbers()
+        where = np.flatnonzero((joined["return_code"] != 0) & np.isin(joined["line"], list(said)))
+        for row in where.tolist():
+            cause[row] = numbers[said[int(joined["line"][row])]]
+        causes += [(self._spelled["return_code"], word) for word in numbers]
+        return cause
+
+    def _remember(self, column: str, line: int, cell: Any) -> None:
+        """Keep a cell that is no plain number, to quote it."""
+        if len(self._words_of[column]) < _MAX_QUOTED:
+            self._words_of[column][line] = _shown(cell)
 
     def _fill(self, joined: dict[str, Any], known: MetricMap) -> None:
         """Fill empty units, directions and components from a metric map."""
@@ -362,6 +401,8 @@ class LongForm:
             try:
                 found[i] = moment_of(item) if name == "time" else number_of(item)
             except (TypeError, ValueError, OverflowError):
+                if name in self._words_of:
+                    self._remember(name, where.lines[i], item)
                 if name == "return_code":
                     found[i] = code_said(str(item))
                     continue
@@ -397,6 +438,12 @@ class _Where:
 
     def node(self, row: int) -> str:
         return _node_words(self.nodes[row])
+
+
+def _shown(cell: Any) -> str:
+    """Return a cell as it may be quoted."""
+    text = "" if cell is None else str(cell).strip()
+    return text[:40] if text[:40].isprintable() else repr(text[:40])
 
 
 def _node_words(node: Any) -> str:

@@ -16,7 +16,7 @@ from pytest_anubis.core.metric import Metric, metric_name
 from pytest_anubis.core.sample import ABSENT, IntArray, Population, SampleProblem
 
 if TYPE_CHECKING:
-    from pytest_anubis.store.importers.long_form import EncodedRows
+    from pytest_anubis.store.importers.encoded_rows import EncodedRows
 
 Mask = npt.NDArray[np.bool_]
 
@@ -191,11 +191,16 @@ class _Cells:
     def value(self, row: int) -> str:
         """Return the example of an impossible value."""
         value = self._rows.values[row]
-        return self._at(row, "value", "NaN" if np.isnan(value) else f"{value:g}")
+        text = "NaN" if np.isnan(value) else f"{value:g}"
+        return self._at(row, "value", self._rows.words.get(int(self._rows.lines[row]), text))
 
     def failed(self, row: int) -> str:
         """Return the example of a failed test."""
-        return self._at(row, "return_code", str(int(self._rows.return_codes[row])))
+        column, text = self._rows.failure(row) or (
+            self._rows.code_column,
+            str(int(self._rows.return_codes[row])),
+        )
+        return self._at(row, column, text)
 
     def empty(self, row: int) -> str:
         """Return the example of an empty cell."""

@@ -26,6 +26,7 @@ from pytest_anubis.store.importers.import_result import (
     WrongLines,
     file_date,
     read_lines,
+    renamed_lines,
     run_name,
     runs_of,
 )
@@ -63,6 +64,9 @@ _COLUMNS = (
     "benchmark", "metric", "device", "unit", "better", "component", "time", "node", "run", "value",
     "return_code",
 )  # fmt: skip
+
+_LONGEST_OF_DIAGNOSIS = 40
+"""Characters of the names of a diagnosis."""
 
 # Reasons why a key's values are not used.
 _RETURN_CODE = "a return code"
@@ -128,7 +132,9 @@ def import_superbench(
                     progress(f"{path.name}: {len(reader.nodes):,} nodes")
         reader.add_wrong()
         reader.add_failed()
-        grouped = group_rows(form.rows(), keyed=True, counted=reader.counted)
+        rows = form.rows()
+        counted = {(*unit[:3], form.kept.get(unit[3], unit[3]), unit[4]) for unit in reader.counted}
+        grouped = group_rows(rows, keyed=True, counted=counted)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
     if not reader.nodes and not any(reader.wrong.nodes):  # a node with only wrong lines counts
@@ -145,7 +151,7 @@ def import_superbench(
         wrong_count=reader.wrong.count,
         causes=dict(reader.wrong.causes),
         lost_cells=grouped.lost,
-        notes=tuple(reader.notes()),
+        notes=(*reader.notes(), *renamed_lines(form.kept)),
         left_out=reader.left_out,
         node=node if reader.unnamed else "",
     )
@@ -198,6 +204,11 @@ class _Reader:
             else:
                 self._of_no_node.append((number, line[:MAX_NAME_LENGTH], error.problem, "not JSON"))
             return
+        if isinstance(data, dict) and _is_diagnosis(data):
+            raise ImportFileError(
+                "the output of 'sb result diagnosis', which has deviations instead of values; import its "
+                "input, results-summary.jsonl"
+            )
         node = data.pop("node", None) if isinstance(data, dict) else None
         if node is None and isinstance(data, dict) and any("/" in name for name in data):
             self.unnamed += 1
@@ -359,6 +370,14 @@ class _Reader:
         elif monitor:
             found.append("1 monitor reading is no benchmark and was left out")
         return found
+
+
+def _is_diagnosis(data: Mapping[str, Any]) -> bool:
+    """Return whether an object is a node's line in ``diagnosis_summary.jsonl``."""
+    names = {name.lower() for name in data if len(name) < _LONGEST_OF_DIAGNOSIS}
+    return {"category", "defective details"} <= names or any(
+        name.startswith("diagnosis/") for name in names
+    )
 
 
 def _is_code(metric: str) -> bool:

@@ -33,10 +33,12 @@ from pytest_anubis.store.importers.import_result import (
     Progress,
     WrongLines,
     file_date,
+    renamed_lines,
     run_name,
     runs_of,
 )
 from pytest_anubis.store.importers.long_form import LongForm, check_rows
+from pytest_anubis.store.importers.merged_parameters import merged_parameters
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 from pytest_anubis.store.importers.odd_lines import OddLines, divided
 from pytest_anubis.store.importers.table_columns import DURATION, MAX_NAME_LENGTH, NUMBERS, TEXTS
@@ -117,7 +119,10 @@ def import_table(
         reader.close()
     populations, unread = grouped.populations, wrong.nodes + Counter(grouped.empty)
     runs = runs_of(populations, file_date(path), dates, traits, took, unread, run)
-    notes = [*reader.notes, *(f"column {name[:40]!r} is not used" for name in form.unused)]
+    merged = merged_parameters(rows)
+    unused = [name for name in form.unused if name not in merged]
+    notes = [*reader.notes, *(f"column {name[:40]!r} is not used" for name in unused)]
+    notes += renamed_lines(form.kept)
     if odd:
         notes.append(
             f"column {DURATION!r}: {odd[0][:40]!r} is no duration: write seconds, or 90s, 5m, 2h"
@@ -136,6 +141,11 @@ def import_table(
         causes=dict(wrong.causes),
         lost_cells=grouped.lost,
         notes=tuple(notes),
+        merged=tuple(
+            f"values with different {name[:40]!r} are taken for repeats of one measurement: put this column "
+            "into device, group or the metric's name"
+            for name in merged
+        ),
         node="" if "node" in form.columns else node,
     )
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pytest_anubis.codec.encodable_text import LONE
 from pytest_anubis.core.metric import DIRECTIONS
@@ -32,6 +32,34 @@ MAX_NAME_LENGTH = 1000
 
 _DEVICE = re.compile(r"(?<![^>])([A-Za-z]+):([0-9]{1,9})(?![^>])")
 """Kind and number of a device, alone or in a pair."""
+_SUMMARIES = frozenset(
+    (
+        *("mean", "average", "avg", "median", "min", "minimum", "max", "maximum", "std", "stdev"),
+        *(
+            "stddev",
+            "sd",
+            "standarddeviation",
+            "variance",
+            "var",
+            "total",
+            "sum",
+            "count",
+            "overall",
+        ),
+        *(
+            "grandtotal",
+            "geomean",
+            "mittelwert",
+            "durchschnitt",
+            "summe",
+            "gesamt",
+            "25%",
+            "50%",
+            "75%",
+        ),
+    )
+)
+"""What spreadsheets and pandas write below the nodes' rows, in small letters without marks."""
 FILLED = ("unit", "better", "component")
 """Columns that a metric map fills where they are empty."""
 
@@ -39,6 +67,15 @@ FILLED = ("unit", "better", "component")
 def device_name(name: str) -> str:
     """Return the normal form of a device's label: ``CUDA:02`` becomes ``cuda:2``; others do not change."""
     return _DEVICE.sub(lambda found: f"{found[1].lower()}:{int(found[2])}", name)
+
+
+def summaries(nodes: Collection[str]) -> set[str]:
+    """Return the names of nodes that rather name a summary of the others, such as ``Mean``.
+
+    If there are no others, they are nodes.
+    """
+    found = {name for name in nodes if re.sub(r"[^\w%]|_", "", name.lower()) in _SUMMARIES}
+    return found if found != {name for name in nodes if name} else set()
 
 
 def is_register(columns: Sequence[str]) -> bool:
