@@ -28,23 +28,39 @@ _FAILED = frozenset(
         *("timed-out", "killed", "crash", "crashed", "abort", "aborted", "ko", "nok", "bad"),
         *("unhealthy", "rejected", "unsuccessful", "not ok", "unreachable", "node_fail", "down"),
         *("incomplete", "unfinished", "broken", "hung", "interrupted", "failures", "crashes"),
-        "invalid",
+        *("invalid", "hang", "hangs", "stuck", "fault", "faulty", "mismatch", "wrong", "corrupt"),
+        *("corrupted", "unverified", "unqualified", "disqualified", "✗", "✘", "❌"),
+        # Slurm's states.
+        *("out_of_memory", "oom", "cancelled", "canceled", "preempted", "boot_fail", "deadline"),
+        "revoked",
+        # German.
+        *("nicht bestanden", "durchgefallen", "fehlgeschlagen", "fehler", "fehlerhaft", "defekt"),
     )
 )
 """Words that mean that a test failed; at the end of a column's name, what a yes in it means."""
 _PASSED = frozenset(
     (
         *("pass", "passed", "ok", "success", "succeeded", "successful", "complete", "completed"),
-        *("done", "good", "fine", "healthy", "accepted", "finished", "valid"),
+        *("done", "good", "fine", "healthy", "accepted", "finished", "valid", "verified"),
+        *("qualified", "approved", "✓", "✔", "✅", "bestanden", "erfolgreich", "in ordnung"),
     )
 )
 """Words that mean that a test passed; at the end of a column's name, what a yes in it means."""
 _BLANK = frozenset(("", "n/a", "na", "#n/a", "-", "--", "none", "null", "nan"))
 _FINE = _PASSED | _BLANK
 """Words that mean no failure."""
-_YES = frozenset(("true", "yes", "y", "t", "1"))
-_NO = frozenset(("false", "no", "n", "f", "0"))
+_YES = frozenset(("true", "yes", "y", "t", "1", "ja", "wahr"))
+_NO = frozenset(("false", "no", "n", "f", "0", "nein", "falsch"))
 _DIGITS = frozenset(("0", "1"))
+_MARKED = re.compile(r"([\[(<{*_|]*)\s*(.*?)\s*([\])>}*_|!.]*)")
+"""A word between brackets or stars."""
+_LONGEST = 200
+"""Characters of a cell that may be a word with a remark."""
+_CLOSING = str.maketrans("([{<", ")]}>")
+_MORE = re.compile(r"(.+?)[\s*!]*[\[(](.*)[\])]\*?|(cancell?ed) by \S{1,64}")
+"""A word with more in brackets behind it, or with Slurm's number of the user."""
+_HARMLESS = re.compile(r"\d[\d.:]* ?(?:ms|s|sec|seconds?|m|min|minutes?|h)|(\d+)/\1")
+"""What may follow a word of success in brackets: a duration, or 8/8."""
 _REMARKS = re.compile(
     r"(?:.*_)?(?:comment|remark|note|message|msg|reason|detail|info|err|stderr|log)s?"
 )
@@ -57,12 +73,20 @@ _FAULT_COUNTS = re.compile(
 """Names of columns that count faults, but corrected ones; they are read like ``errors``."""
 _FAULT = re.compile(
     r"errors?|fail(?:ed|ures?|s)?|mismatch(?:es)?|wrong|uncorrect(?:ed|able)|crash(?:es|ed)?|timeouts?|hangs?"
-    r"|hung|nans?|aborts?|killed|kills|oom|faults?|xids?|signal|err|errno|sdc|dbe|corruptions?|lost"
+    r"|hung|fehler|nans?|aborts?|killed|kills|oom|faults?|xids?|signal|err|errno|sdc|dbe|corruptions?|lost"
 )
 """Words in names of columns that count faults, if most of their cells are 0."""
+_FAULT_PHRASES = re.compile(
+    r"out[\W_]?of[\W_]?(?:bounds|range|spec|tolerance)|(?<![a-z])oob(?![a-z])"
+)
+"""The same in several words."""
+_PASS_FAIL = re.compile(r"(?<![a-z])p[\W_]?f(?![a-z])")
+"""Names of columns of P and F."""
 _NO_COUNT = frozenset(("s", "ms", "sec", "seconds", "rate", "ratio", "percent", "pct", "limit"))
 """Words in names of columns of another quantity."""
 _ERRORS = ("error", "errors", "error_message", "exception")
+_ERROR_CODES = ("err", "errs", "errno")
+"""Columns whose numbers are error codes, also where most are not 0."""
 _OUTCOME_ENDINGS = ("status", "state", "outcome", "verdict", "result")
 """Ends of names of columns of outcomes."""
 _GOOD_IF_YES = (_FAILED | _NO, _FINE | _YES)
@@ -78,11 +102,11 @@ _RESULTS = ("result", "outcome", "verdict")
 _ALL = re.compile(r"(?!0+/)(\d+)/\1")
 _WHOLE = re.compile(r"^([01])\.0+$")
 """A yes or no of a column of numbers with a point."""
-_NOT = frozenset(("not", "non"))
+_NOT = frozenset(("not", "non", "nicht"))
 """Words that reverse the meaning of a name."""
 _UNDONE = frozenset(("skipped", "cancelled", "canceled"))
 """Ends of names of which a yes means neither success nor failure."""
-_OTHER_NOT = frozenset(("no", "without"))
+_OTHER_NOT = frozenset(("no", "without", "kein", "keine", "ohne"))
 """Words in names such as ``no_failed``, whose meaning is open."""
 _NEARLY_ALL = 0.9
 """Share of a column's words that are outcomes, from which on it is a column of outcomes."""
@@ -108,12 +132,12 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     Columns of outcomes are those in `STATES`, those with a word of success or failure below a name that ends
     in one, and any other in which nearly all cells that are not empty are outcomes.
     """
-    words = ["" if cell is None else str(cell).strip().lower() for cell in cells]
+    words = ["" if cell is None else _word(str(cell)) for cell in cells]
     counting = name not in STATES and _counts_faults(name, words)
     if counting:
         zero = (_number(word) in (0.0, None) for word in words)
         none = sum(count for count, one in zip(counts, zero, strict=True) if one)
-        name = "errors" if 2 * none >= sum(counts) else name
+        name = "errors" if 2 * none >= sum(counts) or name in _ERROR_CODES else name
     fraction = any(_is_finite(word) and not float(word).is_integer() for word in words)
     if (counting or name not in _ERRORS) and not fraction:
         words = [_WHOLE.sub(r"\1", word) for word in words]
@@ -152,7 +176,7 @@ def _counts_faults(name: str, words: Sequence[str]) -> bool:
     parts = re.split(r"[\W_]+", name)
     other = _NO_COUNT | _NOT | _OTHER_NOT
     return (
-        any(map(_FAULT.fullmatch, parts))
+        (any(map(_FAULT.fullmatch, parts)) or _FAULT_PHRASES.search(name) is not None)
         and other.isdisjoint(parts)
         and not any(part.startswith("correct") for part in parts)
         and all(word in _BLANK or _number(word) is not None for word in words)
@@ -171,7 +195,7 @@ def failed_remarks(name: str, cells: Sequence[Any]) -> list[int]:
 
 def code_said(word: str) -> float:
     """Return the return code that a word means: 0 for a pass, NaN for none, -1 for any other word."""
-    word = word.strip().lower()
+    word = _word(word)
     if word in _PASSED or word in ("0x0", "0:0"):
         return 0.0
     return math.nan if word in _BLANK else -1.0
@@ -182,7 +206,7 @@ def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
     words = re.findall(r"(?:^(?:is|has|was|did))?(timed[\W_]?out|[a-z]+)", name)
     if words and words[-1] in _UNDONE:
         return _FAILED, _FINE | _NO
-    if {"pass", "fail"}.issubset(words) or name in ("pf", "p_f"):
+    if {"pass", "fail"}.issubset(words) or _PASS_FAIL.search(name):
         return _FAILED | _NO, _FINE | _YES | {"p"}
     said = (_PASSED | _FAILED - {"down"}).intersection(words)  # "cool_down"
     if said and words[-1] in said and _OTHER_NOT.isdisjoint(words):
@@ -192,6 +216,30 @@ def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
         if said <= (_PASSED if denied else _FAILED):
             return _BAD_IF_YES
     return _FAILED, _FINE
+
+
+def _word(cell: str) -> str:
+    """Return a cell's word of success or failure without marks and what follows in brackets; else the cell.
+
+    A star or a remark behind a word of success may take it back, so such a cell stays as it is.
+    """
+    text = cell.strip().lower()
+    if text in _PASSED or text in _FAILED or not text or len(text) > _LONGEST:
+        return text
+    bare = text
+    match = _MARKED.fullmatch(text)
+    if match is not None:
+        begin, bare, end = match.groups()
+        if bare in _FAILED or (bare in _PASSED and begin.translate(_CLOSING)[::-1] == end):
+            return bare
+    more = _MORE.fullmatch(bare) or _MORE.fullmatch(text)
+    if more is not None:
+        word, remark, cancelled = more.groups()
+        word = cancelled or word.strip("[](){}<>*_ ")
+        harmless = word in _PASSED and "*" not in text and _HARMLESS.fullmatch(remark)
+        if word in _FAILED or harmless:
+            return str(word)
+    return text
 
 
 def _says_nothing(word: str, name: str) -> bool:

@@ -1,0 +1,194 @@
+"""Words in tables: of success and failure, of summaries, and the cells that messages quote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.main import main
+from pytest_anubis.store.importers.import_result import Imported
+from pytest_anubis.store.importers.superbench import import_superbench
+from pytest_anubis.store.importers.table import import_table
+
+HEAD = "node,benchmark,metric,unit,better,value"
+
+
+def of(path: Path, column: str, words: list[str]) -> Imported:
+    rows = [f"n{row},b,m,GB/s,higher,{row + 1},{word}" for row, word in enumerate(words)]
+    path.write_text("\n".join([f"{HEAD},{column}", *rows]), encoding="utf-8")
+    return import_table(path)
+
+
+def outcome(found: Imported) -> str:
+    """Return a letter for each node: failed, unknown or good."""
+    (population,) = found.populations
+    failed = {population.nodes[row] for row in population.problems}
+    unread = {run.node for run in found.runs if run.unread}
+    return "".join(
+        "F" if node in failed else "?" if node in unread else "." for node in population.nodes
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "words", "right"),
+    [
+        ("p/f", "P F P P", ".F.."),
+        ("Result (P/F)", "P P F", "..F"),
+        ("P-F", "F P", "F."),
+        ("#wrong", "0 0 8", "..?"),
+        ("wrong", "0 3 0", ".?."),
+        ("wrong", "no yes no", ".F."),
+        ("out_of_bounds", "0 3 0", ".?."),
+        ("OOB count", "0 3 0", ".?."),
+        ("out-of-spec", "0 0 1", "..F"),
+        ("err", "0 -5 0", ".?."),
+        ("err", "-5 -5 0", "??."),
+        ("errno", "11 11", "??"),
+        ("err", "0.02 0.03", ".."),  # deviations
+        ("err", "none", "."),
+        ("verified", "yes no yes", ".F."),
+        ("is_qualified", "True False", ".F"),
+        ("unverified", "no yes", ".F"),
+        ("hang", "no yes no", ".F."),
+        ("bestanden", "ja nein ja", ".F."),
+        ("nicht_bestanden", "nein ja", ".F"),
+        ("passed", "WAHR FALSCH", ".F"),
+        ("Fehler", "0 0 4", "..?"),
+    ],
+)
+def test_columns_of_outcomes(tmp_path: Path, column: str, words: str, right: str) -> None:
+    assert outcome(of(tmp_path / "t.csv", column, words.split())) == right
+
+
+STATES = (
+    "OUT_OF_MEMORY;CANCELLED;CANCELLED by 0;canceled;PREEMPTED;BOOT_FAIL;DEADLINE;REVOKED;NODE_FAIL;"
+    "FAIL*;[FAIL];FAIL (ECC);[FAIL] (GPU 3);FAILED [ECC];**Fail**;FAIL!;<error>;(Timeout);✗;"
+    "nicht bestanden;Fehler"
+)
+
+
+@pytest.mark.parametrize("word", STATES.split(";"))
+@pytest.mark.parametrize("usual", ["PASS", "[PASS]"])
+def test_words_of_failure(tmp_path: Path, word: str, usual: str) -> None:
+    assert outcome(of(tmp_path / "t.csv", "Status", [usual, usual, word])) == "..F"
+
+
+@pytest.mark.parametrize(
+    "word", ["[PASS]", "[  OK  ]", "**Pass**", "PASS (12.5 s)", "PASS (8/8)", "✓", "bestanden"]
+)
+def test_words_of_success(tmp_path: Path, word: str) -> None:
+    assert outcome(of(tmp_path / "t.csv", "status", [word, "PASS", "PASS"])) == "..."
+
+
+@pytest.mark.parametrize(
+    "word", ["PASS*", "PASS (with errors)", "PASS (7/8)", "PASS* (3 s)", "RUNNING", "[?]", "()"]
+)
+def test_a_remark_may_take_a_success_back(tmp_path: Path, word: str) -> None:
+    assert outcome(of(tmp_path / "t.csv", "status", [word, "PASS", "PASS"])) == "?.."
+
+
+@pytest.mark.parametrize(
+    ("column", "words", "quoted"),
+    [
+        ("Status", ["PASS", "FAIL (ECC)", "FAIL"], "Status: 'FAIL (ECC)'"),
+        ("ExitCode", ["0:0", "1:0", "0:9"], "ExitCode: '1:0'"),
+        ("rc", ["0", "SIGKILL"], "rc: 'SIGKILL'"),
+        ("rc", ["0", "0.5"], "rc: '0.5'"),
+        ("exit_code", ["0", "137"], "exit_code: '137'"),
+        ("passed", ["TRUE", "FALSE"], "passed: 'FALSE'"),
+    ],
+)
+def test_a_failed_row_is_quoted_as_it_is(
+    tmp_path: Path, column: str, words: list[str], quoted: str
+) -> None:
+    found = of(tmp_path / "t.csv", column, words)
+    (lost,) = found.lost_cells
+    assert (lost.kind, lost.example) == ("failed", f"line 3, node n1, column {quoted}")
+    # So is the reason of the verdict; a number is a return code.
+    (population,) = found.populations
+    word = quoted.partition(": ")[2].strip("'")
+    assert word in population.problems[1].text
+
+
+def test_the_first_reason_of_a_row_counts(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = ["a,b,m,s,lower,1,3,FAIL,no", "b,b,m,s,lower,1,0,FAIL,no", "c,b,m,s,lower,1,0,PASS,no"]
+    path.write_text("\n".join([f"{HEAD},rc,status,passed", *rows, "d,b,m,s,lower,1,0,PASS,yes"]))
+    (population,) = import_table(path).populations
+    texts = [one.text for _, one in sorted(population.problems.items())]
+    assert texts == ["return code 3", "status is 'FAIL'", "passed is 'no'"]
+
+
+@pytest.mark.parametrize("cell", ["91.2%", "48k", "FAILED", "inf", "-3"])
+def test_an_invalid_value_is_quoted_as_it_is(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"{HEAD}\na,b,m,s,lower,1\nb,b,m,s,lower,{cell}\n")
+    (lost,) = import_table(path).lost_cells
+    assert (lost.kind, lost.example) == ("invalid", f"line 3, node b, column value: {cell!r}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Mean", "StdDev", "std. dev.", "Average", "AVG:", "Total", "median", "Min", "MAX", "Grand Total", "75%"],
+)  # fmt: skip
+def test_a_summary_is_no_node(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"{node},b,m,GB/s,higher,{n}" for n, node in enumerate(("a1", "a2", name), start=1)]
+    path.write_text("\n".join([HEAD, *rows]))
+    found = import_table(path)
+    assert (found.wrong_count, found.lost, found.values) == (1, 1, 2)
+    assert {run.node: run.unread for run in found.runs} == {"a1": 0, "a2": 0}
+    # A number that cannot be read is still one wrong line, and still of no node.
+    path.write_text(
+        "\n".join([HEAD.replace(",", ";"), *(r.replace(",", ";") for r in rows)]) + ",5"
+    )
+    found = import_table(path)
+    assert found.wrong_count == 1
+    assert {run.node: run.unread for run in found.runs} == {"a1": 0, "a2": 0}
+
+
+@pytest.mark.parametrize("name", ["max", "total-01", "mean2", "summer"])
+def test_a_node_may_have_such_a_name(tmp_path: Path, name: str) -> None:
+    others = ("b1",) if name != "max" else ()
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join([HEAD, *(f"{node},b,m,s,lower,1" for node in (name, *others))]))
+    found = import_table(path)
+    assert (found.wrong_count, {run.node for run in found.runs}) == (0, {name, *others})
+
+
+def test_lines_under_any_name_are_of_the_one_node(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [
+        "A1,b,m,s,lower,1",
+        "a1 ,b,m,s,lower,2",
+        "a1.cluster.local,b,m,s,lower,x",
+        "A1,b,m,s,lower",
+    ]
+    path.write_text("\n".join([HEAD, *rows, "b1,b,m,s,lower,3"]))
+    found = import_table(path)
+    assert {run.node: run.unread for run in found.runs} == {"a1": 2, "b1": 0}
+    assert {node for p in found.populations for node in p.nodes} == {"a1", "b1"}
+    named = [note for note in found.notes if "'A1'" in note and "'a1'" in note]
+    assert len(named) == 1
+    assert main(["import", "table", str(path), "--class", "k", "--store", str(tmp_path / "s")]) == 1
+
+
+def test_a_summary_of_superbench_with_two_names_of_a_node(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    lines = [
+        '{"node": "a1", "mem-bw/h2d_bw:0": 52.0, "mem-bw/d2h_bw:0": 52.0}',
+        '{"node": "b1", "mem-bw/h2d_bw:0": 52.0, "mem-bw/d2h_bw:0": 52.0}',
+        '{"node": "A1", "mem-bw/h2d_bw:0": 52.0, "mem-bw/d2h_bw:0": "broken"}',
+    ]
+    path.write_text("\n".join(lines))
+    found = import_superbench(path)
+    assert {run.node: run.unread for run in found.runs} == {"a1": 1, "b1": 0}
+
+
+def test_odd_names_of_columns_are_quoted_in_one_line(tmp_path: Path) -> None:
+    column = "gpu\x1b[31m " + "x" * 60 + " status"
+    found = of(tmp_path / "t.csv", column, ["PASS", "FAIL", "\x1b[0m"])
+    (population,) = found.populations
+    texts = [found.lost_cells[0].example, population.problems[1].text, found.wrong[0].text]
+    assert all(text.isprintable() and len(text) < 200 for text in texts)
