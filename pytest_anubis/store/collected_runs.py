@@ -183,7 +183,8 @@ class RunReader:
                 exported = exported_samples(path, self.storage) if path.suffix in PARQUET else None
                 read = import_superbench if path.suffix == ".jsonl" else import_table
                 table = exported or read(path, progress=progress)
-                self.warnings += [f"{path} {line}" for line in (*table.wrong, *table.notes)]
+                said = (*table.wrong, *table.merged, *table.notes)
+                self.warnings += [f"{path} {line}" for line in said]
                 columns = Columns(populations=table.populations, runs=table.runs)
                 if not columns.runs:
                     raise ImportFileError(f"{path}: no line of it could be read")

@@ -99,7 +99,11 @@ def test_names_of_one_machine(tmp_path: Path) -> None:
     (population,) = runs.populations
     assert sorted(set(population.nodes)) == sorted({*names} - {"n1.cluster.example", "N3"})
     units = list(zip(population.nodes, population.devices, population.runs, strict=True))
-    assert len(units) == len(set(units)) == len(names)
+    assert len(units) == len(set(units)) == len(names) - 2
+    assert [len(population.sample(units.index((name, "gpu0", "t")))) for name in ("n1", "n2")] == [
+        4,
+        2,
+    ]
     notes = [one for one in runs.warnings if "one machine" in one]
     assert len(notes) == 2
     assert all(any(name in one for one in notes) for name in ("n1.cluster.example", "N3"))

@@ -38,6 +38,8 @@ _ENDINGS = re.compile(
     re.IGNORECASE,
 )
 _MAX_LINES_LISTED = 1000
+_MAX_RENAMED = 4
+"""Second names of nodes that are listed."""
 _NO_TEXT = "\ufffd"
 """Replacement of invalid characters, as in decoding."""
 
@@ -352,12 +354,14 @@ def import_samples(
 
 
 def renamed_lines(kept: Mapping[str, str]) -> list[str]:
-    """Return a line on nodes that a file names in several ways; none without any."""
-    if not kept:
-        return []
-    name, other = min(kept.items())
-    more = f", and {len(kept) - 1} more" if len(kept) > 1 else ""
-    return [f"node {name[:40]!r} is read as {other[:40]!r}, its other name{more}"]
+    """Return a line on each node that a file names in several ways, but the last of many."""
+    lines = [
+        f"{name[:40]} and {other[:40]} are taken for two names of one machine, {other[:40]} here: their rows "
+        "are one node's"
+        for name, other in sorted(kept.items())
+    ]
+    more = [f"{len(lines) - _MAX_RENAMED} more names are taken for others of one machine"]
+    return lines if len(lines) <= _MAX_RENAMED else lines[:_MAX_RENAMED] + more
 
 
 def run_name(path: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.importers.import_result import Imported
 from pytest_anubis.store.importers.table import import_table
 
@@ -101,3 +102,8 @@ def test_exit_code(tmp_path: Path, lenient: list[str], code: int) -> None:
     path = table(tmp_path / "t.csv", "ranks", [["8", "64"]] * 2)
     store = ["--class", "k", "--store", str(tmp_path / "s")]
     assert main(["import", "table", str(path), *store, *lenient]) == code
+
+
+def test_a_table_that_is_judged_without_an_import_says_so_too(tmp_path: Path) -> None:
+    path = table(tmp_path / "t.csv", "ranks", [["8", "64"]] * 2)
+    assert [line for line in read_runs([path]).warnings if "'ranks'" in line]
