@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from pytest_anubis.codec import CodecError, from_plain
 from pytest_anubis.core.field_types import Alias
 from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.tool_outputs.plain_lines import json_objects
+from pytest_anubis.tool_outputs.failure_lines import failure_said
+from pytest_anubis.tool_outputs.plain_lines import json_objects, lines_around
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, number, shown
 
 TOOL = "dcgmi diag"
@@ -23,10 +24,14 @@ FAIL = "fail"
 WARN = "warn"
 SKIP = "skip"
 _WORDS = {"pass": PASS, "fail": FAIL, "warn": WARN, "skip": SKIP, "not run": SKIP}
+_WORSE = (SKIP, PASS, WARN, FAIL)
+"""From good to bad."""
+_OF_ALL = " - all"
+"""Ends a status that is that of all devices."""
 _TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 """Since DCGM 4, and before."""
 _OVERALL = "Overall Result"
-_FIELDS = frozenset((*_TITLES, "iterations", "runtime_error"))
+_FIELDS = frozenset((*_TITLES, "iterations", "runtime_error", "global_errors"))
 """A run has one of these."""
 
 _OF = r"(?:GPU (?P<card>[0-9]{1,4}) ){0,2}"  # older versions name the card twice
@@ -47,6 +52,7 @@ _MAX_REMARKS = 1000
 """Remarks of one plugin, which makes six for each card."""
 _MAX_CARDS = 256
 """Cards of one result; nodes have sixteen at most."""
+_CARD = re.compile(r"\bGPU (\d{1,4})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,7 @@ class DiagResult:
         status: ``pass``, ``fail``, ``warn`` or ``skip``; a pass with a warning is ``warn``.
         text: Its warnings, in one line.
         readings: Metrics with the values that it measured.
+        told: It is the summary of results of which one is as bad.
     """
 
     plugin: str
@@ -66,6 +73,7 @@ class DiagResult:
     status: str
     text: str
     readings: tuple[tuple[Metric, float], ...] = ()
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +82,7 @@ class DiagRun:
 
     Attributes:
         version: Version of DCGM; empty if it is unknown.
-        error: Why the run broke off; empty if it did not.
+        error: Why the run broke off, or an error of no plugin; empty if there is none.
         serials: Device -> serial number, if it is known.
     """
 
@@ -89,8 +97,9 @@ class _Result:
     status: str
     entity_group: str = ""
     entity_id: int | None = None
-    gpu_id: str | int = ""
-    gpu_ids: str | int = ""
+    gpu_id: str | int | None = ""
+    gpu_ids: str | int | None = ""
+    cpu_id: str | int | None = ""
     warnings: Any = ()
     info: Any = ()
 
@@ -98,21 +107,25 @@ class _Result:
 @dataclass(frozen=True, slots=True)
 class _Test:
     name: str
-    results: tuple[_Result, ...] = ()
+    # A card that ran no test is null before one that did; of a test that was skipped all may be.
+    results: tuple[_Result | None, ...] | None = ()
     test_summary: _Result | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Category:
     category: str = ""
-    tests: tuple[_Test | None, ...] = ()  # DCGM 3.1 leaves a hole where a plugin does not apply
+    tests: (
+        tuple[_Test | None, ...] | None
+    ) = ()  # DCGM 3.1 leaves a hole where a plugin does not apply
 
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    test_categories: tuple[_Category | None, ...] = ()
+    test_categories: tuple[_Category | None, ...] | None = ()
     version: str = ""
     runtime_error: str = ""
+    global_errors: Any = ()
     overall: Annotated[str, Alias(_OVERALL)] = ""
     serials: Annotated[Any, Alias("GPU Device Serials")] = ()
 
@@ -128,10 +141,12 @@ class _Output:
     old: Annotated[_Body | None, Alias(_TITLES[1])] = None
     metadata: _Metadata = field(default_factory=_Metadata)
     runtime_error: str = ""
+    global_errors: Any = ()
+    warning: Any = ()
     overall: Annotated[str, Alias(_OVERALL)] = ""
     entity_groups: Any = ()
     serials: Annotated[Any, Alias("GPU Device Serials")] = ()
-    iterations: tuple[Any, ...] = ()
+    iterations: tuple[Any, ...] | None = ()
 
 
 def read_dcgm_diag(text: str) -> DiagRun:
@@ -146,32 +161,33 @@ def read_dcgm_diag(text: str) -> DiagRun:
             for _, data in json_objects(text, TOOL, _FIELDS, unique=True)
         ]
         repeated = [
-            from_plain(_Output, one, unknown="ignore")
+            None if one is None else from_plain(_Output, one, unknown="ignore")
             for output in printed
-            for one in output.iterations
+            for one in output.iterations or ()
         ]
     except CodecError as error:
         raise UnreadableOutput(TOOL, str(error)[:200]) from None
+    hole = ""
     for place, one in enumerate(repeated, start=1):
-        if not (one.new or one.old or one.runtime_error):
+        if one is None:  # it broke off
+            hole = hole or f"iteration {place} of {len(repeated)} has no result"
+        elif not (one.new or one.old or one.runtime_error):
             raise UnreadableOutput(TOOL, f"iteration {place} of {len(repeated)} has no result")
-    outputs = repeated + printed
+    outputs = [one for one in repeated if one is not None] + printed
     bodies = [(output, output.new or output.old or _Body()) for output in outputs]
     results = tuple(
         result
         for _, body in bodies
-        for part in body.test_categories
-        for test in (part.tests if part else ())
+        for part in body.test_categories or ()
+        for test in ((part.tests or ()) if part else ())
         for result in (_results(test) if test else ())
     )
-    broken = next(
-        filter(None, (body.runtime_error or output.runtime_error for output, body in bodies)), ""
-    )
-    overall = {_status(one.overall, _OVERALL) for pair in bodies for one in pair if one.overall}
-    if FAIL in overall and not any(result.status == FAIL for result in results):
-        broken = broken or f"{_OVERALL} is a failure, but of no plugin"
+    broken = _broken(bodies, hole, results)
     if not results and not broken:
-        raise UnreadableOutput(TOOL, "no plugin says anything")
+        said = next((line for _, line in lines_around(text) if failure_said(line)), "")
+        raise UnreadableOutput(
+            TOOL, f"no plugin says anything{f', but: {shown(said)}' if said else ''}"
+        )
     version = next(
         filter(None, (output.metadata.version or body.version for output, body in bodies)), ""
     )
@@ -183,42 +199,95 @@ def read_dcgm_diag(text: str) -> DiagRun:
     return DiagRun(version=version, results=results, error=broken, serials=serials)
 
 
+def _broken(
+    bodies: Sequence[tuple[_Output, _Body]], hole: str, results: Sequence[DiagResult]
+) -> str:
+    """Return the errors that are of no plugin; the last resort is an iteration that is a hole."""
+    pairs = [one for pair in bodies for one in pair]
+    told = [one.runtime_error for one in pairs]
+    for one in pairs:
+        if one.global_errors:
+            told += [*_said(one.global_errors)] or [shown(f"{one.global_errors}")]
+    if error := "; ".join(dict.fromkeys(filter(str.strip, told))):
+        return error
+    overall = {_status(one.overall, _OVERALL) for one in pairs if one.overall}
+    if hole or (FAIL in overall and not any(one.status == FAIL for one in results)):
+        said = "; ".join(text for output, _ in bodies for text in _said(output.warning))
+        return said or hole or f"{_OVERALL} is a failure, but of no plugin"
+    return ""
+
+
 def _results(test: _Test) -> Iterator[DiagResult]:
-    found = [*test.results, *([test.test_summary] if test.test_summary is not None else [])]
-    if not found:
-        raise UnreadableOutput(TOOL, f"{test.name}: no result")
-    for result in found:
-        status = _status(result.status, test.name)
-        text = "; ".join(_said(result.warnings))
-        if status == PASS and text.strip():
-            status = WARN
-        if result is test.test_summary and test.results and status in (PASS, SKIP):
-            continue  # the devices' results say it; only a worse summary counts
-        devices = _devices(result)
-        measured = list(_measured(result.info, devices[0] if len(devices) == 1 else ""))
-        for device in devices:
-            yield DiagResult(
-                plugin=test.name.lower().replace(" ", "_"),
-                device=device,
-                status=status,
-                text=text,
-                readings=tuple((metric, value) for of, metric, value in measured if of == device),
-            )
+    plugin = test.name.lower().replace(" ", "_")
+    of_devices = [one for one in test.results or () if one is not None]
+    worst = SKIP
+    for result in of_devices:
+        alone = len(of_devices) == 1
+        for found in _of_devices(plugin, result, _status(result.status, test.name), alone=alone):
+            worst = max(worst, found.status, key=_WORSE.index)
+            yield found
+    if test.test_summary is not None:
+        status = _status(test.test_summary.status, test.name)
+        for found in _of_devices(plugin, test.test_summary, status):
+            if not of_devices or found.status in (WARN, FAIL):  # else the devices' results say it
+                told = bool(of_devices) and _WORSE.index(found.status) <= _WORSE.index(worst)
+                yield replace(found, told=told)
+    elif not of_devices:
+        if not test.results:
+            raise UnreadableOutput(TOOL, f"{test.name}: no result")
+        yield DiagResult(plugin=plugin, device="", status=SKIP, text="")
+
+
+def _of_devices(
+    plugin: str, result: _Result, status: str, *, alone: bool = False
+) -> Iterator[DiagResult]:
+    """Yield what a result says of each of its devices.
+
+    Args:
+        plugin: Name of the test.
+        result: The result.
+        status: Its status.
+        alone: It is the test's only one: DCGM 3 names the last of several cards, and all in its warnings.
+    """
+    texts = list(_said(result.warnings, _MAX_CARDS))
+    if status == PASS and texts:
+        status = WARN
+    devices = _devices(result)
+    measured = list(_measured(result.info, devices[0] if len(devices) == 1 else ""))
+    said = dict.fromkeys(devices, texts)
+    if alone and result.entity_id is None and len(devices) == 1 and _CARD.fullmatch(devices[0]):
+        said = {devices[0]: []}
+        for text in texts:
+            named = {hit[0] for hit in _CARD.finditer(text)}
+            said.setdefault(named.pop() if len(named) == 1 else devices[0], []).append(text)
+    for device, own in said.items():
+        yield DiagResult(
+            plugin=plugin,
+            device=device,
+            status=status,
+            text="; ".join(own[:_MAX_WARNINGS]),
+            readings=tuple((metric, value) for of, metric, value in measured if of == device),
+        )
 
 
 def _status(word: str, where: str) -> str:
-    status = _WORDS.get(word.strip().lower())
+    status = _WORDS.get(word.strip().lower().removesuffix(_OF_ALL))
     if status is None:
         raise UnreadableOutput(TOOL, f"{where}: unknown status {shown(word)}")
     return status
 
 
 def _devices(result: _Result) -> list[str]:
-    """Return the devices of a result, which cards share in older versions."""
+    """Return the devices of a result, which cards share in older versions; empty for the node (-1 too)."""
     if result.entity_id is not None:
         return [f"{result.entity_group or 'device'} {result.entity_id}"]
-    cards = (f"{result.gpu_id}" or f"{result.gpu_ids}").split(",")[:_MAX_CARDS]
-    return [f"GPU {card.strip()}" if card.strip() else "" for card in cards]
+    for kind, ids in (("GPU", result.gpu_id), ("GPU", result.gpu_ids), ("CPU", result.cpu_id)):
+        if ids is not None and f"{ids}".strip():
+            numbers = [one.strip() for one in f"{ids}".split(",")[:_MAX_CARDS]]
+            return [
+                f"{kind} {one}" if one and one != "-1" else "" for one in dict.fromkeys(numbers)
+            ]
+    return [""]
 
 
 def _measured(info: Any, device: str) -> Iterator[tuple[str, Metric, float]]:
@@ -249,11 +318,15 @@ def _serials(listed: Any, groups: Any) -> Iterator[tuple[str, str]]:
 
 
 def _said(warnings: Any, most: int = _MAX_WARNINGS) -> Iterator[str]:
-    """Yield at most `most` texts of warnings: strings, objects with a ``warning``, or lists of them."""
+    """Yield at most `most` texts of warnings: strings, objects with a ``warning``, or lists of them.
+
+    DCGM 3 has the texts of its first tests in objects with ``warnings``.
+    """
     if isinstance(warnings, str):
-        yield warnings
+        if warnings.strip():
+            yield warnings
     elif isinstance(warnings, Mapping):
-        yield from _said(warnings.get("warning", ""), most)
+        yield from _said(warnings.get("warning") or warnings.get("warnings") or "", most)
     elif isinstance(warnings, list | tuple):
         for one in warnings[:most]:
             yield from _said(one, most)

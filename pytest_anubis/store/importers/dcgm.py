@@ -35,9 +35,10 @@ def import_dcgm(path: Path, **of_node: Unpack[OfNode]) -> Imported:
 
     Every plugin and card gives ``not_passed`` of ``dcgm/<plugin>``: 0 for a pass, 1 for a warning, the
     problem ``failed`` with DCGM's reason for a failure, the problem ``missing`` if it was skipped on this
-    card but not on others. A plugin that was skipped on every card is listed. Bandwidths, latencies and rates
-    in its remarks are separate metrics. A run that broke off has the problem ``failed`` in ``not_passed`` of
-    ``dcgm/diag``.
+    card but not on others. A summary that is worse than all of its cards is a result of the node. A plugin
+    that was skipped on every card is listed. Bandwidths, latencies and rates in its remarks are separate
+    metrics. A run that broke off, or has an error of no plugin, has the problem ``failed`` in ``not_passed``
+    of ``dcgm/diag``.
 
     Raises:
         ImportFileError: The file cannot be read, or is no such output.
@@ -48,10 +49,9 @@ def import_dcgm(path: Path, **of_node: Unpack[OfNode]) -> Imported:
         text = f"dcgmi diag broke off: {' '.join(found.error[:200].split())}"
         samples.problem(Unit("dcgm/diag", _NOT_PASSED, "node"), "failed", text)
     ran = Counter(one.plugin for one in found.results if one.status != SKIP)
-    blamed = {one.plugin for one in found.results if one.device and one.status in (FAIL, WARN)}
     for one in found.results:
-        if not one.device and one.plugin in blamed:
-            continue  # the summary of what its cards said
+        if one.told:
+            continue
         name = f"dcgm/{one.plugin}"
         device = one.device or "node"
         unit = Unit(name, _NOT_PASSED, device)

@@ -37,6 +37,7 @@ _ENDINGS = re.compile(
     r"(\.(csv|tsv|psv|txt|log|out|dat|json|jsonl|ndjson|parquet|pq|xlsx?|npz|gz|bz2|xz|zst|zip))+$",
     re.IGNORECASE,
 )
+_JSON = re.compile(r"\{\s*\"")
 _MAX_LINES_LISTED = 1000
 _MAX_RENAMED = 4
 """Second names of nodes that are listed."""
@@ -282,15 +283,25 @@ def runs_of(
 
 
 def read_output(path: Path, reader: Callable[[str], T], fix: str = "") -> T:
-    """Read a file with the reader of a tool's output; `fix` is advice to the user on writing one.
+    """Read a file with the reader of a tool's output.
+
+    Args:
+        path: The file.
+        reader: The reader.
+        fix: Advice to the user on writing JSON; not for a file that has JSON, or begins with a failure.
 
     Raises:
         ImportFileError: The file cannot be read, or its form is unknown to the reader.
     """
+    text = read_text(path)
     try:
-        return reader(read_text(path))
+        return reader(text)
     except UnreadableOutput as error:
-        raise ImportFileError(f"{path}: {error}{f'; {fix}' if fix else ''}") from None
+        _, first = next(lines_around(text), (0, ""))
+        useless = _JSON.search(text) or failure_said(first)
+        raise ImportFileError(
+            f"{path}: {error}{f'; {fix}' if fix and not useless else ''}"
+        ) from None
 
 
 def refused_file(path: Path, *, node: str, run: str = "", hardware_class: str = "") -> Imported:

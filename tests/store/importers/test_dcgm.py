@@ -163,3 +163,127 @@ def test_a_result_that_says_two_things_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"status"', '"status": "Fail", "status"'))
     with pytest.raises(ImportFileError, match="'status' occurs twice"):
         import_dcgm(path, node="n1")
+
+
+def test_a_summary_is_hidden_only_by_a_card_as_bad(tmp_path: Path) -> None:
+    def outcomes(card: str, summary: str) -> list[Any]:
+        test = {
+            "name": "memory",
+            "results": [{"entity_group": "GPU", "entity_id": 0, "status": card}],
+            "test_summary": {"status": summary},
+        }
+        path = written(tmp_path / "d.json", [test])
+        found = cells(import_dcgm(path, node="n1"))
+        return [found.get(("dcgm/memory", "not_passed", device)) for device in ("GPU 0", "node")]
+
+    failed = ("failed", "failed")
+    assert outcomes("Fail", "Fail") == [failed, None]
+    assert outcomes("Warn", "Fail") == [[1.0], failed]
+    assert outcomes("Warn", "Warn") == [[1.0], None]
+    assert outcomes("Pass", "Warn") == [[0.0], [1.0]]
+    assert outcomes("Pass", "Pass") == [[0.0], None]
+    # Another iteration's failed card says nothing about this one's summary.
+    of = {"entity_group": "GPU", "entity_id": 0}
+    runs = [
+        {"name": "memory", "results": [of | {"status": word}], "test_summary": {"status": "Fail"}}
+        for word in ("Fail", "Pass")
+    ]
+    found = cells(import_dcgm(written(tmp_path / "d.json", runs), node="n1"))
+    assert found["dcgm/memory", "not_passed", "node"] == failed
+
+
+def test_version_3_tells_reasons_of_its_first_tests_otherwise(tmp_path: Path) -> None:
+    def of(status: str, card: Any, warnings: Any) -> dict[str, Any]:
+        result = {"status": status, "gpu_id": card, "warnings": warnings}
+        path = written(
+            tmp_path / "d.json", [{"name": "Inforom", "results": [result]}], "DCGM GPU Diagnostic"
+        )
+        return {key[2]: value for key, value in cells(import_dcgm(path, node="n1")).items()}
+
+    bad = [{"warnings": "GPU 4 is corrupt"}]
+    for warnings in (bad, {"warnings": ["GPU 4 is corrupt"]}, "GPU 4 is corrupt"):
+        assert of("Fail", 4, warnings) == {"GPU 4": ("failed", "GPU 4 is corrupt")}
+    assert of("Pass", 4, bad) == {"GPU 4": [1.0]}
+    for node in (-1, "-1", None):
+        assert of("Pass", node, bad) == {"node": [1.0]}
+        assert of("Pass", node, None) == {"node": [0.0]}
+    several = [{"warnings": f"GPU {card} is corrupt"} for card in range(12)]
+    assert of("Fail", 11, several) == {
+        f"GPU {card}": ("failed", f"GPU {card} is corrupt") for card in range(12)
+    }
+    both = [{"warnings": "no link from GPU 3 to GPU 4"}]
+    assert of("Fail", 4, both) == {"GPU 4": ("failed", "no link from GPU 3 to GPU 4")}
+
+
+def test_holes_of_what_did_not_run(tmp_path: Path) -> None:
+    passed = {"gpu_id": "1", "status": "Pass"}
+    tests: list[dict[str, Any]] = [
+        {"name": "PCIe", "results": [None, passed]},
+        {"name": "EUD", "results": [None, None]},
+    ]
+    found = import_dcgm(written(tmp_path / "d.json", tests), node="n1")
+    assert cells(found) == {("dcgm/pcie", "not_passed", "GPU 1"): [0.0]}
+    assert found.notes == ("skipped on every card, not imported: eud",)
+    whole = {"DCGM Diagnostic": {"test_categories": [None, {"tests": None}, {"tests": tests}]}}
+    path = tmp_path / "i.json"
+    for text, reason in (
+        ('{"DCGM Diagnostic": {"runtime_error": "out of time"}}', "out of time"),
+        ('{"runtime_error": "out of time"}', "out of time"),
+        ("", "NVVS Error"),
+    ):
+        more = {"iterations": [whole, None], "Overall Result": "Fail", "warning": "NVVS Error"}
+        path.write_text(f"{text}\n{json.dumps(more)}")
+        diag = cells(import_dcgm(path, node="n1"))
+        assert diag["dcgm/pcie", "not_passed", "GPU 1"] == [0.0]
+        kind, said = diag["dcgm/diag", "not_passed", "node"]
+        assert (kind, reason in said) == ("failed", True)
+    path.write_text('{"iterations": [null]}')
+    assert cells(import_dcgm(path, node="n1"))["dcgm/diag", "not_passed", "node"][0] == "failed"
+
+
+@pytest.mark.parametrize("errors", ["no card", ["no card"], [{"warning": "no card"}], {"id": 4}])
+@pytest.mark.parametrize("inside", [False, True])
+def test_errors_of_no_plugin_are_of_the_node(tmp_path: Path, errors: Any, inside: bool) -> None:
+    tests = [{"name": "memory", "results": [{"status": "Pass"}]}]
+    path = written(tmp_path / "d.json", tests)
+    data = json.loads(path.read_text())
+    (data["DCGM Diagnostic"] if inside else data)["global_errors"] = errors
+    path.write_text(json.dumps(data))
+    found = cells(import_dcgm(path, node="n1"))
+    assert found["dcgm/memory", "not_passed", "node"] == [0.0]
+    assert found["dcgm/diag", "not_passed", "node"][0] == "failed"
+    path.write_text(path.read_text().replace(json.dumps(errors), "[]"))
+    assert cells(import_dcgm(path, node="n1")).keys() == {("dcgm/memory", "not_passed", "node")}
+
+
+def test_cpus_and_statuses_of_all(tmp_path: Path) -> None:
+    tests = [
+        {"name": "CPU EUD Test", "results": [{"cpu_id": "0", "status": "Skip - All"}]},
+        {
+            "name": "CPU Test",
+            "results": [{"cpu_id": 0, "status": "Pass - All"}, {"cpu_id": 1, "status": "Fail"}],
+        },
+    ]
+    found = import_dcgm(written(tmp_path / "d.json", tests), node="n1")
+    assert cells(found) == {
+        ("dcgm/cpu_test", "not_passed", "CPU 0"): [0.0],
+        ("dcgm/cpu_test", "not_passed", "CPU 1"): ("failed", "failed"),
+    }
+    assert found.notes == ("skipped on every card, not imported: cpu_eud_test",)
+
+
+@pytest.mark.parametrize(
+    ("text", "advised"),
+    [
+        ("Successfully ran diagnostic for group.\n| Denylist | Pass |\n", True),
+        ("Error: Unable to connect to host engine.\n", False),
+        ('{"DCGM Multi-Node Diagnostic": {}}', False),
+        ('{"DCGM Diagnostic": {"test_categories": [', False),
+    ],
+)
+def test_only_text_is_to_be_written_as_json(tmp_path: Path, text: str, advised: bool) -> None:
+    path = tmp_path / "d.txt"
+    path.write_text(text)
+    with pytest.raises(ImportFileError) as refused:
+        import_dcgm(path, node="n1")
+    assert (" -j" in str(refused.value)) == advised
