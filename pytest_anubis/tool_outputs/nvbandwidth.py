@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from pytest_anubis.codec import CodecError, from_plain
 from pytest_anubis.core.field_types import NotNegative
@@ -20,7 +20,12 @@ from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, numbe
 TOOL = "nvbandwidth"
 Unit = Literal["GB/s", "ns"]
 
-_UNIT = re.compile(r"\((GB/s|ns)\)\s*$")
+_UNIT = re.compile(r"\((GB/s|ns)\)\s*$|\b(BW)\s*$")
+"""Ends a description; the one without a unit is a bandwidth too."""
+_PAIR = re.compile(r"([0-9]{1,4})->\s*([0-9]{1,4})\s+(\S.*)")
+"""A row of one value, which names sender and receiver."""
+_BISECT = "_bisect_"
+"""Part of the name of a case in which each card writes to one other, all at once."""
 _NOTHING = "N/A"
 _PARTS = {"_read_": ("read1", "read2", "total"), "_write_": ("write1", "write2", "total")}
 """Part of a case's name -> its matrices, for copies between two cards in both directions."""
@@ -36,6 +41,16 @@ _FAILED = re.compile(  # its own words; other programs' lines hold the word "err
     r"^invalid value when checking",
     re.IGNORECASE,
 )
+_NO_CASE = re.compile(r"^error: testcase .{1,200} (?:not found|out of bound)", re.IGNORECASE)
+"""Names a case that was asked for by a wrong name, which says nothing about the case before."""
+_NOT_FOUND = "ERROR"
+"""Status of such a case in JSON; of one that failed it is ``Error``."""
+_RUNNING_STATUS = "Running"
+_SMALL = re.compile(
+    r"chosen a buffer size that is smaller than the default(?: buffer size)?"
+    r"(?:.{0,120}?\((\d{1,6} ?[kKMG]i?B)\))?"
+)
+"""The only trace that option ``--bufferSize`` leaves in an output, and the default."""
 _NOT_RUN = "Not Found"
 """Status of a case that this version does not have."""
 _TEXT_ROUNDING = 0.006
@@ -56,6 +71,7 @@ class Case:
         places: Row and column of each cell.
         part: Which of the three matrices of a copy in both directions, e.g. ``read1`` or ``total``, with
             which the name ends; empty for other cases.
+        group: That its run had buffers below the default size, and which; empty for other runs.
     """
 
     name: str
@@ -65,6 +81,7 @@ class Case:
     places: tuple[tuple[int, int], ...] = ()
     rows: int = 1
     part: str = ""
+    group: str = ""
 
     @property
     def worst(self) -> float:
@@ -141,6 +158,7 @@ class _Body:
     version: str = ""
     testcases: tuple[_Case, ...] = ()
     error: str = ""
+    warning: Any = ""
 
 
 def _read_json(printed: Mapping[str, object]) -> NvbandwidthRun:
@@ -148,11 +166,24 @@ def _read_json(printed: Mapping[str, object]) -> NvbandwidthRun:
         body = from_plain(_Body, printed["nvbandwidth"], unknown="ignore")
     except CodecError as error:
         raise UnreadableOutput(TOOL, str(error)[:200]) from None
-    failures = [("", body.error)] if body.error else []
     cases: list[Case] = []
     unread: list[str] = []
+    later: set[str] = set()
+    running = ""
+    for case in reversed(body.testcases):  # a case that failed has a second entry
+        if case.status == _RUNNING_STATUS and not case.error and case.name not in later:
+            if body.error:
+                running = running or case.name
+            else:
+                unread.append(f"{case.name}: cut off: it still ran")
+        later.add(case.name)
+    failures = [(running, body.error)] if body.error else []
     for case in body.testcases:
-        if case.status == _NOT_RUN:
+        if case.status == _RUNNING_STATUS and not case.error:
+            continue
+        if case.status == _NOT_FOUND:
+            failures.append(("", f"{case.name}: {case.status} {case.error}".strip()))
+        elif case.status == _NOT_RUN:
             unread.append(f"{case.name}: this version does not have it")
         elif case.status == "Passed" and not case.error:
             try:
@@ -165,16 +196,25 @@ def _read_json(printed: Mapping[str, object]) -> NvbandwidthRun:
             unread.append(f"{case.name}: unknown status {shown(case.status)}")
     return NvbandwidthRun(
         version=body.version,
-        cases=tuple(cases),
+        cases=tuple(replace(case, group=_group(f"{body.warning}")) for case in cases),
         waived=sum(case.status == "Waived" for case in body.testcases),
         failures=tuple(failures),
         unread=tuple(unread),
     )
 
 
+def _group(text: str) -> str:
+    """Return the group of the cases of a run with this warning; empty if it has none on its buffers."""
+    small = _SMALL.search(text)
+    return f"buffer below {small[1] or 'the default'}" if small else ""
+
+
 def _json_cases(case: _Case) -> list[Case]:
     """Return the matrices of one case: one, or three in one array with the sum of the last."""
     rows = [dict(enumerate(_cells(row, case.name))) for row in case.bandwidth_matrix]
+    if _BISECT in case.name and all(len(row) == 1 for row in rows):
+        half = len(rows) // 2
+        rows = [{(i + half) % len(rows): row[0]} for i, row in enumerate(rows)]
     parts = parts_of(case.name)
     if not parts or "Total" not in case.bandwidth_description or len(rows) % len(parts):
         made = [_case(case.name, case.bandwidth_description, dict(enumerate(rows)), case.sum)]
@@ -205,37 +245,54 @@ def parts_of(name: str) -> tuple[str, ...]:
 def _read_text(text: str) -> NvbandwidthRun:
     version = ""
     waived = 0
-    blocks: list[tuple[str, int, list[str]]] = [("", 1, [])]  # the lines before the first case
+    blocks = [_Block()]  # the lines before the first case
+    group = ""
+    ahead = ""  # a warning that the run of the next version line printed before it
     ended: dict[int, bool] = {}  # line on which a run begins -> whether its closing note is there
     for place, printed in enumerate(tool_lines(text, TOOL, _MARK), start=1):
         line = printed.strip()
         if line.startswith(_VERSION):
             version = line[len(_VERSION) :].strip()
             ended[place] = False
+            group, ahead = ahead, ""
+            blocks[-1].closed = True
+        elif small := _group(line):
+            begun = bool(blocks[-1].name) and not blocks[-1].closed
+            if begun or not ended:
+                ahead = small
+            if not begun:
+                group = small
         elif ended and line.startswith(_LAST):
             ended[max(ended)] = True
         elif found := _RUNNING.fullmatch(line):
-            blocks.append((found[1], place, []))
+            blocks.append(_Block(found[1], place, group))
+            ahead = ""
         else:
-            blocks[-1][2].append(line)
-    cases = []
-    failures = []
+            blocks[-1].lines.append(line)
+    cases: list[Case] = []
+    failures: list[tuple[str, str]] = []
     # Versions without the note have it in no run, and a run by itself lacks cases if it was cut off.
     cut = [place for place, whole in ended.items() if not whole] if any(ended.values()) else []
     unread = [f"the run that begins on line {place} lacks its end" for place in cut]
-    for name, place, lines in blocks:
-        given_up = sum(line.lower().startswith(_WAIVED) for line in lines)
-        summed = next((line for line in lines if line.startswith(_SUM)), "")
+    for block in blocks:
+        given_up = sum(line.lower().startswith(_WAIVED) for line in block.lines)
         waived += given_up
+        failures += [("", line[:200]) for line in block.lines if _NO_CASE.search(line)]
+        lines = [line for line in block.lines if not _NO_CASE.search(line)]
+        summed = next((line for line in lines if line.startswith(_SUM)), "")
+        failed = next((i for i, line in enumerate(lines) if _FAILED.search(line)), len(lines))
+        whole: list[Case] = []
         try:
-            if failed := next(filter(_FAILED.search, lines), ""):
-                failures.append((name, failed[:200]))
-            elif name and (summed or not given_up):
-                cases += _text_cases(name, lines)
+            if block.name and (summed or not given_up):
+                whole = _text_cases(block.name, lines[:failed])
             elif summed:
                 raise UnreadableOutput(TOOL, f"a sum without its matrix: {shown(summed)}")
         except UnreadableOutput as error:
-            unread.append(f"{error.what} (from line {place})")
+            if failed == len(lines):
+                unread.append(f"{error.what} (from line {block.place})")
+        cases += [replace(case, group=block.group) for case in whole]
+        if failed < len(lines):  # after a whole case it is the run's
+            failures.append(("" if whole else block.name, lines[failed][:200]))
     return NvbandwidthRun(
         version=version,
         cases=tuple(cases),
@@ -243,6 +300,17 @@ def _read_text(text: str) -> NvbandwidthRun:
         failures=tuple(failures),
         unread=tuple(unread),
     )
+
+
+@dataclass(slots=True)
+class _Block:
+    """The lines from one case's name to the next; `closed` if another run begins within."""
+
+    name: str = ""
+    place: int = 1
+    group: str = ""
+    lines: list[str] = field(default_factory=list)
+    closed: bool = False
 
 
 def _text_cases(name: str, lines: Sequence[str]) -> list[Case]:
@@ -270,6 +338,12 @@ def _text_cases(name: str, lines: Sequence[str]) -> list[Case]:
             description = line
             columns = []
             rows = {}
+        elif pair := _PAIR.fullmatch(line) if columns else None:
+            row, column = int(pair[1]), int(pair[2])
+            own = pair[3].split()
+            if columns != [0] or row in rows or len(own) != 1:
+                raise UnreadableOutput(TOOL, f"{name}: no row of its matrix: {shown(line)}")
+            rows[row] = {column: _cells(own, name)[0]}
         elif columns and words and words[0].isdecimal():
             row = count(words[0], TOOL, f"{name}: a row")
             if len(words) != len(columns) + 1 or row in rows:

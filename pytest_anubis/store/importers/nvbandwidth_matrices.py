@@ -23,8 +23,9 @@ def import_nvbandwidth(path: Path, **of_node: Unpack[OfNode]) -> Imported:
 
     Each test case is a benchmark ``nvbandwidth/<case>`` with ``bandwidth`` in GB/s or ``latency`` in ns. A
     copy between two cards in both directions has ``bandwidth_read1``, ``bandwidth_read2`` (``write``
-    likewise) and ``bandwidth_total``. Each cell of a matrix is a device: a card, or a pair. A failed case has
-    the problem ``failed`` on its node, a truncated one is a wrong line, and one that does not apply to the
+    likewise) and ``bandwidth_total``. Runs with buffers below the default size are a group. Each cell of a
+    matrix is a device: a card, or a pair. A failed case has the problem ``failed`` on its node, an error of
+    no case in ``nvbandwidth/run``; a truncated case is a wrong line, and one that does not apply to the
     machine is ignored.
 
     Raises:
@@ -36,7 +37,11 @@ def import_nvbandwidth(path: Path, **of_node: Unpack[OfNode]) -> Imported:
         short = case.name.removesuffix(f"_{case.part}") if case.part else case.name
         benchmark, metric = _named(samples, short, case.part, latency=case.unit == "ns")
         for place, value in zip(case.places, case.cells, strict=True):
-            samples.add(Unit(benchmark, metric, device_of(case, *place)), value)
+            samples.add(Unit(benchmark, metric, device_of(case, *place), case.group), value)
+    for group in sorted({case.group for case in found.cases} - {""}):
+        samples.notes.append(
+            f"group '{group}': the output does not say of which size its buffers were"
+        )
     for name, text in found.failures:
         part = "total" if parts_of(name) else ""
         benchmark, metric = _named(samples, name or "run", part, latency="latency" in name)
@@ -68,6 +73,6 @@ def device_of(case: Case, row: int, column: int) -> str:
     own descriptions differ between versions. A matrix with a host mostly has one row.
     """
     card = f"cuda:{column}"
-    if "device_to_device" in case.name:
+    if "device_to_device" in case.name or "_bisect_" in case.name:
         return f"{card}>cuda:{row}" if "_read_" in case.name else f"cuda:{row}>{card}"
     return card if case.rows == 1 else f"cpu:{row}>{card}"

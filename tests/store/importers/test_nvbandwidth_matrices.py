@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,147 @@ def test_errors_around_json_count_as_in_text(tmp_path: Path, line: str) -> None:
         ]
     path.write_text(f"ERROR: ld.so: object 'x.so' cannot be preloaded: ignored.\n{whole}")
     assert not any(p.problems for p in import_nvbandwidth(path, node="n").populations)
+
+
+HEAD = "nvbandwidth Version: v0.8\n\n"
+COPY = """Running host_to_device_memcpy_ce.
+memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
+           0         1
+ 0     50.00     51.00
+
+SUM host_to_device_memcpy_ce 101.00
+"""
+
+
+def outcomes(path: Path, text: str) -> dict[tuple[str, str, str], list[float] | str]:
+    """Case, group and device of each cell, with its values or the kind of its problem."""
+    path.write_text(text)
+    found = import_nvbandwidth(path, node="n")
+    assert found.wrong_count == 0
+    return {
+        (p.benchmark.removeprefix("nvbandwidth/"), p.group, p.devices[row]): (
+            p.problems[row].kind if row in p.problems else p.sample(row).tolist()
+        )
+        for p in found.populations
+        for row in range(len(p))
+    }
+
+
+COPIED: dict[tuple[str, str, str], list[float] | str] = {
+    ("host_to_device_memcpy_ce", "", "cuda:0"): [50.0],
+    ("host_to_device_memcpy_ce", "", "cuda:1"): [51.0],
+}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: Testcase device_to_devise_memcpy_read_ce not found!",
+        "ERROR: Testcase index 99 out of bound!",
+        "[CUDA_ERROR_LAUNCH_FAILED] unspecified launch failure in expression cuCtxDestroy(testCtx)",
+    ],
+)
+def test_failure_after_a_whole_case_is_the_runs(tmp_path: Path, line: str) -> None:
+    run = {("run", "", "node"): "failed"}
+    assert outcomes(tmp_path / "n.txt", f"{HEAD}{COPY}\n{line}\n") == COPIED | run
+    # Before its sum it is the case's.
+    found = outcomes(tmp_path / "n.txt", HEAD + COPY.replace("SUM", "ASSERT in x\nSUM"))
+    assert found == {("host_to_device_memcpy_ce", "", "node"): "failed"}
+    both = (DATA / "nvbandwidth_pairs.txt").read_text()
+    name = "device_to_device_bidirectional_memcpy_read_ce"
+    halfway = both.replace(f"SUM {name}_read2", f"ASSERT in x\nSUM {name}_read2")
+    found = outcomes(tmp_path / "n.txt", halfway)
+    assert found[name, "", "node"] == "failed"
+    assert ("run", "", "node") not in found
+
+
+def test_unknown_case_in_json_is_the_runs(tmp_path: Path) -> None:
+    text = '{"nvbandwidth": {"testcases": [{"name": "odd", "status": "ERROR"}]}}'
+    assert outcomes(tmp_path / "n.json", text) == {("run", "", "node"): "failed"}
+
+
+def test_bisection_names_its_pairs(tmp_path: Path) -> None:
+    name = "multinode_bisect_write_ce"
+    text = f"""{HEAD}Running {name}.
+Bisect benchmarking, simultaneous write CE BW
+              0
+ 0-> 2    10.00
+ 1-> 3    11.00
+ 2-> 0    12.00
+ 3-> 1    13.00
+
+SUM {name} 46.00
+"""
+    pairs: dict[tuple[str, str, str], list[float] | str] = {
+        (name, "", "cuda:0>cuda:2"): [10.0],
+        (name, "", "cuda:1>cuda:3"): [11.0],
+        (name, "", "cuda:2>cuda:0"): [12.0],
+        (name, "", "cuda:3>cuda:1"): [13.0],
+    }
+    path = tmp_path / "n.txt"
+    for form in (text, text.replace("> ", ">").replace("\n ", "\n")):
+        assert outcomes(path, form) == pairs
+        (population,) = import_nvbandwidth(path, node="n").populations
+        assert (population.metric.unit, population.metric.better) == ("GB/s", "higher")
+    case = {
+        "name": name,
+        "status": "Passed",
+        "bandwidth_description": "Bisect benchmarking, simultaneous write CE BW",
+        "bandwidth_matrix": [["10"], ["11"], ["12"], ["13"]],
+        "sum": 46,
+    }
+    assert outcomes(path, json.dumps({"nvbandwidth": {"testcases": [case]}})) == pairs
+    for wrong in (
+        text.replace("12.00", "12.50"),
+        text.replace("2-> 0", "0-> 2"),
+        text.replace("10.00", "10.00 1.00"),
+        text.replace("10.00", ""),
+    ):
+        path.write_text(wrong)
+        with pytest.raises(ImportFileError):
+            import_nvbandwidth(path, node="n")
+
+
+@pytest.mark.parametrize("form", ["before", "after"])
+def test_smaller_buffers_are_another_group(tmp_path: Path, form: str) -> None:
+    note = (
+        "NOTE: You have chosen a buffer size that is smaller than the default buffer size. It is "
+        "suggested to use the default buffer size (512MB) to achieve maximal peak bandwidth.\n"
+    )
+    small = (note + HEAD if form == "before" else HEAD + note) + COPY
+    grouped = {(case, "buffer below 512MB", device): x for (case, _, device), x in COPIED.items()}
+    path = tmp_path / "n.txt"
+    assert outcomes(path, HEAD + COPY) == COPIED
+    assert outcomes(path, small) == grouped
+    for both in (small + HEAD + COPY, HEAD + COPY + small):
+        assert outcomes(path, both) == COPIED | grouped
+    body = {
+        "warning": note.strip(),
+        "testcases": [
+            {
+                "name": "host_to_device_memcpy_ce",
+                "status": "Passed",
+                "bandwidth_description": "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)",
+                "bandwidth_matrix": [["50", "51"]],
+                "sum": 101,
+            }
+        ],
+    }
+    assert outcomes(path, json.dumps({"nvbandwidth": body})) == grouped
+    body["warning"] = "NOTE: Huge pages are not supported on Windows."
+    assert outcomes(path, json.dumps({"nvbandwidth": body})) == COPIED
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"testcases": [{"name": "a", "status": "Running"}, {"name": "a", "status": "Error"}]},
+        {"testcases": [{"name": "a", "status": "Running"}], "error": "ASSERT in x"},
+    ],
+)
+def test_a_case_that_broke_off_is_told_once(tmp_path: Path, body: dict[str, object]) -> None:
+    path = tmp_path / "n.json"
+    assert outcomes(path, json.dumps({"nvbandwidth": body})) == {("a", "", "node"): "failed"}
+    body = {"testcases": [{"name": "b", "status": "Error"}, {"name": "a", "status": "Running"}]}
+    path.write_text(json.dumps({"nvbandwidth": body}))
+    assert import_nvbandwidth(path, node="n").wrong_count == 1
