@@ -37,7 +37,7 @@ class SampleStorage(Protocol):
         """Append values to those of this name."""
 
     def pop(self, name: str) -> FloatArray:
-        """Return all values of a name as one array, which may be on disk, and forget the name."""
+        """Return all values of a name as one array, which may be on disk; pop no name twice."""
 
     def keep(self, parts: Iterable[FloatArray]) -> FloatArray:
         """Return parts of any shape as one array, which may be on disk."""

@@ -53,6 +53,8 @@ _STEPS = 1000
 """Steps of a similarity in a cell: they distinguish a loss of a tenth of a per cent."""
 _NO_SIMILARITY = 2 * _STEPS
 """Number for no similarity, after all others."""
+_SIMILARITIES, _OUTCOMES, _REASONS, _UNITS = 4096, 8, 64, 4096
+"""How many of each a cell's code has room for; `_NO_SIMILARITY` is the largest similarity."""
 _UNKNOWN = 2.0
 """Similarity of a cell without a comparison, as in `CellKind`."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -83,10 +85,11 @@ class _Cells:
         """Return verdicts as numbers, the worst the smallest."""
         unit = self.units.setdefault((metric.better, metric.unit), len(self.units))
         alike = np.nan_to_num(np.asarray(similarity, dtype=np.float64) * _STEPS, nan=_NO_SIMILARITY)
-        code = _RANK[np.asarray(outcome)] * 4096 + np.rint(alike).astype(np.int64)
-        return np.asarray(((code * 8 + outcome) * 64 + reason) * 4096 + unit, dtype=np.int64)
+        code = _RANK[np.asarray(outcome)] * _SIMILARITIES + np.rint(alike).astype(np.int64)
+        code = (code * _OUTCOMES + outcome) * _REASONS + reason
+        return np.asarray(code * _UNITS + unit, dtype=np.int64)
 
-    def lower(self, rows: npt.NDArray[np.int64], column: int, codes: npt.NDArray[np.int64]) -> None:
+    def keep(self, rows: npt.NDArray[np.int64], column: int, codes: npt.NDArray[np.int64]) -> None:
         """Keep the worst of the present and the new codes."""
         here = np.full(len(self.code), np.iinfo(np.int64).max)
         np.minimum.at(here, rows, codes)
@@ -100,10 +103,10 @@ class _Cells:
         found = np.unique(self.code[self.code >= 0])
         kind_of: dict[int, CellKind] = {}
         for code in found.tolist():
-            rest, unit = divmod(code, 4096)
-            rest, reason = divmod(rest, 64)
-            rest, outcome = divmod(rest, 8)
-            alike = rest % 4096
+            rest, unit = divmod(code, _UNITS)
+            rest, reason = divmod(rest, _REASONS)
+            rest, outcome = divmod(rest, _OUTCOMES)
+            alike = rest % _SIMILARITIES
             better, name = names[unit]
             similarity = None if alike == _NO_SIMILARITY else alike / _STEPS
             kind_of[code] = cell_kind(OUTCOMES[outcome], REASONS[reason], similarity, better, name)
@@ -138,7 +141,9 @@ def fleet_view(source: FleetSource) -> FleetView:
     _fill(cells, shown, places, order)
     for row, verdict in bad:
         column = order[verdict.benchmark, verdict.metric or "(test)"]
-        alike = shown_similarity(verdict) or verdict.similarity
+        alike = shown_similarity(verdict)
+        if alike is None:  # a shown 0 counts
+            alike = verdict.similarity
         packed = cells.packed(
             names[verdict.benchmark, verdict.metric or "(test)"][0],
             OUTCOMES.index(verdict.outcome),
@@ -146,7 +151,7 @@ def fleet_view(source: FleetSource) -> FleetView:
             np.nan if alike is None else alike,
         )
         where = np.array([places[row.verdict.node, row.hardware_class]])
-        cells.lower(where, column, np.atleast_1d(packed))
+        cells.keep(where, column, np.atleast_1d(packed))
     kinds, table = cells.kinds()
     metrics = _metrics(source, names, [row.hardware_class for row in rows], kinds, table)
     chosen = sorted(
@@ -258,7 +263,7 @@ def _fill(
         bad = np.isin(columns.outcome, [OUTCOMES.index(one) for one in _BAD])
         here &= ~bad | np.isin(columns.reason, [REASONS.index(one) for one in _NOT_IN_ROWS])
         column = order[population.benchmark, population.metric.name]
-        cells.lower(last[2][here], column, codes[here])
+        cells.keep(last[2][here], column, codes[here])
 
 
 def _metrics(

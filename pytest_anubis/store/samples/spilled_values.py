@@ -18,8 +18,7 @@ from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.store.scratch_folders import ScratchFolder
 
 HELD = 1 << 28
-"""Bytes of values in memory before files are used: hundreds of nodes, and little compared with the memory of
-numpy and scipy."""
+"""Bytes of values in memory before files are used: those of hundreds of nodes."""
 
 _SMALL = 1 << 17
 """Bytes of an array that always stays in memory: a mapping would cost the kernel more than it saves."""
@@ -60,6 +59,8 @@ class SpilledValues:
 
     def append(self, name: str, values: FloatArray) -> None:
         """Append values to those of a name."""
+        if not values.nbytes:  # a file of 0 bytes cannot be mapped
+            return
         if name not in self._filed:
             self._left -= values.nbytes
             self._here.setdefault(name, []).append(values)
@@ -71,7 +72,7 @@ class SpilledValues:
         self._write(self._path(name), values)
 
     def pop(self, name: str) -> FloatArray:
-        """Return all values of a name as one array, and forget the name."""
+        """Return all values of a name as one array; pop no name twice."""
         if name in self._filed:
             return self._mapped(self._path(name))
         values = np.concatenate([np.empty(0), *self._here.pop(name, [])])

@@ -291,7 +291,9 @@ def _reservations(
             how = f"in its distribution: {first.part}"
         elif first.reason is not Reason.CHANGE_POINT and first.similarity is not None:
             alike = shown_similarity(first)
-            how = loss_text(alike, first.better, first.unit) if alike else "in its distribution"
+            how = "in its distribution"
+            if alike is not None:
+                how = loss_text(alike, first.better, first.unit)
         found.append(f"to be looked at: {_names([first])[0]} ({how}){more}")
     open_ones = _reasons(verdicts, Reason.NO_CRITERION, Reason.BELOW_NOMINAL)
     without = {(v.benchmark, v.metric, v.group) for v in open_ones}

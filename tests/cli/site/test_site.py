@@ -205,6 +205,21 @@ def test_racks_come_from_a_table_of_nodes(tmp_path: Path, monkeypatch: pytest.Mo
     assert "no node of this table was judged" in done.stdout
 
 
+def test_a_cell_shows_a_median_of_zero_as_the_terminal_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = table(tmp_path, *(f"n{number}" for number in range(8)))
+    assert anubis("learn", str(runs), "--error-rate", "none", "-o", "base").returncode == 0
+    row = "n3,c,t.py::test_a,rate,GB/s,higher,memory,"
+    runs.write_text(HEAD + "".join(f"{row}{value}\n" for value in (0, 0, 0, 101, 102)))
+    given = ("--fleet", str(runs), "--baseline", "base", "--html", "site")
+    assert anubis("report", *given).returncode == 0
+    index = Path("site/index.html").read_text("utf-8")
+    data = json.loads(re.findall(r"id='fleet'>(.*?)</script>", index)[0])
+    assert "FAIL, nothing at all" in json.dumps(data)
+
+
 def test_names_in_files_stay_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     evil = EVIL.replace("\n", "").replace("\r", "").replace("\ud800", "").replace("\udc80", "")

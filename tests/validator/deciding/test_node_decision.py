@@ -334,6 +334,13 @@ def test_an_acceptance_counts_metrics_once_and_names_what_is_to_be_looked_at() -
     assert accepted.triage is Triage.INVESTIGATE
 
 
+def test_a_median_of_zero_is_named_as_one() -> None:
+    unusual = verdict(Outcome.MARGINAL, Reason.UNUSUAL, similarity=0.6)
+    seen = replace(unusual, unit="GB/s", better="higher", value=0.0, expected=5.0, count=5)
+    accepted = judge_node([seen, PASS], baseline=baseline("m"))
+    assert "; to be looked at: b m (nothing at all)" in accepted.headline
+
+
 def test_an_acceptance_says_that_noise_was_allowed() -> None:
     option = "--anubis-quiet-limit=others=100%"
     lifted = RunEvidence(noisy={"r1": option, "r2": option})
