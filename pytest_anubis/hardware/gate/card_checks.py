@@ -1,4 +1,7 @@
-"""Check one accelerator for the inventory gate."""
+"""Check one accelerator: memory errors, readiness, settings, and its link, against limits and a golden card.
+
+`inventory_gate` uses it for each card; `gate_comparison` and `preflight` for words about a card.
+"""
 
 from __future__ import annotations
 
@@ -65,9 +68,9 @@ _COMMANDS = {
 class CardLimits:
     """Limits of one accelerator's counters; all are inclusive.
 
-    Memory errors are no reason to replace a card that still has spare rows. For cards that remap rows,
-    NVIDIA's policy (GPU Memory Error Management, "RMA Policy") depends on two flags that the card itself
-    sets: a failed remapping, and an exceeded limit of SRAM errors.
+    NVIDIA's policy (GPU Memory Error Management, "RMA Policy") replaces a card that remaps rows for either of
+    two flags that the card sets: a failed remapping, or an exceeded limit of SRAM errors. A memory bank
+    without spare rows sets neither, but fails here too: stricter than that policy.
 
     Attributes:
         ecc_corrected: Corrected memory errors since the driver was loaded. They are harmless, but a large
@@ -135,7 +138,8 @@ def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFindin
     if card.sram_threshold:
         yield finding("the vendor's limit of SRAM errors", "kept", "exceeded", "FAIL", REPLACE)
     if card.spares_none and not card.remap_failed:
-        # The next uncorrected error in such a bank cannot be remapped.
+        # The next uncorrected error there may not be remapped. Stricter than NVIDIA's policy, which
+        # replaces the card once that remapping has failed.
         what = "number of memory banks without spare rows"
         yield finding(what, "0", str(card.spares_none), "FAIL", REPLACE)
     elif card.spares_low:
