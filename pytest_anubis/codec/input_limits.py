@@ -1,6 +1,7 @@
 """Limit how much a file may contain, so that no file fills the memory or takes hours to read.
 
 Every limit applies to the content after decompressing and unpacking. One environment variable replaces all.
+`json_files`, `trace_reading`, and what reads journals, tables and archives in `store/` use it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def too_large(what: str, most: int) -> str:
     """Return the message about a file that is refused, with the variable that raises the limit.
 
     Args:
-        what: The excess, e.g. ``12 MiB`` or ``20,000,000 rows``.
+        what: What is wrong, e.g. ``too large`` or ``20,000,000 values``.
         most: Bytes that may be read.
     """
     return f"{what}, beyond the limit of {_size(most)}; raise it with {VARIABLE}={_size(4 * most)}"

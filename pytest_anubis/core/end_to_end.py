@@ -1,6 +1,7 @@
-"""List the micro benchmarks that failed with an end-to-end one (training, model, overlap) on its device.
+"""List micro benchmarks that failed with an end-to-end one (training, workload, overlap) on its device.
 
-They are its likely causes: same device, same run. None is tested as a cause.
+They are its likely causes: same device, same run. None is tested as a cause. `summary_text`, `run_json`
+and pages such as `dossier` use it to list them.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class BenchmarkSpent:
         seconds: Duration of all its tests, retries and failed ones included.
         tests: How many there were.
         compared: How many of them declared a cost and measured something.
-        planned: Seconds that these declared together.
-        took: Seconds that these took together.
+        planned: Seconds that those compared declared.
+        took: Seconds that those compared took.
     """
 
     benchmark: str

@@ -93,9 +93,9 @@ def _keep_name(folder: Path) -> None:
 
 @contextlib.contextmanager
 def alone(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock of a file, if the file system has locks.
+    """Hold the lock of a file, or go on without it after `timeout`, or if there are no locks.
 
-    Any user who can read the lock file can hold it for ever, so the wait is limited.
+    Any user who can read it can hold it for ever.
 
     Args:
         path: The file; its lock has the same name with the ending ``.lock``.

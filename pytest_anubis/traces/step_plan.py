@@ -2,6 +2,7 @@
 
 Idea from Mystique (ISCA 2023): tensors are distinguished by identity, shape and strides; those that no
 operation of the step made exist before it; every other one is freed after its last use, as in the job itself.
+`replayed_step` uses it for the replay, `trace_command` for the size of what exists before the step.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Memory:
         element_bytes: Bytes of one.
         scale: Largest absolute value of the numbers that it is filled with.
         positive: The values must be above zero, such as variances.
-        one: All values are 1, as a number that the job multiplied or divided by is nearest to.
+        one: All values are 1, the best guess of an unknown factor or divisor of the job.
         bound: Whole numbers are below it.
         rising: Whole numbers rise evenly, as the offsets of bags do.
         count: How many elements are not zero, of a mask that decides a size.
@@ -182,8 +183,8 @@ def planned(operations: Sequence[Operation]) -> StepPlan:
 def with_saved_results(operations: Sequence[Operation]) -> list[Operation]:
     """Return operations in which inputs that autograd had saved are the recorded results again.
 
-    Autograd gives a result that it has saved another number, which nothing recorded makes. It is the last
-    result that lay at the same place, with the same shape and strides.
+    Autograd gives a saved result a new number, which no recorded operation makes. It is the last result that
+    lay at the same place, with the same shape and strides.
     """
     made: set[Key] = set()
     saved: dict[Key, TensorUse] = {}

@@ -1,4 +1,7 @@
-"""``anubis goals TESTS``: why all is measured (goals, questions, metrics), with the latest verdicts."""
+"""``anubis goals TESTS``: why all is measured (goals, questions, metrics), with the latest verdicts.
+
+`cli.main` imports it by its name.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
 
 MAX_RUNS = 50
-"""Latest runs that are searched for verdicts that the latest one lacks."""
+"""Most runs read; earlier ones for verdicts that the latest lacks."""
 
 _COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 

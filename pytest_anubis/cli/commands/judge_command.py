@@ -1,6 +1,7 @@
 """``anubis judge RUNS --baseline DIR``: judge collected runs against baselines, without pytest.
 
 All runs of a node are judged anew, together; `anubis fleet verdict` only shows what journals decided.
+`cli.main` imports it by its name.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     source = gather_fleet_source(
         options, runs, judged, rows, places=named, without_run=unrun, whole_page=page
     )
-    judged, rows = source.judged, source.rows  # shared causes are set now: REJECTED may read RETEST
+    judged, rows = source.judged, source.rows  # with shared causes: a node's word may be RETEST now
     written = options.json is not None or options.html is not None
     inputs = judged_inputs(options, places) if written else {}
     if printed:

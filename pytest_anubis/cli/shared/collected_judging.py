@@ -146,7 +146,7 @@ def judge_collected(
     if any(
         verdict.decision is Decision.ACCEPTED for verdict in _verdicts_on(judged, aged).values()
     ):
-        judged = _completed(judged, _judged(near, baselines, ahead, strictness), aged)
+        judged = _aged_out(judged, _judged(near, baselines, ahead, strictness), aged)
     judged = replace(judged, notes=(*judged.notes, *_by_file_dates(runs)))
     judged = _with_step_shares(_with_unlike(judged, _started(runs)), runs)
     judged = _with_shared_parts(judged, runs)
@@ -197,7 +197,7 @@ def _verdicts_on(judged: JudgedFleet, units: Collection[Unit]) -> dict[Unit, Nod
     return {unit: found[unit] for unit in units if unit in found}
 
 
-def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -> JudgedFleet:
+def _aged_out(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -> JudgedFleet:
     """Return the verdicts; a node that only its older runs complete is no longer accepted."""
     alone = _verdicts_on(near, aged)
     details = {

@@ -1,13 +1,16 @@
 """Find a node's standing: the decision that follows from all its runs, in the order in which they began.
 
 A rejection stays until a later run that is at least as strict passes what had failed, or until the operator
-closes its defect or puts the node into service again. A run is as strict if its profile is no shorter, and if
-it judges by a baseline what a baseline had rejected: other devices or the node's own past may be as bad.
+closes its defect or puts the node into service again. A run is as strict if its profile is no shorter and
+its reference no weaker: a fleet's baseline, then other devices, then the node's own past (`strength`).
 Waivers count as of today: a waived failure rejects the node from the day on which its waiver ends. The cycles
 of a soak count as one run, the worst of them.
 
-Stores may forget runs: `Standing.needed` names those from which the present standing follows, and
-`relevant_runs` keeps what it follows from also when a run comes in late.
+A history's retention keeps `Standing.needed`, from which the present standing follows; `kept_runs` keeps
+`relevant_runs`, which suffice also if a run comes in late.
+
+`kept_runs`, `last_runs`, `fleet_verdict` and others use it for a node's standing, `later_runs` to find which
+failures a later run clears.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ GATE: Key = ("inventory", "", "", "")
 GONE = "gone"  # metric of `GATE` that says of each device of a table whether it has any value
 HARDWARE = "hardware"  # benchmark of its own reports; without a metric it passes where one looked
 _NEXT = 1e-3  # seconds by which a run begins after the one before it, at least
-_STRENGTH = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
+_BADNESS = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
 WHOLE: Key = ("", "", "", "")  # what rejects a run in which nothing failed by name
 _LENGTHS = ("", "smoke", "standard", "soak")  # profiles, shortest first; old records have none
 
@@ -127,7 +130,7 @@ class JudgedRun:
     @property
     def order(self) -> tuple[float, int, str]:
         """Sorts runs by their beginning; of those of one moment a rejection comes last."""
-        return self.began, _STRENGTH.index(self.decision), self.run
+        return self.began, _BADNESS.index(self.decision), self.run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +215,7 @@ def _latest(ordered: Sequence[JudgedRun]) -> list[JudgedRun]:
     """
     last = ordered[-1]
     cycles = list(takewhile(lambda one: one is last or one.same_campaign(last), reversed(ordered)))
-    worst = max(cycles, key=lambda one: (_STRENGTH.index(one.decision), one.order))
+    worst = max(cycles, key=lambda one: (_BADNESS.index(one.decision), one.order))
     return [worst, last, *(ordered[: -len(cycles)][-1:] if last.campaign else ())]
 
 

@@ -1,4 +1,7 @@
-"""Read the host's inventory from /proc and sysfs: chassis, CPUs, memory and PCI devices."""
+"""Read the host's inventory from /proc and sysfs: chassis, CPUs, memory and PCI devices.
+
+`inventory_reading` uses it for the inventory; `periphery`, `host_sensors` and others use single readings.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +155,7 @@ def pci_link(files: Files, address: str | None) -> dict[str, int | None]:
     if not address:
         return {}
     folder = f"{_PCI}/{address.lower()}"
-    # A bridge above it may be older or narrower: its slot's.
+    # The slot's bridge above it may be older or narrower.
     above = [f"{_PCI}/{one}" for one in _addresses(files, folder)[1:]]
     speeds = [generation(files.text(f"{one}/max_link_speed")) for one in (folder, *above)]
     widths = [files.integer(f"{one}/max_link_width", "link_width_max") for one in (folder, *above)]

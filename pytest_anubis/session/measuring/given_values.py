@@ -65,7 +65,7 @@ def rated(metric: Metric, nominal: float | NominalRate | None, of: str) -> Metri
     Args:
         metric: The metric.
         nominal: A value in its unit, or a rate in bytes per second, as the fixtures' ``nominal`` returns it.
-        of: What a value in its unit is the rate of.
+        of: The part and link, such as PCIe 5.0 x16.
 
     Raises:
         MetricUsageError: The metric is exact or has no such unit, or the value is invalid.

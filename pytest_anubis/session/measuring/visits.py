@@ -46,7 +46,7 @@ CLEAR_DIVISOR = 4
 """Divisor of `GAP` for a test that met too few clear moments and shows no loss to be confirmed."""
 
 BUSY_FROM_TESTS = 4
-"""If so many tests wait without a clear value, and no fewer than have one, other processes occupy the host;
+"""If so many tests wait, none with a clear value, and no more have one, other processes occupy the host;
 the next tests are then measured for a moment only."""
 
 _NO_VISITS = ("setuponly", "setupplan", "setupshow", "reruns")

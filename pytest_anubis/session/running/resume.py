@@ -63,7 +63,7 @@ def find_earlier(settings: Settings) -> Earlier:
         path = journal_path(settings.store, settings.resume)
         state = _read(path)
     record = state.record()
-    if _of_another_kind(record, settings):
+    if _of_another_mode(record, settings):
         raise pytest.UsageError(
             f"--anubis-resume: run {record.run} had --anubis-mode={record.settings['mode']}, "
             f"this one has {settings.mode}"
@@ -84,12 +84,12 @@ def _latest(settings: Settings) -> tuple[Path, RunState]:
     )
     for path in paths:
         state = _read(path)
-        if not _of_another_kind(state.record(), settings):
+        if not _of_another_mode(state.record(), settings):
             return path, state
     raise pytest.UsageError(f"--anubis-resume: {settings.store} holds no run to go on with")
 
 
-def _of_another_kind(record: RunRecord, settings: Settings) -> bool:
+def _of_another_mode(record: RunRecord, settings: Settings) -> bool:
     return bool(record.settings.get("mode", settings.mode) != settings.mode)
 
 
@@ -183,8 +183,8 @@ def _exchanged(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def unjudged(earlier: Earlier, record: RunRecord) -> list[Measurement]:
     """Return the measurements of the earlier part that must be judged now.
 
-    If the baseline or a setting differs, these are all of them. Otherwise they are those of interrupted
-    tests, which count although the tests are repeated.
+    If the baseline or a setting differs, these are all without a verdict in `record`; else only those of
+    interrupted tests, which count although repeated.
     """
     wanted = {*earlier.interrupted, *(earlier.done if earlier.changed else ())}
     known = {(verdict.test, verdict.metric, verdict.group) for verdict in record.verdicts}

@@ -5,7 +5,8 @@ online change point detection: Adams and MacKay 2007, arXiv 0710.3742). A segmen
 mean and variance under a conjugate normal-inverse-gamma prior, so its predictive distribution is Student's t,
 and single outliers do not end a segment. A piecewise constant model does not show slow heating; a rank test
 for a monotone ramp does. `largest_drops` screens many runs cheaply: only those in which a short stretch is
-worse than another are searched.
+worse than another are searched. `sample_verdicts` and `run_comparisons` use it for single measurements,
+`change_screening` for whole populations.
 """
 
 from __future__ import annotations
@@ -345,7 +346,7 @@ half."""
 SCREENED = 0.8
 """Share of the least change from which a run is searched, since stretches are not aligned with segments."""
 DISTINCT_STEPS = 0.9
-"""Share of different neighbours from which ordered values count as sorted; a rising counter has fewer."""
+"""Ordered values count as sorted if more than this share of neighbours differ; a counter's do not."""
 
 
 def largest_drops(series: FloatArray, better: Direction) -> FloatArray:

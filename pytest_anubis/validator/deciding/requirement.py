@@ -2,6 +2,8 @@
 
 By default the whole baseline is required. If an operator names what is required (`--anubis-require`), other
 benchmarks may be missing as a whole; a benchmark that ran on any device still has to be complete.
+`ledger` and `node_decision` use it for the decision, `run_choice` to leave out nothing that is required,
+`run_context` and `collected_judging` to refuse unknown names.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import wholes_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
-ANYTHING = "any"
+WHAT_RAN = "any"
 """Requires nothing by name: a node is judged on what it ran, and something must have been judged."""
 MAX_COMPONENTS_NAMED = 6
 """Components named in one line; the journal has every benchmark."""
@@ -53,7 +55,7 @@ class Requirement(NamedTuple):
 
     def of_check(self, check: PlainCheck) -> bool:
         """Return whether a test without a metric must be passed; with an unknown component it must."""
-        unknown = not check.component and set(self.names) != {ANYTHING}
+        unknown = not check.component and set(self.names) != {WHAT_RAN}
         return unknown or self.covers(check.test, component=check.component)
 
     def divided(
@@ -81,7 +83,7 @@ class Requirement(NamedTuple):
                 benchmark=name,
             )
             for name in dict.fromkeys(self.names)
-            if name != ANYTHING and not any(Requirement((name,)).covers(*thing) for thing in things)
+            if name != WHAT_RAN and not any(Requirement((name,)).covers(*thing) for thing in things)
         ]
 
     def unlearned(self, baseline: Baseline) -> list[Blocker]:
@@ -145,7 +147,7 @@ def ran_anywhere(
     planned: Collection[tuple[str, str]],
     answered: Iterable[tuple[str, str, str]] = (),
 ) -> set[str]:
-    """Return the benchmarks that ran on any device, or were planned and have no verdict that excuses them."""
+    """Return the benchmarks that ran on any device, or were planned and neither skipped nor pruned."""
     ran = {benchmark for benchmark, _, _ in answered}
     skipped = set()
     for verdict in verdicts:

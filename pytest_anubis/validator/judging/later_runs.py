@@ -1,4 +1,4 @@
-"""Several runs of one node, judged together: name the run of a bad verdict, and what a later run answers.
+"""Several runs of one node, judged together: name a bad verdict's run, and whether a later run clears it.
 
 A failure holds until a later run judges the same (benchmark, metric, device and group) and passes it, by the
 shared rule (`core.standing.standing_of`); a value is missing until a later run has it. `fleet_judging` and
@@ -60,7 +60,7 @@ class LaterRuns:
         runs: Node -> its runs; found from `started`.
         order: (run, node) -> its place in time; those without a time come first, all in one place, unless
             they are known to come after another.
-        ends: (run, node) -> a place behind the runs that began before the run had ended.
+        ends: (run, node) -> its end as a place: after the runs that began meanwhile.
         campaigns: (run, node) of cycles of soaks -> the soak, none of whose cycles answers another one.
         profiles: (run, node) of journals -> the run's profile.
     """
@@ -125,7 +125,7 @@ class LaterRuns:
         return sorted(verdicts, key=lambda verdict: self.order.get((verdict.run, node), 0))
 
     def unfollowed(self, node: str, broken: Collection[str]) -> list[str]:
-        """Return which of a node's runs that were broken off no later run follows that came to its end.
+        """Return the broken-off runs of a node after which no run came to its end.
 
         A cycle of a soak does not follow another one of it.
         """
@@ -145,7 +145,7 @@ class LaterRuns:
     def columns(
         self, judged: JudgedColumns, elsewhere: Sequence[JudgedColumns] = ()
     ) -> JudgedColumns:
-        """Return verdicts of which the bad ones name their run on nodes with several, or are answered.
+        """Return verdicts; on nodes with several runs the bad ones name their run, or are answered.
 
         Args:
             judged: The verdicts on one metric.
@@ -343,7 +343,7 @@ def with_answered_means(columns: Sequence[JudgedColumns]) -> list[JudgedColumns]
     for judged in columns:
         bad = np.flatnonzero(judged.outcome == FAIL).tolist() if judged.of_all_devices else []
         rows = [row for row in bad if answered.get(_place_of(judged.population, row))]
-        more = dict.fromkeys(rows, ("the device that was bad itself is answered for", True))
+        more = dict.fromkeys(rows, ("its bad devices passed later, or are waived", True))
         means = {**judged.answered, **more}
         found.append(judged.marked(rows, PASS, Reason.ANSWERED, answered=means) if rows else judged)
     return found

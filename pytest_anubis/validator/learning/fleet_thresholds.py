@@ -3,9 +3,9 @@
 The rarity of a loss is -log of its chance under the tail of the metric's healthy losses. A node's score is
 the largest rarity over all its metrics and devices, each loss compared with a centre and a tail learned
 without that node (the max-T idea of Westfall and Young 1993, on tail probabilities, so that a metric with a
-heavy tail costs quiet metrics no power). There are two limits of rarity: one from which a node is unusual,
-and one from which it is rejected, which also takes a loss beyond the practical threshold. Metrics whose noise
-never gets there cost nothing, so the whole error rate is left for the others. `baseline_learning` uses it.
+heavy tail costs quiet metrics no power). There are two limits of rarity. A loss within the practical
+threshold is MARGINAL beyond the higher one; a larger loss rejects beyond the lower one. Metrics whose noise
+stays within that threshold use none of the error rate. `baseline_learning` uses it.
 """
 
 from __future__ import annotations

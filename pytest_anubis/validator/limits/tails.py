@@ -1,7 +1,7 @@
 """Fit generalised Pareto tails to healthy losses, and find limits that a next healthy node rarely exceeds.
 
-`prediction_bound` limits the losses of few units; `weighted_limit` and `robust_limit` are order statistics of
-the nodes' scores, which keep a stated error rate. `fleet_thresholds` combines them.
+`prediction_bound` limits the losses of few units; `robust_limit`, an order statistic of the nodes' scores,
+keeps a stated error rate. `healthy_tails` and `fleet_thresholds` use them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIGHTEST, HEAVIEST = -0.5, 0.6
 Wallis 1987), and at .6 its error is as large as the shape."""
 AS_NORMAL = -0.18
 """Smallest shape of a tail after shrinking: that of normal noise beyond its tenth."""
-DRIFT, FROM_NORMAL = 0.04, 0.1
+DRIFT, DRIFT_WIDTH = 0.04, 0.1
 """Increase of a shape far out. By its moments the largest tenth of Student's t with three to ten degrees
 looks .03 to .05 lighter than the tail a thousand times farther out. That of normal noise (-.18) does not, so
 the drift begins at -.1 and is full at 0."""
@@ -57,9 +57,9 @@ ROUNDING = 1e-9
 class Tail(NamedTuple):
     """A generalised Pareto tail of one metric's healthy distances, with the uncertainty of its shape.
 
-    A tail lighter than exponential would end somewhere, which promises too much. It is replaced by a tail of
-    the same moments whose hazard rises evenly (`_bends`), as that of normal noise nearly does. Its weight is
-    the chance that the noise is nearly normal, since a shape below 0 may be chance.
+    A tail lighter than exponential would end somewhere, which promises too much. It is replaced by two: one
+    of the same moments whose hazard rises evenly (`_bends`), as that of normal noise nearly does, weighted
+    by the chance that the noise is nearly normal, and an exponential one.
     """
 
     start: float  # distance where the tail begins
@@ -295,7 +295,7 @@ def _mean_and_shape(
     room = mean - 2 * lower
     shape = np.where(room > 0, 2 - mean / np.where(room > 0, room, 1.0), HEAVIEST)
     shape = (count * np.clip(shape, LIGHTEST, HEAVIEST) + SHRINK * prior) / (count + SHRINK)
-    shape = shape + DRIFT * np.clip(1 + shape / FROM_NORMAL, 0.0, 1.0)
+    shape = shape + DRIFT * np.clip(1 + shape / DRIFT_WIDTH, 0.0, 1.0)
     return np.maximum(mean, FLOOR), np.maximum(shape, AS_NORMAL)
 
 

@@ -39,7 +39,7 @@ from pytest_anubis.store.sealing.seal_signatures import PublicKey, checked_signa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedSeal:
-    """What verifying found, with the files of the archive, and the run if the seal is intact."""
+    """What verifying found, with the files of the archive, and the run if it was decided."""
 
     report: SealReport
     files: Mapping[str, bytes]

@@ -6,6 +6,7 @@ distinguish. Cox-Time replaces it if it ranks nodes better by more than `RANK_GA
 and costs no skill. The margins are there because the fleet's next change is one more draw: a model that was
 only just better at a few origins is as often only just worse at the next one. Origins after which no model
 ranks better than chance are left out: nothing that came then was like what the models had learned.
+`model_choice` uses it; `backtest_record` uses the margin.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ CHANCE = 0.5
 """Concordance of a model that knows nothing."""
 
 
-def _gain(losses: Sequence[float], better: Sequence[float], judged: int) -> tuple[float, float]:
-    """Return the mean of paired differences over origins, and its standard error.
+def _excess(one: Sequence[float], other: Sequence[float], judged: int) -> tuple[float, float]:
+    """Return the mean of `one` less `other` over origins, and its standard error.
 
     With a single origin, the error is that of a share among so many judged incidents.
     """
-    gains = np.asarray(losses) - np.asarray(better)
-    if len(gains) == 1:
-        return float(gains[0]), 0.5 / max(judged, 1) ** 0.5
-    return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5)
+    more = np.asarray(one) - np.asarray(other)
+    if len(more) == 1:
+        return float(more[0]), 0.5 / max(judged, 1) ** 0.5
+    return float(more.mean()), float(more.std(ddof=1) / len(more) ** 0.5)
 
 
 def _skill_losses(scores: Sequence[Score], *, levelled: bool = False) -> list[float]:
@@ -59,7 +60,7 @@ def _simplest(
     """
     losses = {name: _skill_losses(scores[name]) for name in SIMPLE}
     best = min(SIMPLE, key=lambda name: float(np.mean(losses[name])))
-    behind = {name: _gain(losses[name], losses[best], judged) for name in SIMPLE}
+    behind = {name: _excess(losses[name], losses[best], judged) for name in SIMPLE}
     count = len(losses[best])
     s = "s" if count > 1 else ""
     where = f"over {count} {f'earlier moment{s}' if timed else f'part{s} held back in turn'}"
@@ -78,7 +79,7 @@ def _simplest(
     name = next(near, SIMPLE[-1])
     if name == SIMPLE[0]:
         return (name,), f"{name}: no richer one predicted better {where}"
-    gain, error = _gain(losses[SIMPLE[0]], losses[name], judged)
+    gain, error = _excess(losses[SIMPLE[0]], losses[name], judged)
     return (name,), (f"{name}: its skill beats {SIMPLE[0]}'s by {gain:.3f} (± {error:.3f}) {where}")
 
 
@@ -115,12 +116,12 @@ def _choose(
     if "cox-time" not in scores:
         return names, reason
     network = scores["cox-time"]
-    rank, rank_error = _gain(
+    rank, rank_error = _excess(
         [each.concordance for each in network],
         np.mean([[each.concordance for each in scores[name]] for name in names], axis=0).tolist(),
         judged,
     )
-    cost, cost_error = _gain(
+    cost, cost_error = _excess(
         _skill_losses(network, levelled=True),
         np.mean([_skill_losses(scores[name], levelled=True) for name in names], axis=0).tolist(),
         judged,

@@ -5,8 +5,9 @@ The relative risk may change with time, which proportional hazards exclude. Here
 network that starts at zero and is trained only as long as held-back rows confirm it; if they never do, the
 model is Cox's. The held-back rows are a stretch of the history, not a random draw: neighbours in it (a unit's
 many rows, a month of one fleet) share circumstances, and a network that had seen half of them would be
-stopped far too late. Several networks, each with another fifth held back, are stopped at one common epoch,
-the first that the fifths cannot distinguish from the best. Their g is averaged, with one Breslow baseline.
+stopped far too late. Three networks or more, each with another part held back, stop at one common epoch,
+the first that the parts cannot distinguish from the best. Their g is averaged, with one Breslow baseline.
+`model_choice` and `refits` use it; `hazard` imports it by its name.
 """
 
 from __future__ import annotations
@@ -188,8 +189,8 @@ def _stretches(
 ) -> npt.NDArray[np.int64]:
     """Return the stretch of each row, shape (n,): equal parts of the rows in their order.
 
-    If the rows are sorted by duration or event they are dealt at random instead, incidents and others evenly,
-    because a stretch of only short durations would be no fair test.
+    If a stretch has few incidents, or rows are sorted by duration, they are dealt at random, incidents and
+    others evenly: a stretch of only short durations is no fair test.
     """
     folds = np.arange(len(event)) * count // len(event)
     incidents = np.bincount(folds, weights=event, minlength=count) * count / event.sum()
