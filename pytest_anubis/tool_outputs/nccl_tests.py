@@ -28,17 +28,19 @@ END = "Out of bounds values"
 """Words of the last line but one, in every version."""
 
 _MARK = re.compile(
-    r"#\s*(?=nThread\s|Collective test starting|[a-z]{1,6}-tests version |.{0,300}\bbusbw\b)"
+    r"#\s*(?=nThread:?\s|Collective test starting|[a-z]{1,6}-tests version |.{0,300}\bbusbw\b)"
 )
 _VERSION = re.compile(r"#\s*[nr]ccl-tests version (\S+)")
-_STARTING = re.compile(r"#\s*Collective test starting:(?:\s+(\w+?)(?:_perf)?)?\s*")
-_CONCLUDED = re.compile(r"#\s*Collective test concluded:\s*(\w+)_perf\s*")
-_OPTIONS = re.compile(r"#\s*nThread\s.*")
-_OPTION = re.compile(r"(agg iters|graph): (\d{1,9})")
-_USUAL = {"agg iters": "1", "graph": "0"}
-_RANK = re.compile(r"#\s*Rank\s+(\d{1,7})\s.{0,80}?\bon\s+(\S{1,255})\s+device\s.*")
+_STARTING = re.compile(r"#\s*Collective test starting:(?:\s+(\w+?)(?:_perf(?:_mpi)?)?)?\s*")
+_CONCLUDED = re.compile(r"#\s*Collective test concluded:\s*(\w+?)_perf(?:_mpi)?\s*")
+_OPTIONS = re.compile(r"#\s*nThread:?\s.*")
+_OPTION = re.compile(r"(agg iters|graph|unalign): (\d{1,9})")
+_USUAL = {"agg iters": "1", "graph": "0", "unalign": "0"}
+_RANK = re.compile(
+    r"#\s*Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s)?.{0,80}?\bon\s+(\S{1,255})\s+device\s.*"
+)
 _BANDWIDTH = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)\s+FAILED\s*")
-_COMMAND = re.compile(r"\b(\w+)_perf(?=\s+-|[\s'\"]*$)")
+_COMMAND = re.compile(r"\b(\w+?)_perf(?:_mpi)?(?=\s+-|[\s'\"]*$)")
 _FAILED = re.compile(r"\bTest (?:\w{1,9} )?failure\b")
 _CRASHED = re.compile(r"Segmentation fault|\bunhandled \w{1,9} error\b")
 """Words that any program may print, so they count only within a run."""
@@ -117,6 +119,7 @@ class NcclRun:
         counts_wrong: The last column counts wrong elements; older programs print the largest difference,
             which is seldom 0 for floating point.
         ranks: Numbers of the ranks; empty if the log does not list them.
+        groups: Numbers of the communicators into which the ranks were split (``NCCL_TESTS_SPLIT``).
         options: Unusual options that change what is measured.
         slow: The average bandwidth in GB/s that the program calls failed (``NCCL_TESTS_MIN_BW``).
     """
@@ -129,18 +132,21 @@ class NcclRun:
     ended: bool = False
     counts_wrong: bool = False
     ranks: set[int] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
     hosts: dict[str, None] = field(default_factory=dict)
     options: str = ""
     slow: str = ""
 
     @property
     def group(self) -> str:
-        """The properties that make runs comparable: ranks, hosts, options, whether results were checked."""
+        """What makes runs comparable: ranks, hosts, their groups, options, whether results were checked."""
         ranks = f"{len(self.ranks)} ranks" if self.ranks else ""
         hosts = f"{len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
-        unchecked = any(half.errors is None for row in self.rows for half in row.halves)
+        groups = f"{len(self.groups)} groups" if len(self.groups) > 1 else ""
+        # Some collectives have no result in place.
+        unchecked = any(row.halves[0].errors is None for row in self.rows)
         checks = "results not checked" if unchecked else ""
-        return ", ".join(filter(None, (ranks, hosts, self.options, checks)))
+        return ", ".join(filter(None, (ranks, hosts, groups, self.options, checks)))
 
     def wrong(self) -> dict[str, float]:
         """Return metric -> number of wrong elements, without zeros."""
@@ -207,7 +213,8 @@ class NcclLog:
     def _summary(self, run: NcclRun, line: str) -> None:
         if found := _RANK.fullmatch(line):
             run.ranks.add(int(found[1]))
-            run.hosts[found[2]] = None
+            run.hosts[found[3]] = None
+            run.groups.update(filter(None, (found[2],)))
         elif found := _CONCLUDED.fullmatch(line):
             run.collective = run.collective or found[1]
         elif found := _BANDWIDTH.fullmatch(line):

@@ -29,8 +29,12 @@ _LATENCIES = {"lat_ns": 1000, "clat_ns": 1000, "lat": 1, "clat": 1}
 """Fields of latencies, the best first -> units in a microsecond; fio 2 counts in us."""
 _GROUP_OPTIONS = {"rw": ("rw", "readwrite"), "bs": ("bs", "blocksize"), "iodepth": ("iodepth",),
          "numjobs": ("numjobs",), "ioengine": ("ioengine",), "direct": ("direct",),
-         "lat_percentiles": ("lat_percentiles",)}  # fmt: skip
+         "lat_percentiles": ("lat_percentiles",),
+         **{name: (name,) for name in ("rwmixread", "rwmixwrite", "bssplit", "bsrange", "rate", "rate_iops",
+         "fsync", "fdatasync", "sync", "random_distribution", "buffer_compress_percentage")}}  # fmt: skip
 """Options that make jobs comparable, with their names."""
+_UNKNOWN_ETA = 2**31 - 1
+"""Seconds to go that fio prints where it cannot tell, also of jobs that have ended."""
 
 
 def import_fio(path: Path, **of_node: Unpack[OfNode]) -> Imported:
@@ -82,12 +86,13 @@ class _DataDirection:
 @dataclass(frozen=True, slots=True)
 class _Job:
     jobname: str
-    error: Count = 0
+    error: int = 0  # negative ones are an engine's own
     total_err: Count = 0  # errors that did not end it (--continue_on_error)
     options: Annotated[Mapping[str, Any], Alias("job options")] = field(default_factory=dict)
     read: _DataDirection | None = None
     write: _DataDirection | None = None
     trim: _DataDirection | None = None
+    mixed: _DataDirection | None = None  # reads and writes together (unified_rw_reporting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,7 @@ def _whole(outputs: list[tuple[int, _Output]], samples: Samples) -> list[tuple[i
     for place, output in reversed(outputs):
         states = _states(output)
         starts = {(state.jobname, state.job_start) for state in states if state.job_start}
-        running = any(state.eta for state in states)
+        running = any(0 < state.eta < _UNKNOWN_ETA for state in states)
         if not running and not starts & later:
             kept.append((place, output))
         elif running and not starts & later and (starts or not kept):
@@ -181,10 +186,17 @@ def _jobs(samples: Samples, place: int, output: _Output) -> Iterator[_Taken]:
     alike = Counter(job.jobname for job in found)
     seen = Counter[str]()
     for job in found:
-        options = {**output.options, **job.options}
+        options = {**_with_direct(output.options), **_with_direct(job.options)}
         path = _path(options, seen[job.jobname], alike[job.jobname])
         seen[job.jobname] += 1
         yield _Taken(place, job, options, path)
+
+
+def _with_direct(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with ``direct``, of which ``buffered`` is the opposite."""
+    if "buffered" not in options:
+        return dict(options)
+    return {**options, "direct": str(int(str(options["buffered"]) == "0"))}
 
 
 def _path(options: Mapping[str, Any], number: int, alike: int) -> str:
@@ -229,7 +241,8 @@ def _take_job(samples: Samples, taken: _Taken, disk: str) -> None:
         text = f"{job.total_err} errors that fio went on in spite of"
     failed = job.error or job.total_err
     recorded = False
-    for name, way in (("read", job.read), ("write", job.write), ("trim", job.trim)):
+    for name in ("read", "write", "trim", "mixed"):
+        way: _DataDirection | None = getattr(job, name)
         if way is None or not (way.total_ios or way.io_bytes):
             continue
         recorded = True

@@ -163,6 +163,15 @@ def test_snapshots_of_a_running_job_are_no_results(tmp_path: Path) -> None:
     assert found.wrong_count == 1
     with pytest.raises(ImportFileError, match="still ran"):
         fio(path, [job(3e8, eta=50)], [job(2e8, eta=10)])
+    hung = fio(path, [job(3e8, job_start=7, eta=50)], [job(1e8, job_start=9)])
+    assert (bandwidths(hung), hung.wrong_count) == ({("fio/seq", "", "nvme0n1"): [100.0]}, 1)
+    unknown = fio(path, [job(1e8, eta=2**31 - 1)])  # how long it took could not be told
+    assert bandwidths(unknown) == {("fio/seq", "", "nvme0n1"): [100.0]}
+    assert bandwidths(fio(path, [job(error=-17024)])) == {("fio/seq", "", "nvme0n1"): "failed"}
+    one = job()
+    assert bandwidths(fio(path, [one | {"read": None, "mixed": one["read"]}])) == {
+        ("fio/seq", "", "nvme0n1"): [100.0]
+    }
 
 
 def test_jobs_with_other_options_are_no_repetition(tmp_path: Path) -> None:
@@ -171,6 +180,10 @@ def test_jobs_with_other_options_are_no_repetition(tmp_path: Path) -> None:
         {"bs": "1m"},
         {"bs": "4k", "rw": "randread"},
         {"bs": "4k", "iodepth": "8"},
+        {"rwmixread": "70"},
+        {"rate_iops": "1000"},
+        {"direct": "1"},
+        {"direct": "1", "buffered": "1"},
     ]
     found = fio(
         tmp_path / "f.json", [job((n + 1) * 1e8, options=one) for n, one in enumerate(options)]
@@ -180,6 +193,10 @@ def test_jobs_with_other_options_are_no_repetition(tmp_path: Path) -> None:
         ("fio/seq", "bs=1m", "nvme0n1"): [200.0],
         ("fio/seq", "rw=randread, bs=4k", "nvme0n1"): [300.0],
         ("fio/seq", "bs=4k, iodepth=8", "nvme0n1"): [400.0],
+        ("fio/seq", "rwmixread=70", "nvme0n1"): [500.0],
+        ("fio/seq", "rate_iops=1000", "nvme0n1"): [600.0],
+        ("fio/seq", "direct=1", "nvme0n1"): [700.0],
+        ("fio/seq", "direct=0", "nvme0n1"): [800.0],
     }
 
 

@@ -541,6 +541,39 @@ def test_nccl_logs() -> None:
     assert not [name for name in by_name if name.endswith("_0")]
 
 
+@pytest.mark.parametrize(
+    ("head", "group"),
+    [
+        ("# nThread 1 nGpus 2 agg iters: 1 graph: 0 unalign: 0", "2 ranks"),
+        ("# nThread 1 nGpus 2 agg iters: 1 graph: 0 unalign: 1", "2 ranks, unalign 1"),
+        ("# nThread: 1 nGpus: 2 minBytes: 8", "2 ranks"),
+        ("# nThread 1 split", "2 ranks, 2 groups"),
+    ],
+)
+@pytest.mark.parametrize("program", ["all_reduce_perf", "all_reduce_perf_mpi"])
+def test_heads_of_nccl_logs(tmp_path: Path, program: str, head: str, group: str) -> None:
+    split = "split" in head
+    ranks = "".join(
+        f"#  Rank  {rank} Group  {rank * split} Pid 7 on n device {rank} [0x0{rank}] H100\n"
+        for rank in range(2)
+    )
+    rows = (
+        "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+        "  1048576  262144  float  sum  -1  74.7  14.0  24.5  0  76.1  13.7  24.0  N/A\n"
+        "# Out of bounds values : 0 OK\n"
+    )
+    for begin, end in (
+        (f"# Collective test starting: {program}\n", f"# Collective test concluded: {program}\n"),
+        ("", f"# Collective test concluded: {program}\n"),
+        (f"+ mpirun -np 2 ./build/{program} -b 1M\n", ""),
+    ):
+        text = f"{begin}{head.removesuffix(' split')} \n# Using devices\n{ranks}{rows}{end}"
+        found = import_nccl(table(tmp_path, text, "x.log"), node="n")
+        assert {p.benchmark for p in found.populations} == {"nccl-tests/all_reduce"}
+        assert {p.group for p in found.populations} == {group}
+        assert [unit(p, "n") for p in found.populations] == [([24.5], ""), ([24.0], "")]
+
+
 def test_nccl_wrong_results_and_failures(tmp_path: Path) -> None:
     log = (
         "# nccl-tests version 2.13 nccl-headers=21\n# Collective test starting: all_gather_perf\n"
