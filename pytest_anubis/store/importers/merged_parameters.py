@@ -18,100 +18,27 @@ from pytest_anubis.store.importers.encoded_rows import EncodedRows
 _UNIT = ("class", "benchmark", "metric", "group", "node", "device", "run")
 _MOST_VALUES = 64
 """Values of a parameter; message sizes from 8 bytes to 16 GiB are 32."""
-_PARAMETERS = frozenset(
-    (
-        *(
-            "size",
-            "sizes",
-            "msgsize",
-            "blocksize",
-            "bs",
-            "ranks",
-            "nranks",
-            "nproc",
-            "nprocs",
-            "procs",
-        ),
-        *(
-            "np",
-            "threads",
-            "nthreads",
-            "dtype",
-            "datatype",
-            "precision",
-            "gpus",
-            "ngpus",
-            "iodepth",
-        ),
-        *("qd", "numjobs", "ntasks", "clients", "streams"),
-    )
-)
+_PARAMETERS = frozenset((
+    "size", "sizes", "msgsize", "blocksize", "bs", "ranks", "nranks", "nproc", "nprocs", "procs", "np",
+    "threads", "nthreads", "dtype", "datatype", "precision", "gpus", "ngpus", "iodepth", "qd", "numjobs",
+    "ntasks", "clients", "streams",
+))  # fmt: skip
 """Words in names of columns that are parameters, whatever the nodes' rows have in common."""
-_PARTS = frozenset(
-    (
-        *(
-            "gpu",
-            "card",
-            "device",
-            "rank",
-            "socket",
-            "numa",
-            "core",
-            "port",
-            "slot",
-            "disk",
-            "drive",
-        ),
-        *("nic", "hca", "dimm", "lane", "channel", "die", "tile", "xcd"),
-    )
-)
+_PARTS = frozenset((
+    "gpu", "card", "device", "rank", "socket", "numa", "core", "port", "slot", "disk", "drive", "nic",
+    "hca", "dimm", "lane", "channel", "die", "tile", "xcd",
+))  # fmt: skip
 """Parts of a node, whose names are names of columns."""
-_OF_PART = frozenset(
-    ("id", "index", "idx", "no", "num", "number", "local", "uuid", "name", "bus", "pci", "")
-)
-_ORDER = frozenset(
-    (
-        *(
-            "iteration",
-            "iterations",
-            "iter",
-            "it",
-            "i",
-            "rep",
-            "repeat",
-            "repetition",
-            "trial",
-            "run",
-        ),
-        *(
-            "attempt",
-            "loop",
-            "round",
-            "pass",
-            "sample",
-            "cycle",
-            "try",
-            "index",
-            "idx",
-            "row",
-            "line",
-        ),
-        *("no", "nr", "id", "seq", "sequence", "step", "number", "epoch", "count", "time", "date"),
-        *(
-            "timestamp",
-            "ts",
-            "day",
-            "hour",
-            "start",
-            "started",
-            "end",
-            "ended",
-            "begin",
-            "finished",
-        ),
-        *("elapsed", "datetime", "comment", "remark", "note"),
-    )
-)
+_OF_PART = frozenset((
+    "id", "index", "idx", "no", "num", "number", "local", "uuid", "name", "bus", "pci", "",
+))  # fmt: skip
+_ORDER = frozenset((
+    "iteration", "iterations", "iter", "it", "i", "rep", "repeat", "repetition", "trial", "run", "attempt",
+    "loop", "round", "pass", "sample", "cycle", "try", "index", "idx", "row", "line", "no", "nr", "id",
+    "seq", "sequence", "step", "number", "epoch", "count", "time", "date", "timestamp", "ts", "day", "hour",
+    "start", "started", "end", "ended", "begin", "finished", "elapsed", "datetime", "comment", "remark",
+    "note",
+))  # fmt: skip
 """Words in names of columns that number or date the rows, or remark on them."""
 _MOST_NUMBERED = 2**31
 """Possible samples; with more those that occur are numbered anew."""
