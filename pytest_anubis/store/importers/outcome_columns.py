@@ -30,9 +30,8 @@ _FAILED = frozenset(
         *("incomplete", "unfinished", "broken", "hung", "interrupted", "failures", "crashes"),
         *("invalid", "hang", "hangs", "stuck", "fault", "faulty", "mismatch", "wrong", "corrupt"),
         *("corrupted", "unverified", "unqualified", "disqualified", "✗", "✘", "❌"),
-        # Slurm's states.
-        *("out_of_memory", "oom", "cancelled", "canceled", "preempted", "boot_fail", "deadline"),
-        "revoked",
+        # Slurm's states; one that somebody cancelled says nothing of its node.
+        *("out_of_memory", "oom", "boot_fail", "deadline"),
         # German.
         *("nicht bestanden", "durchgefallen", "fehlgeschlagen", "fehler", "fehlerhaft", "defekt"),
     )
@@ -57,8 +56,8 @@ _MARKED = re.compile(r"([\[(<{*_|]*)\s*(.*?)\s*([\])>}*_|!.]*)")
 _LONGEST = 200
 """Characters of a cell that may be a word with a remark."""
 _CLOSING = str.maketrans("([{<", ")]}>")
-_MORE = re.compile(r"(.+?)[\s*!]*[\[(](.*)[\])]\*?|(cancell?ed) by \S{1,64}")
-"""A word with more in brackets behind it, or with Slurm's number of the user."""
+_MORE = re.compile(r"(.+?)[\s*!]*[\[(](.*)[\])]\*?")
+"""A word with more in brackets behind it."""
 _HARMLESS = re.compile(r"\d[\d.:]* ?(?:ms|s|sec|seconds?|m|min|minutes?|h)|(\d+)/\1")
 """What may follow a word of success in brackets: a duration, or 8/8."""
 _REMARKS = re.compile(
@@ -234,8 +233,8 @@ def _word(cell: str) -> str:
             return bare
     more = _MORE.fullmatch(bare) or _MORE.fullmatch(text)
     if more is not None:
-        word, remark, cancelled = more.groups()
-        word = cancelled or word.strip("[](){}<>*_ ")
+        word, remark = more.groups()
+        word = word.strip("[](){}<>*_ ")
         harmless = word in _PASSED and "*" not in text and _HARMLESS.fullmatch(remark)
         if word in _FAILED or harmless:
             return str(word)

@@ -206,7 +206,7 @@ def test_a_remark_of_no_failure_is_ignored(here: Path, line: str) -> None:
 @pytest.mark.parametrize(
     ("column", "word", "code"),
     [
-        ("status", "OUT_OF_MEMORY", 20),
+        ("status", "PREEMPTED", 20),
         ("failed", "3", 20),
         ("passed", "8/8", 0),
         ("passed", "0/0", 20),
