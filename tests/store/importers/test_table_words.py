@@ -62,8 +62,8 @@ def test_columns_of_outcomes(tmp_path: Path, column: str, words: str, right: str
 
 
 STATES = (
-    "OUT_OF_MEMORY;BOOT_FAIL;DEADLINE;NODE_FAIL;FAIL*;[FAIL];FAIL (ECC);[FAIL] (GPU 3);FAILED [ECC];**Fail**;FAIL!;<error>;(Timeout);✗;"
-    "nicht bestanden;Fehler"
+    "OUT_OF_MEMORY;BOOT_FAIL;DEADLINE;NODE_FAIL;FAIL*;[FAIL];FAIL (ECC);[FAIL] (GPU 3);FAILED [ECC];"
+    "**Fail**;FAIL!;<error>;(Timeout);✗;nicht bestanden;Fehler"
 )
 
 
