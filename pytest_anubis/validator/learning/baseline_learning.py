@@ -46,9 +46,9 @@ from pytest_anubis.validator.learning.learning_steps import learned_of, tasks_of
 from pytest_anubis.validator.learning.machine_thresholds import (
     DISKS,
     LASTING,
-    MODES,
-    beyond_modes,
+    beyond_loss,
     machine_thresholds,
+    shared_loss,
 )
 from pytest_anubis.validator.learning.self_check import failed_nodes, movement_findings, self_check
 from pytest_anubis.validator.learning.undecided_groups import decide_clusters, explained
@@ -317,10 +317,11 @@ def _machine_limits(
                 f"one machine: the limit is the spread of its {criterion.units} runs with a margin for how "
                 "few they are; more runs tighten it"
             )
-            shared = virtual and criterion.component.partition(".")[0] == DISKS
-            if shared:
-                threshold = beyond_modes(threshold)
-                note += f", down to a loss of {100 * MODES:.0f} %: others use the storage of a virtual disk"
+            of_host = item.spread is not None and not item.spread.card
+            loss = shared_loss(criterion.component) if virtual and of_host else 0.0
+            if loss:
+                threshold = beyond_loss(threshold, loss)
+                note += f", down to a loss of {100 * loss:.0f} %: other virtual machines use the same part"
             # Values that a test recorded itself cannot be measured again before they fail.
             single = int(np.diff(item.population.offsets)[item.rows.usable].max()) == 1
             once = single or item.population.given
@@ -331,7 +332,7 @@ def _machine_limits(
                 learned=threshold.confirmed,
                 unconfirmed=threshold.unconfirmed,
                 spread=threshold.scale,
-                shared=shared,
+                shared=loss > 0 and criterion.component.partition(".")[0] == DISKS,
                 detectable=detectable(criterion.metric.better, min(criterion.alpha, limit), own),
                 notes=(*criterion.notes, note),
             )

@@ -258,6 +258,28 @@ def test_one_machine_accepts_itself_and_sees_a_tenth_less() -> None:
 
 
 @pytest.mark.parametrize("memory", ["virtual", "64 GB"])
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_the_memory_of_a_virtual_machine_may_lose_what_others_take_of_it(
+    memory: str, device: str
+) -> None:
+    rate, core = (replace(one, devices=[device] * len(one)) for one in runs(0, 2, 6))
+    baseline = learn_baseline(
+        [replace(rate, component="memory.bandwidth"), replace(core, component="memory.latency")],
+        hardware_class="k",
+        attributes={"memory": memory},
+        created="2026-12-01T00:00:00+00:00",
+    )
+    found = {one.component: one for one in baseline.criteria}
+    assert not any(one.shared or one.coarse for one in baseline.criteria)
+    for component, population in (("memory.bandwidth", rate), ("memory.latency", core)):
+        allowed = (memory, device, component) == ("virtual", "cpu", "memory.bandwidth")
+        for loss, fails in ((1.22, not allowed), (1.5, True)):
+            values = population.sample(5) * loss
+            outcome = judge_sample(values, found[component], baseline).outcome
+            assert (outcome is Outcome.FAIL) is fails
+
+
+@pytest.mark.parametrize("memory", ["virtual", "64 GB"])
 def test_the_disk_of_a_virtual_machine_may_lose_what_others_take_of_it(memory: str) -> None:
     disk, core = runs(0, 2, 6)
     baseline = learn_baseline(
