@@ -65,7 +65,7 @@ class DiagResult:
         status: ``pass``, ``fail``, ``warn`` or ``skip``; a pass with a warning is ``warn``.
         text: Its warnings, in one line.
         readings: Metrics with the values that it measured.
-        told: It is the summary of results of which one is as bad.
+        covered: It is the summary of results of which one is as bad.
     """
 
     plugin: str
@@ -73,7 +73,7 @@ class DiagResult:
     status: str
     text: str
     readings: tuple[tuple[Metric, float], ...] = ()
-    told: bool = False
+    covered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,11 +204,11 @@ def _broken(
 ) -> str:
     """Return the errors that are of no plugin; the last resort is an iteration that is a hole."""
     pairs = [one for pair in bodies for one in pair]
-    told = [one.runtime_error for one in pairs]
+    errors = [one.runtime_error for one in pairs]
     for one in pairs:
         if one.global_errors:
-            told += [*_said(one.global_errors)] or [shown(f"{one.global_errors}")]
-    if error := "; ".join(dict.fromkeys(filter(str.strip, told))):
+            errors += [*_said(one.global_errors)] or [shown(f"{one.global_errors}")]
+    if error := "; ".join(dict.fromkeys(filter(str.strip, errors))):
         return error
     overall = {_status(one.overall, _OVERALL) for one in pairs if one.overall}
     if hole or (FAIL in overall and not any(one.status == FAIL for one in results)):
@@ -230,8 +230,8 @@ def _results(test: _Test) -> Iterator[DiagResult]:
         status = _status(test.test_summary.status, test.name)
         for found in _of_devices(plugin, test.test_summary, status):
             if not of_devices or found.status in (WARN, FAIL):  # else the devices' results say it
-                told = bool(of_devices) and _WORSE.index(found.status) <= _WORSE.index(worst)
-                yield replace(found, told=told)
+                covered = bool(of_devices) and _WORSE.index(found.status) <= _WORSE.index(worst)
+                yield replace(found, covered=covered)
     elif not of_devices:
         if not test.results:
             raise UnreadableOutput(TOOL, f"{test.name}: no result")

@@ -50,7 +50,7 @@ def import_dcgm(path: Path, **of_node: Unpack[OfNode]) -> Imported:
         samples.problem(Unit("dcgm/diag", _NOT_PASSED, "node"), "failed", text)
     ran = Counter(one.plugin for one in found.results if one.status != SKIP)
     for one in found.results:
-        if one.told:
+        if one.covered:
             continue
         name = f"dcgm/{one.plugin}"
         device = one.device or "node"

@@ -32,33 +32,11 @@ MAX_NAME_LENGTH = 1000
 
 _DEVICE = re.compile(r"(?<![^>])([A-Za-z]+):([0-9]{1,9})(?![^>])")
 """Kind and number of a device, alone or in a pair."""
-_SUMMARIES = frozenset(
-    (
-        *("mean", "average", "avg", "median", "min", "minimum", "max", "maximum", "std", "stdev"),
-        *(
-            "stddev",
-            "sd",
-            "standarddeviation",
-            "variance",
-            "var",
-            "total",
-            "sum",
-            "count",
-            "overall",
-        ),
-        *(
-            "grandtotal",
-            "geomean",
-            "mittelwert",
-            "durchschnitt",
-            "summe",
-            "gesamt",
-            "25%",
-            "50%",
-            "75%",
-        ),
-    )
-)
+_SUMMARIES = frozenset((
+    "mean", "average", "avg", "median", "min", "minimum", "max", "maximum", "std", "stdev", "stddev", "sd",
+    "standarddeviation", "variance", "var", "total", "sum", "count", "overall", "grandtotal", "geomean",
+    "mittelwert", "durchschnitt", "summe", "gesamt", "25%", "50%", "75%",
+))  # fmt: skip
 """What spreadsheets and pandas write below the nodes' rows, in small letters without marks."""
 FILLED = ("unit", "better", "component")
 """Columns that a metric map fills where they are empty."""

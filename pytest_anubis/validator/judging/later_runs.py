@@ -7,8 +7,9 @@ shared rule (`core.standing.standing_of`); a value is missing until a later run 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -99,13 +100,12 @@ class LaterRuns:
         followed = {((one.run, node), one.after) for node, one in runs}
         ends = {
             (run, node): max(
-                order.get((other, node), 0) + 0.5
-                for other in several
-                if other == run
-                or (self._overlap(node, run, other) and ((other, node), run) not in followed)
+                order[other, node] + 0.5
+                for other in (run, *meanwhile)
+                if other == run or ((other, node), run) not in followed
             )
             for node, several in of_node.items()
-            for run in several
+            for run, meanwhile in self._overlapping(node, several)
         }
         campaigns = {unit: one.campaign for unit, one in known if one.campaign}
         object.__setattr__(self, "ends", ends)
@@ -114,11 +114,14 @@ class LaterRuns:
         object.__setattr__(self, "runs", of_node)
         object.__setattr__(self, "order", order)
 
-    def _overlap(self, node: str, run: str, other: str) -> bool:
-        """Return whether another run began while a run went on."""
-        unit = run, node
-        began = self.started.get(unit, "")
-        return "" < began < self.started.get((other, node), "") < self.ended.get(unit, "")
+    def _overlapping(self, node: str, runs: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+        """Yield each of a node's runs with those that began while it went on."""
+        in_time = sorted((self.started[run, node], run) for run in runs)
+        moments = [began for began, _ in in_time]
+        for began, run in in_time:
+            first = bisect_right(moments, began)
+            behind = bisect_left(moments, self.ended.get((run, node), "")) if began else 0
+            yield run, [other for _, other in in_time[first:behind]]
 
     def in_order(self, node: str, verdicts: Iterable[MetricVerdict]) -> list[MetricVerdict]:
         """Return a node's verdicts in the order in which their runs began."""

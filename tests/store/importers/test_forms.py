@@ -165,7 +165,7 @@ def test_snapshots_of_a_running_job_are_no_results(tmp_path: Path) -> None:
         fio(path, [job(3e8, eta=50)], [job(2e8, eta=10)])
     hung = fio(path, [job(3e8, job_start=7, eta=50)], [job(1e8, job_start=9)])
     assert (bandwidths(hung), hung.wrong_count) == ({("fio/seq", "", "nvme0n1"): [100.0]}, 1)
-    unknown = fio(path, [job(1e8, eta=2**31 - 1)])  # how long it took could not be told
+    unknown = fio(path, [job(1e8, eta=2**31 - 1)])  # how long it took is unknown
     assert bandwidths(unknown) == {("fio/seq", "", "nvme0n1"): [100.0]}
     assert bandwidths(fio(path, [job(error=-17024)])) == {("fio/seq", "", "nvme0n1"): "failed"}
     one = job()

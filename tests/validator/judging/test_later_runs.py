@@ -21,6 +21,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
+from pytest_anubis.validator.judging.later_runs import LaterRuns
 
 NODES, NAN = 30, float("nan")
 STARTED = {f"r{r}": f"2026-01-0{r + 1}T00:00:00+00:00" for r in range(3)}
@@ -354,3 +355,15 @@ def test_the_mean_of_all_cards_follows_a_card_whose_failure_is_waived() -> None:
     assert Decision.REJECTED in {
         one.decision for one in judge_fleet([population], {"": learned}).nodes
     }
+
+
+def test_runs_of_years_are_compared_with_what_overlaps_them_alone() -> None:
+    """Each run looks at the few that began while it went on; one that names itself ends like any other."""
+    started = {(f"r{n}", "n1"): f"2026-01-01T{n:06d}" for n in range(20_000)}
+    ended = {unit: f"{began}5" for unit, began in started.items()}
+    ended["r7", "n1"] = "2026-01-01T000009"
+    loop = JudgedRun(run="r0", began=0.0, after="r0")
+    later = LaterRuns(started=started, ended=ended, checked={"n1": [loop]})
+    assert later.ends["r7", "n1"] == later.order["r8", "n1"] + 0.5
+    assert later.ends["r8", "n1"] == later.order["r8", "n1"] + 0.5
+    assert later.ends["r0", "n1"] >= later.order["r0", "n1"]
