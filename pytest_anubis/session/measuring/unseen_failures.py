@@ -175,18 +175,20 @@ class _Logged:
     def __init__(self, more: Callable[[], list[BaseException]]) -> None:
         self._errors: list[BaseException] = []
         self._more = more
+        self._plain: list[tuple[logging.Logger, str, Callable[..., None]]] = []
 
     def install(self) -> None:
         """Keep the errors that the loggers get from now on."""
         for logger in map(logging.getLogger, _LOGGERS):
             for name in ("error", "critical"):  # `exception` calls `error`
-                setattr(logger, name, functools.partial(self._keep, getattr(logger, name)))
+                plain = getattr(logger, name)
+                self._plain.append((logger, name, plain))
+                setattr(logger, name, functools.partial(self._keep, plain))
 
     def remove(self) -> None:
         """Let the loggers log as they did before."""
-        for logger in map(logging.getLogger, _LOGGERS):
-            for name in ("error", "critical"):
-                vars(logger).pop(name, None)
+        while self._plain:
+            setattr(*self._plain.pop())
 
     def _keep(self, log: Callable[..., None], *args: Any, **more: Any) -> None:
         said = more.get("exc_info")
