@@ -318,7 +318,9 @@ def _machine_limits(
                 "few they are; more runs tighten it"
             )
             of_host = item.spread is not None and not item.spread.card
-            loss = shared_loss(criterion.component) if virtual and of_host else 0.0
+            loss = 0.0
+            if virtual and of_host:
+                loss = shared_loss(criterion.component, criterion.benchmark)
             if loss:
                 threshold = beyond_loss(threshold, loss)
                 note += f", down to a loss of {100 * loss:.0f} %: other virtual machines use the same part"
