@@ -16,22 +16,24 @@ import numpy as np
 from pytest_anubis.codec.input_limits import LARGEST_DATA, POPULATION_BYTES, most_bytes, too_large
 from pytest_anubis.core.gather import invalid_rows, other_variant
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import IntArray, Population, SampleProblem
+from pytest_anubis.core.sample import FloatArray, IntArray, Population, SampleProblem
 from pytest_anubis.durations import seconds
 from pytest_anubis.store.importers.encoded_rows import EncodedRows
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.lost_cells import (
     MISSING,
     LostCells,
-    LostRows,
     UnitName,
-    impossible,
     lost_of_rows,
 )
 from pytest_anubis.store.importers.table_columns import DURATION, TEXTS, TRAITS
 
 _KEY = ("class", "benchmark", "metric", "group")
 _UNIT = ("node", "device", "run")
+SAMPLE = (*_KEY, *_UNIT)
+"""Columns whose names tell samples apart."""
+_MOST_NUMBERED = 2**62
+"""Possible combinations of names; with more those that occur are numbered anew."""
 
 _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 """Seconds since 1970. Earlier times count from another origin (30 years are longer than any measurement), or
@@ -101,11 +103,12 @@ def group_rows(
     """
     if not len(rows.values):
         return Grouped()
-    names, codes = _sorted_names(rows)
-    sizes = {name: len(names[name]) for name in TEXTS}
-    key, key_parts = _combine([codes[n] for n in _KEY], [sizes[n] for n in _KEY])
-    unit, unit_parts = _combine([codes[n] for n in _UNIT], [sizes[n] for n in _UNIT])
-    _check_populations(len(key_parts))
+    names, codes = sorted_names(rows)
+    key, key_parts = combined(names, codes, _KEY)
+    unit, unit_parts = combined(names, codes, _UNIT)
+    most = most_bytes(LARGEST_DATA)
+    if len(key_parts) * POPULATION_BYTES > most:
+        raise ImportFileError(too_large(f"{len(key_parts):,} different metrics", most))
     whole = key * unit_parts.shape[0] + unit
     order = np.argsort(whole, kind="stable")
     if rows.times is not None:
@@ -115,7 +118,8 @@ def group_rows(
     key_of_row = key
     key, unit = key[order][starts], unit[order][starts]
 
-    variant = codes["unit"] * sizes["better"] + codes["better"]
+    directions = len(names["better"])
+    variant = codes["unit"] * directions + codes["better"]
     chosen = _majority(whole // unit_parts.shape[0], variant[order], key_parts.shape[0])
     others = variant != chosen[key_of_row]
     failures = rows.return_codes != 0
@@ -129,11 +133,11 @@ def group_rows(
     marked: dict[int, SampleProblem] = {}
     where = np.cumsum(np.bincount(starts, minlength=len(whole))) - 1
     for row in np.flatnonzero(other).tolist():
-        pair = divmod(int(variant[order[row]]), sizes["better"])
-        most = divmod(int(chosen[units.key[where[row]]]), sizes["better"])
+        pair = divmod(int(variant[order[row]]), directions)
+        usual = divmod(int(chosen[units.key[where[row]]]), directions)
         marked[int(where[row])] = other_variant(
             (names["unit"][pair[0]], names["better"][pair[1]], 1),
-            (names["unit"][most[0]], names["better"][most[1]], 1),
+            (names["unit"][usual[0]], names["better"][usual[1]], 1),
         )
     for row in np.flatnonzero(failed).tolist():
         said = rows.failure(int(order[row]))
@@ -145,16 +149,22 @@ def group_rows(
         marked.setdefault(row, HALF_EMPTY)
     component = codes["component"][order][starts]
     populations = _cut(
-        names, key_parts, units, rows.values[order][keep], marked, chosen, sizes, component, keyed
+        names, key_parts, units, rows.values[order][keep], marked, chosen, component, whole=keyed
     )
     metrics = [population.metric for population in populations]
     durations = np.array([metric.is_duration for metric in metrics], dtype=np.bool_)[key_of_row]
+    values = rows.values
+    impossible = ~np.isfinite(values) | (values < 0) | ((values == 0) & durations)
     left = ~(failures | rows.missing)
-    invalid = left & ~others & impossible(rows.values, durations)
-    lost = LostRows(failed=failures, empty=rows.missing, other=left & others, invalid=invalid)
+    lost = {
+        "unit": left & others,
+        "invalid": left & ~others & impossible,
+        "failed": failures,
+        "missing": rows.missing & ~failures,
+    }
     return Grouped(
         populations=populations,
-        values=int(keep.sum() - invalid.sum()),
+        values=int(keep.sum() - lost["invalid"].sum()),
         lost=lost_of_rows(
             rows, lost, metrics, key_of_row, populations, keyed=keyed, counted=counted
         ),
@@ -180,17 +190,13 @@ def _empty_values(
     return {names[i]: int(lost[i]) for i in too_many.tolist()}
 
 
-def _check_populations(count: int) -> None:
-    most = most_bytes(LARGEST_DATA)
-    if count * POPULATION_BYTES > most:
-        raise ImportFileError(too_large(f"{count:,} different metrics", most))
-
-
-def _sorted_names(rows: EncodedRows) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """Number every column's names in alphabetical order, so that numbers sort like names."""
+def sorted_names(
+    rows: EncodedRows, columns: Sequence[str] = TEXTS
+) -> tuple[dict[str, list[str]], dict[str, IntArray]]:
+    """Number the names in columns in alphabetical order, so that numbers sort like names."""
     names: dict[str, list[str]] = {}
-    codes: dict[str, Any] = {}
-    for column in TEXTS:
+    codes: dict[str, IntArray] = {}
+    for column in columns:
         distinct = sorted(set(rows.names[column]))
         place = {name: i for i, name in enumerate(distinct)}
         table = np.array([place[name] for name in rows.names[column]], dtype=np.int32)
@@ -199,19 +205,25 @@ def _sorted_names(rows: EncodedRows) -> tuple[dict[str, list[str]], dict[str, An
     return names, codes
 
 
-def _combine(columns: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray, IntArray]:
-    """Number the distinct combinations, in order.
+def combined(
+    names: Mapping[str, Sequence[str]], codes: Mapping[str, IntArray], columns: Sequence[str]
+) -> tuple[IntArray, IntArray]:
+    """Number the distinct combinations of names in columns, in order.
 
     Returns:
         The number of each row's combination, shape (n,), and the combinations, shape (k, columns).
     """
-    number = columns[0].astype(np.int64)
-    for column, size in zip(columns[1:], sizes[1:], strict=True):
-        # Numbers are made dense in every step, which keeps products far below 2^63.
-        _, number = np.unique(number, return_inverse=True)
-        number = number.astype(np.int64) * size + column
+    number = np.zeros(len(codes[columns[0]]), dtype=np.int64)
+    possible = 1
+    for column in columns:
+        size = len(names[column])
+        if possible * size >= _MOST_NUMBERED:  # number those that occur
+            distinct, number = np.unique(number, return_inverse=True)
+            possible, number = len(distinct), number.astype(np.int64)
+        number = number * size + codes[column]
+        possible *= size
     _, first, dense = np.unique(number, return_index=True, return_inverse=True)
-    return dense.astype(np.int64), np.stack([column[first] for column in columns], axis=1)
+    return dense.astype(np.int64), np.stack([codes[column][first] for column in columns], axis=1)
 
 
 def _majority(group: IntArray, variant: IntArray, groups: int) -> IntArray:
@@ -226,121 +238,114 @@ def _majority(group: IntArray, variant: IntArray, groups: int) -> IntArray:
 
 
 def _cut(
-    names: dict[str, list[str]],
+    names: Mapping[str, Sequence[str]],
     key_parts: IntArray,
     units: _Units,
-    values: Any,
+    values: FloatArray,
     marked: dict[int, SampleProblem],
     chosen: IntArray,
-    sizes: dict[str, int],
     component: IntArray,
+    *,
     whole: bool,
 ) -> tuple[Population, ...]:
+    """Cut the sorted units into one population for each key, with rows for what units lack."""
     text = {column: np.array(names[column], dtype=object) for column in _UNIT}
     offsets = np.concatenate([[0], np.cumsum(units.count)]).astype(np.int64)
     marked = marked | invalid_rows(values, offsets, marked)
     marked |= {row: EMPTY for row in np.flatnonzero(units.count == 0).tolist() if row not in marked}
     by_row = sorted(marked)
     bounds = np.searchsorted(units.key, np.arange(len(key_parts) + 1))
-    gaps = _Gaps(key_parts, units, bounds, whole=whole)
+    gaps = _gaps(key_parts, units, bounds, whole=whole)
     found = []
     for number, part in enumerate(key_parts.tolist()):
-        first = int(bounds[number])
-        last = int(bounds[number + 1])
-        nodes, devices, runs = gaps.of(number)
+        first, last = bounds[number : number + 2].tolist()
+        lacking = dict(zip(_UNIT, gaps[number], strict=True))
+        of_unit = {
+            column: tuple(
+                text[column][np.concatenate([codes[first:last], lacking[column]])].tolist()
+            )
+            for column, codes in (
+                ("node", units.node),
+                ("device", units.device),
+                ("run", units.run),
+            )
+        }
+        more = len(lacking["node"])
         lo, hi = np.searchsorted(by_row, (first, last))
         problems = {row - first: marked[row] for row in by_row[lo:hi]}
-        problems.update((last - first + i, MISSING) for i in range(len(nodes)))
+        problems.update((last - first + i, MISSING) for i in range(more))
+        unit, better = divmod(int(chosen[number]), len(names["better"]))
+        direction: Any = names["better"][better]
+        own = offsets[first : last + 1]
         found.append(
             Population(
                 hardware_class=names["class"][part[0]],
                 benchmark=names["benchmark"][part[1]],
-                metric=_metric(names, part[2], divmod(int(chosen[number]), sizes["better"])),
+                metric=Metric(
+                    name=names["metric"][part[2]], unit=names["unit"][unit], better=direction
+                ),
                 component=names["component"][int(component[first])],
                 group=names["group"][part[3]],
-                nodes=_names(text["node"], units.node[first:last], nodes),
-                devices=_names(text["device"], units.device[first:last], devices),
-                runs=_names(text["run"], units.run[first:last], runs),
-                values=values[offsets[first] : offsets[last]],
-                offsets=_offsets(offsets[first : last + 1], len(nodes)),
+                nodes=of_unit["node"],
+                devices=of_unit["device"],
+                runs=of_unit["run"],
+                values=values[own[0] : own[-1]],
+                offsets=np.asarray(np.concatenate([own, np.full(more, own[-1])]) - own[0]),
                 problems=problems,
             )
         )
     return tuple(found)
 
 
-def _metric(names: dict[str, list[str]], name: int, variant: tuple[int, int]) -> Metric:
-    better: Any = names["better"][variant[1]]
-    return Metric(name=names["metric"][name], unit=names["unit"][variant[0]], better=better)
+def _gaps(
+    key_parts: IntArray, units: _Units, bounds: IntArray, *, whole: bool
+) -> list[tuple[IntArray, IntArray, IntArray]]:
+    """Return nodes, devices and runs of the rows that each population lacks, since most nodes have them.
 
-
-def _offsets(offsets: IntArray, more: int) -> IntArray:
-    """Return bounds from 0 on, followed by `more` rows without values."""
-    return np.asarray(np.concatenate([offsets, np.full(more, offsets[-1])]) - offsets[0])
-
-
-def _names(text: Any, codes: IntArray, more: IntArray) -> tuple[str, ...]:
-    return tuple(text[np.concatenate([codes, more])].tolist())
-
-
-class _Gaps:
-    """A search for what most nodes of a class report and some do not.
-
-    A node that reports none of the usual devices was measured again for something else and lacks nothing,
-    unless the file is `whole`, one run of a suite.
+    A device that is not in one group of a metric is in another. A node that reports none of the usual devices
+    was measured again for something else and lacks nothing, unless the file is `whole`, one run of a suite.
     """
+    classes = key_parts[:, 0].tolist()
+    nodes: dict[int, IntArray] = {}
+    runs: dict[int, IntArray] = {}
+    numbers, begin = np.unique(key_parts[units.key, 0], return_index=True)  # in order
+    for number, lo, hi in zip(
+        numbers.tolist(), begin.tolist(), [*begin[1:].tolist(), len(units.key)], strict=True
+    ):
+        nodes[number], first = np.unique(units.node[lo:hi], return_index=True)
+        runs[number] = units.run[lo:hi][first]
+    _, which, count = np.unique(key_parts[:, :3], axis=0, return_inverse=True, return_counts=True)
+    grouped = count[which.ravel()] > 1
+    usual = [
+        _usual(units, slice(*bounds[number : number + 2].tolist()), nodes[of])
+        for number, of in enumerate(classes)
+    ]
+    alike = {number: np.full(len(own), whole) for number, own in nodes.items()}
+    for of, (_, there) in zip(classes, usual, strict=True):
+        alike[of] |= there.any(axis=1)
+    found = []
+    for number, (of, (devices, there)) in enumerate(zip(classes, usual, strict=True)):
+        lost = ~there & alike[of][:, None]
+        if grouped[number] or len(nodes[of]) < 3:
+            lost = lost[:0]
+        node, column = np.nonzero(lost)
+        found.append((nodes[of][node], devices[column], runs[of][node]))
+    return found
 
-    def __init__(
-        self, key_parts: IntArray, units: _Units, bounds: IntArray, *, whole: bool
-    ) -> None:
-        self._parts = key_parts
-        self._units = units
-        self._bounds = bounds
-        numbers, begin = np.unique(key_parts[units.key, 0], return_index=True)  # in order
-        self._nodes: dict[int, IntArray] = {}
-        self._run: dict[int, IntArray] = {}
-        for number, lo, hi in zip(
-            numbers.tolist(), begin.tolist(), [*begin[1:].tolist(), len(units.key)], strict=True
-        ):
-            nodes, first = np.unique(units.node[lo:hi], return_index=True)
-            self._nodes[number] = nodes
-            self._run[number] = units.run[lo:hi][first]
-        # A device that is not in one group of a metric is in another: nothing is missing.
-        _, which, count = np.unique(
-            key_parts[:, :3], axis=0, return_inverse=True, return_counts=True
-        )
-        self._grouped = count[which.ravel()] > 1
-        self._there = [self._usual(number) for number in range(len(key_parts))]
-        self._alike = {number: np.full(len(own), whole) for number, own in self._nodes.items()}
-        for number, (_, there) in enumerate(self._there):
-            self._alike[int(key_parts[number, 0])] |= there.any(axis=1)
 
-    def of(self, number: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the nodes, devices and runs of the rows that one population lacks."""
-        hardware_class = int(self._parts[number, 0])
-        nodes = self._nodes[hardware_class]
-        (devices, there) = self._there[number]
-        lost = ~there & self._alike[hardware_class][:, None]
-        node, column = np.nonzero(
-            lost if not self._grouped[number] and len(nodes) > 2 else lost[:0]
-        )
-        return nodes[node], devices[column], self._run[hardware_class][node]
-
-    def _usual(self, number: int) -> tuple[IntArray, Any]:
-        """Return the devices that most nodes have in a population, and which node has which of them."""
-        nodes = self._nodes[int(self._parts[number, 0])]
-        rows = slice(int(self._bounds[number]), int(self._bounds[number + 1]))
-        devices, device = np.unique(self._units.device[rows], return_inverse=True)
-        place = np.searchsorted(nodes, self._units.node[rows])
-        pairs = np.stack(np.divmod(np.unique(device * len(nodes) + place), len(nodes)))
-        # Few devices are on most nodes, whatever a file names: nodes times devices stays small.
-        usual = np.flatnonzero(2 * np.bincount(pairs[0], minlength=len(devices)) > len(nodes))
-        place = np.full(len(devices), -1)
-        place[usual] = np.arange(len(usual))
-        there = np.zeros((len(nodes), len(usual)), dtype=bool)
-        kept = pairs[:, place[pairs[0]] >= 0]
-        there[kept[1], place[kept[0]]] = True
-        return devices[usual], there
+def _usual(units: _Units, rows: slice, nodes: IntArray) -> tuple[IntArray, Any]:
+    """Return the devices that most nodes have in a population, and which node has which of them."""
+    devices, device = np.unique(units.device[rows], return_inverse=True)
+    place = np.searchsorted(nodes, units.node[rows])
+    pairs = np.stack(np.divmod(np.unique(device * len(nodes) + place), len(nodes)))
+    # Few devices are on most nodes, whatever a file names: nodes times devices stays small.
+    usual = np.flatnonzero(2 * np.bincount(pairs[0], minlength=len(devices)) > len(nodes))
+    place = np.full(len(devices), -1)
+    place[usual] = np.arange(len(usual))
+    there = np.zeros((len(nodes), len(usual)), dtype=bool)
+    kept = pairs[:, place[pairs[0]] >= 0]
+    there[kept[1], place[kept[0]]] = True
+    return devices[usual], there
 
 
 def run_of_each_day(rows: EncodedRows) -> EncodedRows:
@@ -351,15 +356,12 @@ def run_of_each_day(rows: EncodedRows) -> EncodedRows:
     """
     if not _has_moments(rows) or len(set(rows.names["run"])) > 1:
         return rows
-    names, codes = _sorted_names(rows)
-    unit, _ = _combine(*zip(*((codes[n], len(names[n])) for n in (*_KEY, *_UNIT)), strict=True))
+    names, codes = sorted_names(rows)
+    unit, _ = combined(names, codes, SAMPLE)
     times = np.asarray(rows.times)
     node = codes["node"]
     timed = ~np.isnan(times)
-    first = np.full(len(times), np.inf)
-    last = np.full(len(times), -np.inf)
-    np.minimum.at(first, unit[timed], times[timed])
-    np.maximum.at(last, unit[timed], times[timed])
+    first, last = _spans(unit, times)
     apart = np.isin(node, node[(last - first > _DAY)[unit]])
     where = np.flatnonzero(timed & apart)
     if not len(where):
@@ -393,22 +395,27 @@ def row_dates(rows: EncodedRows) -> dict[tuple[str, str], tuple[str, str]]:
     """
     if rows.times is None or not _has_moments(rows):
         return {}
+    names, codes = sorted_names(rows, ("run", "node"))
     timed = ~np.isnan(rows.times)
-    times = rows.times[timed]
-    runs = rows.codes["run"][timed]
-    nodes = rows.codes["node"][timed]
-    pairs, unit = np.unique(np.stack([runs, nodes], axis=1), axis=0, return_inverse=True)
-    unit = unit.ravel()  # numpy 2.0 gives it a second axis
-    first = np.full(len(pairs), np.inf)
-    last = np.full(len(pairs), -np.inf)
-    np.minimum.at(first, unit, times)
-    np.maximum.at(last, unit, times)
-    found: dict[tuple[str, str], tuple[float, float]] = {}
-    for (run, node), begin, end in zip(pairs.tolist(), first.tolist(), last.tolist(), strict=True):
-        key = rows.names["run"][run], rows.names["node"][node]  # ' n1' and 'n1' are one name
-        known = found.get(key, (begin, end))
-        found[key] = min(begin, known[0]), max(end, known[1])
-    return {key: (_shown(begin), _shown(end)) for key, (begin, end) in found.items()}
+    codes = {column: numbers[timed] for column, numbers in codes.items()}
+    unit, pairs = combined(names, codes, ("run", "node"))
+    first, last = _spans(unit, rows.times[timed])
+    return {
+        (names["run"][run], names["node"][node]): (_shown(begin), _shown(end))
+        for (run, node), begin, end in zip(
+            pairs.tolist(), first.tolist(), last.tolist(), strict=True
+        )
+    }
+
+
+def _spans(group: IntArray, times: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the earliest and the latest time of each group, which are infinite without any."""
+    timed = ~np.isnan(times)
+    first = np.full(int(group.max()) + 1, np.inf)
+    last = -first
+    np.minimum.at(first, group[timed], times[timed])
+    np.maximum.at(last, group[timed], times[timed])
+    return first, last
 
 
 def row_traits(rows: EncodedRows) -> dict[tuple[str, str], dict[str, str]]:

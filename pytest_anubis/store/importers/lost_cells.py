@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,34 +47,9 @@ class LostCells:
     example: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostRows:
-    """Masks of the lost rows, each for one cause; shape (n,), in the order of the file.
-
-    Attributes:
-        other: Unit or direction differ from most rows of the metric.
-        invalid: The value is NaN, infinite, negative, or a duration of 0.
-    """
-
-    failed: Mask
-    empty: Mask
-    other: Mask
-    invalid: Mask
-
-
-def impossible(values: npt.NDArray[np.float64], durations: Mask) -> Mask:
-    """Return which values are impossible, shape (n,).
-
-    Args:
-        values: Shape (n,).
-        durations: Shape (n,); durations, which cannot be 0 (`Metric.is_duration`).
-    """
-    return np.asarray(~np.isfinite(values) | (values < 0) | ((values == 0) & durations))
-
-
 def lost_of_rows(
     rows: EncodedRows,
-    lost: LostRows,
+    lost: Mapping[str, Mask],
     most: Sequence[Metric],
     key: IntArray,
     populations: Sequence[Population],
@@ -86,7 +61,7 @@ def lost_of_rows(
 
     Args:
         rows: The good rows.
-        lost: Which of them are lost.
+        lost: Kind, as of `LostCells` -> shape (n,), which rows are lost for it.
         most: The metric of each key, with the unit and direction of most rows.
         key: Shape (n,), the key of each row.
         populations: The populations of the rows.
@@ -94,19 +69,16 @@ def lost_of_rows(
             content, as in a table.
         counted: Units with a cell that is counted as a wrong line, so that they are not missing as well.
     """
-    cells = _Cells(rows, most, key, keyed=keyed)
     found = []
-    for kind, mask, text in (
-        ("unit", lost.other, cells.other),
-        ("invalid", lost.invalid, cells.value),
-        ("failed", lost.failed, cells.failed),
-        ("missing", lost.empty & ~lost.failed, cells.empty),
-    ):
+    for kind, mask in lost.items():
         where = np.flatnonzero(mask)
         count = len(where)
         # What is empty has to be looked up and filled.
         named = MAX_EMPTY_NAMED if kind == "missing" else 1
-        examples = [text(row) for row in _first(where, rows.lines, named)]
+        first = where[np.argsort(rows.lines[where], kind="stable")[:named]]
+        examples = [
+            _example(rows, kind, row, most[int(key[row])], keyed=keyed) for row in first.tolist()
+        ]
         left = f"; and {count - named} more" if count > named > 1 else ""
         units = lost_of_populations(populations, (kind,), gaps=kind == "missing", counted=counted)
         if units and (kind == "missing" or (kind == "failed" and keyed)):
@@ -119,9 +91,31 @@ def lost_of_rows(
     return tuple(found)
 
 
-def _first(where: IntArray, lines: IntArray, count: int) -> list[int]:
-    """Return the rows that are first in the file, at most `count`."""
-    return [int(row) for row in where[np.argsort(lines[where], kind="stable")[:count]]]
+def _example(rows: EncodedRows, kind: str, row: int, usual: Metric, *, keyed: bool) -> str:
+    """Return the place of a row's lost cell and its content; `usual` is the metric as most rows have it."""
+
+    def name(column: str) -> str:
+        return rows.names[column][int(rows.codes[column][row])]
+
+    line = int(rows.lines[row])
+    column, text, more = "value", "", ""
+    if kind == "unit":
+        column = "unit" if name("unit") != usual.unit else "better"
+        text = name(column)
+        metric = f"{name('benchmark')} {usual.name}"[: 2 * MAX_NAME_SHOWN]
+        more = f" (most of {metric}: {getattr(usual, column)!r})"
+    elif kind == "invalid":
+        value = rows.values[row]
+        text = rows.words.get(line, "NaN" if np.isnan(value) else f"{value:g}")
+    elif kind == "failed":
+        code = str(int(rows.return_codes[row]))
+        column, text = rows.failure(row) or (rows.code_column, code)
+    if keyed:
+        device = name("device")
+        rank = f":{device[4:]}" if device.startswith("rank") and column == "value" else ""
+        column = f"{name('benchmark')}/{name('metric') if column == 'value' else column}{rank}"
+    place = f"line {line}, node {name('node')[:MAX_NAME_SHOWN]}"
+    return f"{place}, column {cut(column, MAX_COLUMN_SHOWN)}: {text[:MAX_NAME_SHOWN]!r}{more}"
 
 
 def lost_of_populations(
@@ -167,55 +161,3 @@ def lost_of_populations(
 def cut(text: str, most: int) -> str:
     """Return the text, cut to `most` characters with an ellipsis at the end."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-class _Cells:
-    """A formatter of examples: the place of a row's cell and its content."""
-
-    def __init__(
-        self, rows: EncodedRows, most: Sequence[Metric], key: IntArray, *, keyed: bool
-    ) -> None:
-        self._rows = rows
-        self._most = most
-        self._key = key
-        self._keyed = keyed
-
-    def other(self, row: int) -> str:
-        """Return the example of an unusual unit or direction."""
-        usual = self._most[int(self._key[row])]
-        column = "unit" if self._name("unit", row) != usual.unit else "better"
-        expected = usual.unit if column == "unit" else usual.better
-        metric = f"{self._name('benchmark', row)} {usual.name}"[: 2 * MAX_NAME_SHOWN]
-        return self._at(row, column, self._name(column, row), f" (most of {metric}: {expected!r})")
-
-    def value(self, row: int) -> str:
-        """Return the example of an impossible value."""
-        value = self._rows.values[row]
-        text = "NaN" if np.isnan(value) else f"{value:g}"
-        return self._at(row, "value", self._rows.words.get(int(self._rows.lines[row]), text))
-
-    def failed(self, row: int) -> str:
-        """Return the example of a failed test."""
-        column, text = self._rows.failure(row) or (
-            self._rows.code_column,
-            str(int(self._rows.return_codes[row])),
-        )
-        return self._at(row, column, text)
-
-    def empty(self, row: int) -> str:
-        """Return the example of an empty cell."""
-        return self._at(row, "value", "")
-
-    def _at(self, row: int, column: str, text: str, more: str = "") -> str:
-        if self._keyed:
-            device = self._name("device", row)
-            rank = f":{device[4:]}" if device.startswith("rank") and column == "value" else ""
-            metric = self._name("metric", row) if column == "value" else column
-            column = f"{self._name('benchmark', row)}/{metric}{rank}"
-        line = int(self._rows.lines[row])
-        node = self._name("node", row)[:MAX_NAME_SHOWN]
-        column = cut(column, MAX_COLUMN_SHOWN)
-        return f"line {line}, node {node}, column {column}: {text[:MAX_NAME_SHOWN]!r}{more}"
-
-    def _name(self, column: str, row: int) -> str:
-        return self._rows.names[column][int(self._rows.codes[column][row])]

@@ -14,8 +14,8 @@ import numpy as np
 
 from pytest_anubis.core.sample import IntArray
 from pytest_anubis.store.importers.encoded_rows import EncodedRows
+from pytest_anubis.store.importers.grouping import SAMPLE, combined, sorted_names
 
-_UNIT = ("class", "benchmark", "metric", "group", "node", "device", "run")
 _MOST_VALUES = 64
 """Values of a parameter; message sizes from 8 bytes to 16 GiB are 32."""
 _PARAMETERS = frozenset((
@@ -40,8 +40,6 @@ _ORDER = frozenset((
     "note",
 ))  # fmt: skip
 """Words in names of columns that number or date the rows, or remark on them."""
-_MOST_NUMBERED = 2**31
-"""Possible samples; with more those that occur are numbered anew."""
 _NUMBERED = re.compile(r"(\D{0,40}?)0{0,9}(\d{1,9})(?:\.0+)?")
 _MOMENT = re.compile(r"\d{4}-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d\d")
 
@@ -53,18 +51,18 @@ def merged_parameters(rows: EncodedRows) -> list[str]:
     least, that are neither moments nor consecutive numbers.
     """
     several = {
-        name: (cells, codes)
-        for name, (cells, codes) in rows.unused.items()
+        name: (cells, places)
+        for name, (cells, places) in rows.unused.items()
         if len({*cells} - {""}) > 1
     }
     if not several:
         return []
-    sample = _samples(rows)
-    nodes = _numbered(rows.names["node"])[rows.codes["node"]]
+    names, codes = sorted_names(rows)
+    sample, _ = combined(names, codes, SAMPLE)
     return [
         name
-        for name, (cells, codes) in several.items()
-        if _is_parameter(name, cells, codes, sample, nodes)
+        for name, (cells, places) in several.items()
+        if _is_parameter(name, cells, places, sample, codes["node"])
     ]
 
 
@@ -74,7 +72,9 @@ def _is_parameter(
     filled = np.array([bool(cell) for cell in cells])[codes]
     if not filled.any():
         return False
-    places = _numbered(cells)[codes][filled]
+    first_of: dict[str, int] = {}  # different cells may be shown alike
+    numbers = [first_of.setdefault(cell, number) for number, cell in enumerate(cells)]
+    places = np.array(numbers, dtype=np.int64)[codes][filled]
     pairs, row = np.unique(sample[filled] * len(cells) + places, return_index=True)
     of, value = np.divmod(pairs, len(cells))
     starts = np.flatnonzero(np.concatenate([[True], of[1:] != of[:-1]]))
@@ -99,8 +99,7 @@ def _is_parameter(
     if not 2 <= size <= _MOST_VALUES or 2 * alike[most] <= len(counts):
         return False
     begin = int(starts[first[most]])
-    known = dict(zip(places.tolist(), codes[filled].tolist(), strict=True))
-    values = [cells[known[place]] for place in value[begin : begin + size].tolist()]
+    values = [cells[place] for place in value[begin : begin + size].tolist()]
     if not _ORDER.isdisjoint(words) or _numbers_rows(values):
         return False
     on = nodes[filled][row[starts[which.ravel() == most]]]
@@ -116,23 +115,3 @@ def _numbers_rows(cells: Sequence[str]) -> bool:
         return False
     numbers = sorted(int(match[2]) for match in found if match)
     return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
-def _samples(rows: EncodedRows) -> IntArray:
-    """Return the number of each row's sample, shape (n,)."""
-    number = np.zeros(len(rows.lines), dtype=np.int64)
-    count = 1
-    for column in _UNIT:
-        size = len(rows.names[column])
-        if count * size > _MOST_NUMBERED:
-            distinct, number = np.unique(number, return_inverse=True)
-            count, number = len(distinct), number.ravel()
-        number = number * size + _numbered(rows.names[column])[rows.codes[column]]
-        count *= size
-    return np.unique(number, return_inverse=True)[1].ravel()
-
-
-def _numbered(names: Sequence[str]) -> IntArray:
-    """Return the place of each name among the different ones: ``n1`` and ``n1 `` are one."""
-    places: dict[str, int] = {}
-    return np.array([places.setdefault(name, len(places)) for name in names], dtype=np.int64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,14 +28,14 @@ class MetricRule:
     """One line of a map.
 
     Attributes:
-        benchmark: Name of the benchmark in small letters, split at its ``*``.
-        metric: Name of the metric, likewise.
+        benchmark: Matches the benchmark's name in small letters.
+        metric: Matches the metric's, likewise.
         component: The component that it exercises; may be empty.
         line: Its line in the file, from 1.
     """
 
-    benchmark: tuple[str, ...]
-    metric: tuple[str, ...]
+    benchmark: re.Pattern[str]
+    metric: re.Pattern[str]
     unit: str
     better: str
     component: str
@@ -52,18 +53,15 @@ class MetricMap:
         """Return the rule of a metric; None without one. Case does not matter."""
         key = (benchmark, metric)
         if key not in self._found:
-            one = benchmark.lower()
-            other = metric.lower()
-            self._found[key] = next(
-                (r for r in self._rules if _fits(r.benchmark, one) and _fits(r.metric, other)), None
-            )
+            of_benchmark = (r for r in self._rules if r.benchmark.fullmatch(benchmark.lower()))
+            fits = (r for r in of_benchmark if r.metric.fullmatch(metric.lower()))
+            self._found[key] = next(fits, None)
         return self._found[key]
 
     def component_of(self, benchmark: str) -> str:
         """Return the component that a benchmark exercises; empty if it is unknown."""
-        one = benchmark.lower()
-        fits = (r.component for r in self._rules if r.component and _fits(r.benchmark, one))
-        return next(fits, "")
+        known = (rule for rule in self._rules if rule.component)
+        return next((r.component for r in known if r.benchmark.fullmatch(benchmark.lower())), "")
 
     def line_of_unit(self, unit: str) -> int:
         """Return the line of the first rule with a unit; 0 without one."""
@@ -105,11 +103,10 @@ def read_metric_map(path: Path) -> MetricMap:
                     f"{path} line {rows.line_num}: a map has at most {_MAX_RULES:,} lines; use * for names "
                     "alike"
                 )
-            benchmark, metric = (tuple(cell.lower().split("*")) for cell in cells[:2])
             rules.append(
                 MetricRule(
-                    benchmark=benchmark,
-                    metric=metric,
+                    benchmark=_pattern(cells[0]),
+                    metric=_pattern(cells[1]),
                     unit=cells[2],
                     better=cells[3],
                     component=cells[4],
@@ -127,18 +124,8 @@ def known_metrics() -> MetricMap:
     return read_metric_map(_KNOWN)
 
 
-def _fits(parts: tuple[str, ...], text: str) -> bool:
-    """Return whether a text fits a pattern that was split at its ``*``, in time linear in the text."""
-    if len(parts) == 1:
-        return text == parts[0]
-    first, *inner, last = parts
-    if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
-        return False
-    at = len(first)
-    end = len(text) - len(last)
-    for part in inner:
-        at = text.find(part, at, end)
-        if at < 0:
-            return False
-        at += len(part)
-    return True
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return a name with ``*`` for any characters as a pattern that takes time linear in the text."""
+    first, *rest = map(re.escape, name.lower().split("*"))
+    inner = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return re.compile(f"{first}{inner}.*{rest[-1]}" if rest else first, re.DOTALL)

@@ -234,6 +234,8 @@ class _Csv:
                 0,
             )
         self.separator, self.columns = heads[at]
+        names = [name.strip().lower() for name in self.columns]
+        self._place = names.index("node") if "node" in names else len(names)
         self._begin = at + 1  # lines before the first row
         self._rest = chain(lines[at + 1 :], self._file)
         for number, line in enumerate(lines[:at], start=1):
@@ -245,22 +247,19 @@ class _Csv:
         """Yield (line numbers, one tuple per column)."""
         reader = csv.reader(self._rest, delimiter=self.separator)
         width = len(self.columns)
-        names = [name.strip().lower() for name in self.columns]
-        place = names.index("node") if "node" in names else width
         while True:
             before = reader.line_num + self._begin
             rows: list[list[str]] = []
             more = self._fill(rows, reader)
             lines: Sequence[int] = range(before + 1, before + 1 + len(rows))
-            if reader.line_num + self._begin - before != len(rows):
-                lines, rows = self._without_swallowed(_first_lines(rows, before + 1), rows)
-            if set(map(len, rows)) != {width}:
-                lines, rows = self._of_width(width, place, lines, rows)
-            if any(row[0].strip() in self.columns or not row[0].strip("-=+: ") for row in rows):
-                lines, rows = self._without_heads(lines, rows)
+            several = reader.line_num + self._begin - before != len(rows)
+            if several:
+                lines = _first_lines(rows, before + 1)
+            if several or set(map(len, rows)) != {width} or any(map(self._is_head, rows)):
+                lines, rows = self._without_odd(lines, rows)
             self.lines += len(rows)
-            if place < width:
-                self._nodes.update({row[place] for row in rows})
+            if self._place < width:
+                self._nodes.update({row[self._place] for row in rows})
             if rows:
                 yield lines, list(zip(*rows, strict=True))
             if not more:
@@ -280,74 +279,62 @@ class _Csv:
             return True
         return len(rows) == _CHUNK
 
-    def _without_swallowed(
-        self, lines: Sequence[int], rows: list[list[str]]
-    ) -> tuple[list[int], list[list[str]]]:
-        """Leave out rows with a quotation mark that is closed lines below, or never, and swallowed others."""
-        names = [name.strip().lower() for name in self.columns]
-        place = names.index("node") if "node" in names else len(names)
-        kept = []
-        for first, row in zip(lines, rows, strict=True):
-            whole = next((one for one in row if _holds_rows(one, self.separator, self.columns)), "")
-            if not whole:
-                kept.append((first, row))
-                continue
-            self.lines += 1 + whole.count("\n")
-            parts = [
-                self.separator.join(row[: row.index(whole) + 1]).split("\n")[0],
-                *whole.split("\n")[1:],
-            ]
-            for number, part in enumerate(parts, start=first):
-                cells = part.split(self.separator)
-                node = cells[place].strip(' "\r') if place < len(cells) else ""
-                text = f"a quotation mark in line {first} is closed lines below it, or never"
-                self._wrong.add(number, text, "swallowed by a quotation mark", node)
-        return [line for line, _ in kept], [row for _, row in kept]
+    def _is_head(self, row: Sequence[str]) -> bool:
+        """Return whether a row may be a repeated head, as in concatenated tables, or a rule below it."""
+        return row[0].strip() in self.columns or not row[0].strip("-=+: ")
 
-    def _of_width(
-        self, width: int, place: int, lines: Sequence[int], rows: list[list[str]]
+    def _without_odd(
+        self, lines: Sequence[int], rows: Sequence[list[str]]
     ) -> tuple[list[int], list[list[str]]]:
-        good = [(line, row) for line, row in zip(lines, rows, strict=True) if len(row) == width]
-        for line, row in zip(lines, rows, strict=True):
-            if len(row) != width:
-                cells = divided(row[0], width) if len(row) == 1 else row
-                # The head of another table is no loss.
-                if [cell.strip() for cell in cells] != list(self.columns):
-                    cells = cells or row
-                    self._odd.add(line, cells, cells[place].strip() if place < len(cells) else "")
-        return [line for line, _ in good], [row for _, row in good]
-
-    def _without_heads(
-        self, lines: Sequence[int], rows: list[list[str]]
-    ) -> tuple[list[int], list[list[str]]]:
-        """Leave out repeated heads, as in concatenated tables.
+        """Leave out what is no row: of another width, rules, repeated heads, and rows in a quotation.
 
         Raises:
             ImportFileError: A head has the columns in another order.
         """
         kept = []
         for line, row in zip(lines, rows, strict=True):
-            names = [name.strip() for name in row]
-            if not any(name.strip("-=+: ") for name in names):
-                continue  # a rule below the head
-            if sorted(names) != sorted(self.columns):
+            names = [cell.strip() for cell in row]
+            if swallowed := next(filter(self._holds_rows, row), ""):
+                self._list_swallowed(line, row, swallowed)
+            elif len(row) != len(self.columns):
+                self._add_odd(line, row)
+            elif sorted(names) == sorted(self.columns):
+                if names != list(self.columns):
+                    raise ImportFileError(
+                        f"line {line}: another head, with the columns in another order; split the table there"
+                    )
+            elif any(name.strip("-=+: ") for name in names):
                 kept.append((line, row))
-            elif names != list(self.columns):
-                raise ImportFileError(
-                    f"line {line}: another head, with the columns in another order; split the table there"
-                )
         return [line for line, _ in kept], [row for _, row in kept]
+
+    def _holds_rows(self, cell: str) -> bool:
+        """Return whether a cell contains a line with about as many parts as a row of the table."""
+        least = max(len(self.columns) - 2, 1)
+        return "\n" in cell and any(
+            line.count(self.separator) >= least for line in cell.split("\n")
+        )
+
+    def _list_swallowed(self, first: int, row: Sequence[str], swallowed: str) -> None:
+        """List the lines of a row with a quotation mark that is closed lines below, or never."""
+        self.lines += 1 + swallowed.count("\n")
+        begin = self.separator.join(row[: row.index(swallowed) + 1]).split("\n")[0]
+        for line, part in enumerate((begin, *swallowed.split("\n")[1:]), start=first):
+            cells = part.split(self.separator)
+            node = cells[self._place].strip(' "\r') if self._place < len(cells) else ""
+            text = f"a quotation mark in line {first} is closed lines below it, or never"
+            self._wrong.add(line, text, "swallowed by a quotation mark", node)
+
+    def _add_odd(self, line: int, row: list[str]) -> None:
+        """Keep a row of another width, unless it is the head of another table, which is no loss."""
+        cells = divided(row[0], len(self.columns)) if len(row) == 1 else row
+        if [cell.strip() for cell in cells] != list(self.columns):
+            cells = cells or row
+            node = cells[self._place].strip() if self._place < len(cells) else ""
+            self._odd.add(line, cells, node)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _holds_rows(cell: str, separator: str, columns: Sequence[str]) -> bool:
-    """Return whether a cell contains a line with about as many parts as a row of the table."""
-    return "\n" in cell and any(
-        line.count(separator) >= max(len(columns) - 2, 1) for line in cell.split("\n")
-    )
 
 
 def _first_lines(rows: Sequence[Sequence[str]], first: int) -> list[int]:
