@@ -55,9 +55,9 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
     """
     lines = tool_lines(text.replace("\r\n", "\n").replace("\r", "\n"), TOOL, _MARK)
     cards = list(_ends(lines))
-    done: list[list[int]] = [[] for _ in cards]
-    rates: list[list[float]] = [[] for _ in cards]
-    parts: list[list[float]] = [[] for _ in cards]
+    reports: list[list[tuple[float, float]]] = [
+        [] for _ in cards
+    ]  # of further products: rate, percent
     names = {int(named[1]): named[2] for line in lines if (named := _NAME.match(line))}
     last = [0] * len(cards)
     for line in lines:
@@ -72,22 +72,18 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
                 TOOL, f"no line of progress of {len(cards)} cards: {shown(line)}"
             )
         for place, card in enumerate(cards):
-            products = int(found[place][0])
-            rate = float(found[place][1])
-            wrong = int(errors[place][0])
-            note = errors[place][1]
+            products, rate = int(found[place][0]), float(found[place][1])
+            wrong, note = int(errors[place][0]), errors[place][1]
             card.died = card.died or products < 0 or "DIED" in note
             # The tool resets its count with every summary.
             card.errors += wrong - last[place] if wrong >= last[place] else wrong
             last[place] = wrong
-            if products > (done[place][-1] if done[place] else 0):
-                done[place].append(products)
-                rates[place].append(rate)
-                parts[place].append(float(part[1]))
-    for place, card in enumerate(cards):
-        card.rates = tuple(rates[place][1:])
-        card.parts = tuple(parts[place])
-        card.products = done[place][-1] if done[place] else 0
+            if products > card.products:
+                card.products = products
+                reports[place].append((rate, float(part[1])))
+    for card, reported in zip(cards, reports, strict=True):
+        card.rates = tuple(rate for rate, _ in reported[1:])
+        card.parts = tuple(part for _, part in reported)
         card.name = names.get(card.index, "")
     return tuple(cards)
 

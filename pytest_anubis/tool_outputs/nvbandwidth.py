@@ -89,22 +89,20 @@ class Case:
         return max(self.cells) if self.unit == "ns" else min(self.cells)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class NvbandwidthRun:
-    """The results of one run.
+    """The results of one run, or of several in one output.
 
     Attributes:
         version: The tool's version, e.g. ``v0.6``; empty if it is unknown.
-        waived: How many cases do not apply to this machine.
         failures: Case and failure; an empty case means all of them.
         unread: Parts of the output that cannot be read, one line each: a truncated case, an unknown form.
     """
 
-    version: str
-    cases: tuple[Case, ...]
-    waived: int
-    failures: tuple[tuple[str, str], ...]
-    unread: tuple[str, ...] = ()
+    version: str = ""
+    cases: list[Case] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
 
 def read_nvbandwidth(text: str) -> NvbandwidthRun:
@@ -126,18 +124,15 @@ def scan_nvbandwidth(text: str) -> NvbandwidthRun:
     Raises:
         UnreadableOutput: It has neither form, or no case ran.
     """
-    printed = json_objects(text, TOOL, frozenset(("nvbandwidth",)), unique=True)
-    runs = [_read_json(data) for _, data in printed]
-    around = [line for _, line in lines_around(text) if runs and _FAILED.search(line)]
-    runs = runs or [_read_text(text)]
-    run = NvbandwidthRun(
-        version=runs[0].version,
-        cases=tuple(case for one in runs for case in one.cases),
-        waived=sum(one.waived for one in runs),
-        failures=tuple(failure for one in runs for failure in one.failures)
-        + tuple(("", line[:200]) for line in around),
-        unread=tuple(what for one in runs for what in one.unread),
-    )
+    run, has_json = NvbandwidthRun(), False
+    for _, data in json_objects(text, TOOL, frozenset(("nvbandwidth",)), unique=True):
+        has_json = True
+        _read_json(data, run)
+    if has_json:
+        around = (line for _, line in lines_around(text) if _FAILED.search(line))
+        run.failures += [("", line[:200]) for line in around]
+    else:
+        _read_text(text, run)
     if not run.cases and not run.failures:
         raise UnreadableOutput(TOOL, run.unread[0] if run.unread else "no test case ran")
     return run
@@ -161,13 +156,13 @@ class _Body:
     warning: Any = ""
 
 
-def _read_json(printed: Mapping[str, object]) -> NvbandwidthRun:
+def _read_json(printed: Mapping[str, object], run: NvbandwidthRun) -> None:
     try:
         body = from_plain(_Body, printed["nvbandwidth"], unknown="ignore")
     except CodecError as error:
         raise UnreadableOutput(TOOL, str(error)[:200]) from None
-    cases: list[Case] = []
-    unread: list[str] = []
+    run.version = run.version or body.version
+    group = _group(f"{body.warning}")
     later: set[str] = set()
     running = ""
     for case in reversed(body.testcases):  # a case that failed has a second entry
@@ -175,32 +170,26 @@ def _read_json(printed: Mapping[str, object]) -> NvbandwidthRun:
             if body.error:
                 running = running or case.name
             else:
-                unread.append(f"{case.name}: cut off: it still ran")
+                run.unread.append(f"{case.name}: cut off: it still ran")
         later.add(case.name)
-    failures = [(running, body.error)] if body.error else []
+    if body.error:
+        run.failures.append((running, body.error))
     for case in body.testcases:
         if case.status == _RUNNING_STATUS and not case.error:
             continue
         if case.status == _NOT_FOUND:
-            failures.append(("", f"{case.name}: {case.status} {case.error}".strip()))
+            run.failures.append(("", f"{case.name}: {case.status} {case.error}".strip()))
         elif case.status == _NOT_RUN:
-            unread.append(f"{case.name}: this version does not have it")
+            run.unread.append(f"{case.name}: this version does not have it")
         elif case.status == "Passed" and not case.error:
             try:
-                cases += _json_cases(case)
+                run.cases += [replace(one, group=group) for one in _json_cases(case)]
             except UnreadableOutput as error:
-                unread.append(error.what)
+                run.unread.append(error.what)
         elif case.status == "Error" or case.error:
-            failures.append((case.name, f"{case.status} {case.error}".strip()))
+            run.failures.append((case.name, f"{case.status} {case.error}".strip()))
         elif case.status != "Waived":
-            unread.append(f"{case.name}: unknown status {shown(case.status)}")
-    return NvbandwidthRun(
-        version=body.version,
-        cases=tuple(replace(case, group=_group(f"{body.warning}")) for case in cases),
-        waived=sum(case.status == "Waived" for case in body.testcases),
-        failures=tuple(failures),
-        unread=tuple(unread),
-    )
+            run.unread.append(f"{case.name}: unknown status {shown(case.status)}")
 
 
 def _group(text: str) -> str:
@@ -215,22 +204,16 @@ def _json_cases(case: _Case) -> list[Case]:
     if _BISECT in case.name and all(len(row) == 1 for row in rows):
         half = len(rows) // 2
         rows = [{(i + half) % len(rows): row[0]} for i, row in enumerate(rows)]
+    about = case.bandwidth_description
     parts = parts_of(case.name)
-    if not parts or "Total" not in case.bandwidth_description or len(rows) % len(parts):
-        made = [_case(case.name, case.bandwidth_description, dict(enumerate(rows)), case.sum)]
-    else:
-        high = len(rows) // len(parts)
-        made = []
-        for number, part in enumerate(parts):
-            own = rows[number * high : (number + 1) * high]
-            total = (
-                case.sum
-                if part == parts[-1]
-                else sum(c for row in own for c in row.values() if c is not None)
-            )
-            made.append(
-                _case(case.name, case.bandwidth_description, dict(enumerate(own)), total, part)
-            )
+    if not parts or "Total" not in about or len(rows) % len(parts):
+        parts = ("",)
+    high = len(rows) // len(parts)
+    made = []
+    for place, part in enumerate(parts):
+        own = dict(enumerate(rows[place * high : (place + 1) * high]))
+        total = sum(cell for row in own.values() for cell in row.values() if cell is not None)
+        made.append(_case(case.name, about, own, case.sum if part == parts[-1] else total, part))
     _check(made[-1], sum(_JSON_ROUNDING * cell for cell in made[-1].cells))
     return made
 
@@ -242,9 +225,7 @@ def parts_of(name: str) -> tuple[str, ...]:
     return next((parts for word, parts in _PARTS.items() if word in name), ())
 
 
-def _read_text(text: str) -> NvbandwidthRun:
-    version = ""
-    waived = 0
+def _read_text(text: str, run: NvbandwidthRun) -> None:
     blocks = [_Block()]  # the lines before the first case
     group = ""
     ahead = ""  # a warning that the run of the next version line printed before it
@@ -252,7 +233,7 @@ def _read_text(text: str) -> NvbandwidthRun:
     for place, printed in enumerate(tool_lines(text, TOOL, _MARK), start=1):
         line = printed.strip()
         if line.startswith(_VERSION):
-            version = line[len(_VERSION) :].strip()
+            run.version = line[len(_VERSION) :].strip()
             ended[place] = False
             group, ahead = ahead, ""
             blocks[-1].closed = True
@@ -269,37 +250,27 @@ def _read_text(text: str) -> NvbandwidthRun:
             ahead = ""
         else:
             blocks[-1].lines.append(line)
-    cases: list[Case] = []
-    failures: list[tuple[str, str]] = []
     # Versions without the note have it in no run, and a run by itself lacks cases if it was cut off.
     cut = [place for place, whole in ended.items() if not whole] if any(ended.values()) else []
-    unread = [f"the run that begins on line {place} lacks its end" for place in cut]
+    run.unread += [f"the run that begins on line {place} lacks its end" for place in cut]
     for block in blocks:
-        given_up = sum(line.lower().startswith(_WAIVED) for line in block.lines)
-        waived += given_up
-        failures += [("", line[:200]) for line in block.lines if _NO_CASE.search(line)]
+        waived = any(line.lower().startswith(_WAIVED) for line in block.lines)
+        run.failures += [("", line[:200]) for line in block.lines if _NO_CASE.search(line)]
         lines = [line for line in block.lines if not _NO_CASE.search(line)]
         summed = next((line for line in lines if line.startswith(_SUM)), "")
         failed = next((i for i, line in enumerate(lines) if _FAILED.search(line)), len(lines))
         whole: list[Case] = []
         try:
-            if block.name and (summed or not given_up):
+            if block.name and (summed or not waived):
                 whole = _text_cases(block.name, lines[:failed])
             elif summed:
                 raise UnreadableOutput(TOOL, f"a sum without its matrix: {shown(summed)}")
         except UnreadableOutput as error:
             if failed == len(lines):
-                unread.append(f"{error.what} (from line {block.place})")
-        cases += [replace(case, group=block.group) for case in whole]
+                run.unread.append(f"{error.what} (from line {block.place})")
+        run.cases += [replace(case, group=block.group) for case in whole]
         if failed < len(lines):  # after a whole case it is the run's
-            failures.append(("" if whole else block.name, lines[failed][:200]))
-    return NvbandwidthRun(
-        version=version,
-        cases=tuple(cases),
-        waived=waived,
-        failures=tuple(failures),
-        unread=tuple(unread),
-    )
+            run.failures.append(("" if whole else block.name, lines[failed][:200]))
 
 
 @dataclass(slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -169,7 +168,7 @@ class LongForm:
                 chunk[name] = np.full(count, numbers[self._defaults.get(name, "")], dtype=np.int32)
         good = np.ones(count, dtype=bool)
         nodes = by_name.get("node") or [self._defaults["node"]] * count
-        where = _Where(lines, nodes)
+        where = list(zip(lines, nodes, strict=True))
         values, missing = self._numbers(by_name["value"], "value", where, good)
         chunk["value"] = values
         chunk["missing"] = missing
@@ -194,19 +193,13 @@ class LongForm:
             chunk["point"] = np.fromiter(points, dtype=bool, count=count)
         if self._has_times:
             chunk["time"], _ = self._numbers(by_name["time"], "time", where, good)
-        if self.exported:
-            self._leave_out_problems(by_name[PROBLEM], where, good)
+        for i, text in enumerate(by_name[PROBLEM] if self.exported else ()):
+            if text and good[i]:  # nothing may be learned from it
+                said = f"column {PROBLEM}: {str(text)[:40]!r}"
+                self._list(*where[i], said, "exported with a problem")
+                good[i] = False
         chunk["good"] = good
         self._chunks.append(chunk)
-
-    def _leave_out_problems(self, column: Sequence[Any], where: _Where, good: Any) -> None:
-        """List the rows of an exported table that nothing may be learned from."""
-        for i, text in enumerate(column):
-            if text and good[i]:
-                said = f"{where.node(i)}column {PROBLEM}: {str(text)[:40]!r}"
-                cause = "exported with a problem"
-                self._wrong.add(where.lines[i], said, cause, str(where.nodes[i] or "").strip())
-                good[i] = False
 
     def rows(self) -> EncodedRows:
         """Return all good rows; every line with an unusable name is listed as wrong."""
@@ -381,12 +374,20 @@ class LongForm:
 
     def _say(self, joined: Mapping[str, Any], row: int, text: str, cause: str) -> None:
         """List a row as wrong after reading."""
-        node = str(self._nodes[int(joined["node"][row])] or self._defaults["node"]).strip()
-        self._wrong.add(int(joined["line"][row]), f"{_node_words(node)}{text}", cause, node)
+        node = self._nodes[int(joined["node"][row])] or self._defaults["node"]
+        self._list(int(joined["line"][row]), node, text, cause)
+
+    def _list(self, line: int, node: Any, text: str, cause: str) -> None:
+        """List a line as wrong, with the name of its node if it can be shown."""
+        name = str(node or "").strip()
+        shown = name[:40]
+        about = f"node {shown}, " if shown.isprintable() and shown else ""
+        self._wrong.add(line, f"{about}{text}", cause, name)
 
     def _numbers(
-        self, column: Sequence[Any], name: str, where: _Where, good: Any
+        self, column: Sequence[Any], name: str, where: Sequence[tuple[int, Any]], good: Any
     ) -> tuple[FloatArray, Any]:
+        """Return the numbers in a column and which cells are empty; `where` has line and node of each."""
         missing = np.zeros(len(column), dtype=bool)
         try:
             if all_plain(column):
@@ -402,15 +403,14 @@ class LongForm:
                 found[i] = moment_of(item) if name == "time" else number_of(item)
             except (TypeError, ValueError, OverflowError):
                 if name in self._words_of:
-                    self._remember(name, where.lines[i], item)
+                    self._remember(name, where[i][0], item)
                 if name == "return_code":
                     found[i] = code_said(str(item))
                     continue
                 if good[i]:  # a row is listed once
                     said = no_number(item, self._separator) if name != "time" else no_moment(item)
-                    why = f"{name} {said}"
-                    text = f"{where.node(i)}column {name}: {str(item)[:40]!r} {said}"
-                    self._wrong.add(where.lines[i], text, why, str(where.nodes[i] or "").strip())
+                    text = f"column {name}: {str(item)[:40]!r} {said}"
+                    self._list(*where[i], text, f"{name} {said}")
                 # A word instead of a value is kept as an invalid result, a number with marks is not.
                 good[i] &= name == "value" and not is_marked(item)
         return found, missing
@@ -429,24 +429,7 @@ def check_rows(count: int) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Where:
-    """The lines and nodes of the rows of a chunk."""
-
-    lines: Sequence[int]
-    nodes: Sequence[Any]
-
-    def node(self, row: int) -> str:
-        return _node_words(self.nodes[row])
-
-
 def _shown(cell: Any) -> str:
     """Return a cell as it may be quoted."""
     text = "" if cell is None else str(cell).strip()
     return text[:40] if text[:40].isprintable() else repr(text[:40])
-
-
-def _node_words(node: Any) -> str:
-    """Return a node's name as the beginning of a message; empty if it cannot be shown."""
-    name = str(node or "").strip()[:40]
-    return f"node {name}, " if name.isprintable() and name else ""

@@ -1,4 +1,7 @@
-"""Read numbers and times from cells of tables, strictly, and say why a cell is none. `long_form` uses it."""
+"""Read numbers and times from cells of tables, strictly, and say why a cell is none. `long_form` uses it.
+
+`outcome_columns` shares its words for a missing value.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 _COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f\u2019]\d{3})+([.,]\d+)?")
 DECIMAL_COMMA = "has a decimal comma; write a point"
-_NO_VALUE = frozenset(("n/a", "na", "#n/a", "-", "--", "null", "none"))
+NO_VALUE = frozenset(("n/a", "na", "#n/a", "-", "--", "null", "none"))
 """Words for a missing value."""
 
 
@@ -35,7 +38,7 @@ def number_of(item: Any) -> float:
 
 def is_nothing(item: str, column: str) -> bool:
     """Return whether a cell is empty or, in the column ``value``, contains a word for a missing value."""
-    return not item.strip() or (column == "value" and item.strip().lower() in _NO_VALUE)
+    return not item.strip() or (column == "value" and item.strip().lower() in NO_VALUE)
 
 
 def is_marked(item: object) -> bool:

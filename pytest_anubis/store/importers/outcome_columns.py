@@ -10,42 +10,28 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pytest_anubis.store.importers.number_cells import NO_VALUE
 from pytest_anubis.tool_outputs.failure_lines import failure_said
 
-_FAILED = frozenset(
-    (
-        *(
-            "fail",
-            "failed",
-            "failure",
-            "error",
-            "errored",
-            "timeout",
-            "timed out",
-            "timed_out",
-            "timedout",
-        ),
-        *("timed-out", "killed", "crash", "crashed", "abort", "aborted", "ko", "nok", "bad"),
-        *("unhealthy", "rejected", "unsuccessful", "not ok", "unreachable", "node_fail", "down"),
-        *("incomplete", "unfinished", "broken", "hung", "interrupted", "failures", "crashes"),
-        *("invalid", "hang", "hangs", "stuck", "fault", "faulty", "mismatch", "wrong", "corrupt"),
-        *("corrupted", "unverified", "unqualified", "disqualified", "✗", "✘", "❌"),
-        # Slurm's states; one that somebody cancelled says nothing of its node.
-        *("out_of_memory", "oom", "boot_fail", "deadline"),
-        # German.
-        *("nicht bestanden", "durchgefallen", "fehlgeschlagen", "fehler", "fehlerhaft", "defekt"),
-    )
-)
+_FAILED = frozenset((
+    "fail", "failed", "failure", "failures", "error", "errored", "timeout", "timed out", "timed_out",
+    "timedout", "timed-out", "killed", "crash", "crashed", "crashes", "abort", "aborted", "ko", "nok", "bad",
+    "unhealthy", "rejected", "unsuccessful", "not ok", "unreachable", "node_fail", "down", "incomplete",
+    "unfinished", "broken", "hung", "interrupted", "invalid", "hang", "hangs", "stuck", "fault", "faulty",
+    "mismatch", "wrong", "corrupt", "corrupted", "unverified", "unqualified", "disqualified", "✗", "✘", "❌",
+    # Slurm's states; one that somebody cancelled says nothing of its node.
+    "out_of_memory", "oom", "boot_fail", "deadline",
+    # German.
+    "nicht bestanden", "durchgefallen", "fehlgeschlagen", "fehler", "fehlerhaft", "defekt",
+))  # fmt: skip
 """Words that mean that a test failed; at the end of a column's name, what a yes in it means."""
-_PASSED = frozenset(
-    (
-        *("pass", "passed", "ok", "success", "succeeded", "successful", "complete", "completed"),
-        *("done", "good", "fine", "healthy", "accepted", "finished", "valid", "verified"),
-        *("qualified", "approved", "✓", "✔", "✅", "bestanden", "erfolgreich", "in ordnung"),
-    )
-)
+_PASSED = frozenset((
+    "pass", "passed", "ok", "success", "succeeded", "successful", "complete", "completed", "done", "good",
+    "fine", "healthy", "accepted", "finished", "valid", "verified", "qualified", "approved", "✓", "✔", "✅",
+    "bestanden", "erfolgreich", "in ordnung",
+))  # fmt: skip
 """Words that mean that a test passed; at the end of a column's name, what a yes in it means."""
-_BLANK = frozenset(("", "n/a", "na", "#n/a", "-", "--", "none", "null", "nan"))
+_BLANK = NO_VALUE | {"", "nan"}
 _FINE = _PASSED | _BLANK
 """Words that mean no failure."""
 _YES = frozenset(("true", "yes", "y", "t", "1", "ja", "wahr"))

@@ -198,19 +198,19 @@ class _Reader:
             data: Any = parse_json(line, strict=False)
         except CodecError as error:
             named = _NODE.search(line)
-            node = named[1] if named else self._node
-            if node:
+            if node := named[1] if named else self._node:
                 self.wrong.add(number, error.problem, "not JSON", node)
             else:
                 self._of_no_node.append((number, line[:MAX_NAME_LENGTH], error.problem, "not JSON"))
             return
-        if isinstance(data, dict) and _is_diagnosis(data):
+        fields: dict[str, Any] = data if isinstance(data, dict) else {}
+        if _is_diagnosis(fields):
             raise ImportFileError(
                 "the output of 'sb result diagnosis', which has deviations instead of values; import its "
                 "input, results-summary.jsonl"
             )
-        node = data.pop("node", None) if isinstance(data, dict) else None
-        if node is None and isinstance(data, dict) and any("/" in name for name in data):
+        node = fields.pop("node", None)
+        if node is None and any("/" in name for name in fields):
             self.unnamed += 1
             node = self._node
             if not node:
@@ -226,7 +226,7 @@ class _Reader:
         run = self._run if times == 1 else f"{self._run}-{times}"
         if times > 1:
             self._again.append(f"node {node} occurs again; kept as run {run}")
-        self._take(number, node, run, data)
+        self._take(number, node, run, fields)
 
     def _take(self, number: int, node: str, run: str, data: Mapping[str, Any]) -> None:
         keys = self._keys
@@ -271,22 +271,20 @@ class _Reader:
             self.wrong.add(number, f"node {node[:40]}: {text}", text, node)
         if failed:
             self._failed[number, node, run] = failed
-        codes = [_code(row, failed) for row in rows] if failed else [0] * len(rows)
-        self._add(number, node, run, rows, values, codes)
+        self._add((number, node, run), rows, values, failed)
 
     def _add(
         self,
-        number: int,
-        node: str,
-        run: str,
+        of: tuple[int, str, str],
         rows: Sequence[_Columns],
         values: Sequence[float | None],
-        codes: Sequence[int],
+        failed: Mapping[tuple[str, str], int],
     ) -> None:
-        count = len(rows)
-        if count:
-            columns = (*zip(*rows, strict=True), [node] * count, [run] * count, values, codes)
-            self._form.add([number] * count, columns)
+        """Add the rows of a line, node and run, with the return codes of what failed in it."""
+        if rows:
+            lines, nodes, runs = ([one] * len(rows) for one in of)
+            codes = [_code(row, failed) for row in rows] if failed else [0] * len(rows)
+            self._form.add(lines, (*zip(*rows, strict=True), nodes, runs, values, codes))
 
     def add_wrong(self) -> None:
         """List lines that are no node's results, each charged to the nodes of the file that it names."""
@@ -302,7 +300,7 @@ class _Reader:
         for key in self._keys.values():
             if not key.problem:
                 units.setdefault(key.columns[0], {})[(*key.columns[:6], 0)] = None
-        for (number, node, run), failed in self._failed.items():
+        for of, failed in self._failed.items():
             for benchmark in dict.fromkeys(benchmark for benchmark, _ in failed):
                 rows = [row for row in units.get(benchmark, ()) if _code(row, failed)]
                 if not rows:  # it failed everywhere, so no metric of it is known
@@ -312,8 +310,7 @@ class _Reader:
                         for one, device in failed
                         if one == benchmark
                     ]
-                codes = [_code(row, failed) for row in rows]
-                self._add(number, node, run, rows, [None] * len(rows), codes)
+                self._add(of, rows, [None] * len(rows), failed)
 
     def _key(self, name: str) -> _Key:
         match = _KEY.fullmatch(name)
@@ -355,20 +352,17 @@ class _Reader:
         ]
         found += self._again
         if guessed:
-            are, suggest, more = (
-                ("metrics are", "their names suggest", ", ...")
-                if len(guessed) > 1
-                else ("metric is", "its name suggests", "")
-            )
+            are, suggest, more = ("metric is", "its name suggests", "")
+            if len(guessed) > 1:
+                are, suggest, more = ("metrics are", "their names suggest", ", ...")
             found.append(
                 f"{len(guessed)} {are} in no metric map (--map FILE); unit and direction are what {suggest}: "
                 f"{guessed[0][:80]}{more}"
             )
         monitor = sum(key.problem == _MONITOR for key in self._keys.values())
-        if monitor > 1:
-            found.append(f"{monitor} monitor readings are no benchmark and were left out")
-        elif monitor:
-            found.append("1 monitor reading is no benchmark and was left out")
+        if monitor:
+            are, were = ("readings are", "were") if monitor > 1 else ("reading is", "was")
+            found.append(f"{monitor} monitor {are} no benchmark and {were} left out")
         return found
 
 
