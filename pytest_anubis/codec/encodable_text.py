@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 MAX_TEXT_LENGTH = 1024 * 1024
 """Length that is kept, half from the beginning and half from the end: characters of one text of a report,
@@ -15,8 +15,6 @@ LONE = re.compile("[\ud800-\udfff]")
 """Lone surrogates, which no encoding accepts."""
 
 _TEXTLESS = frozenset((float, int, bool, type(None)))
-
-T = TypeVar("T")
 
 
 def encodable(text: str) -> str:
@@ -42,35 +40,30 @@ def bounded(text: str) -> str:
     return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
 
 
-def all_encodable(value: T) -> T:
+def all_encodable(value: Any) -> Any:
     """Return the value with every text in its dataclasses, mappings, lists and tuples encodable.
 
     A value that needs no change is returned itself.
     """
-    changed: Any = _changed(value)
-    return value if changed is None else changed
-
-
-def _changed(value: Any) -> Any:
-    """Return a new value if a text inside had to be changed, else None."""
     if isinstance(value, str):
         new = encodable(value)
-        return None if new == value else new
+        return value if new == value else new
     if isinstance(value, Mapping):
         pairs = {all_encodable(key): all_encodable(item) for key, item in value.items()}
-        return None if _same([*pairs, *pairs.values()], [*value, *value.values()]) else pairs
+        return value if _same([*pairs, *pairs.values()], [*value, *value.values()]) else pairs
     if isinstance(value, list | tuple):
         if set(map(type, value)) <= _TEXTLESS:  # long series of numbers
-            return None
+            return value
         items = [all_encodable(item) for item in value]
         if _same(items, value):
-            return None
+            return value
         return tuple(items) if isinstance(value, tuple) else items
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = {f.name: _changed(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        changes = {name: part for name, part in parts.items() if part is not None}
-        return dataclasses.replace(value, **changes) if changes else None
-    return None
+        old = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        new_parts = {name: all_encodable(part) for name, part in old.items()}
+        changes = {name: part for name, part in new_parts.items() if part is not old[name]}
+        return dataclasses.replace(value, **changes) if changes else value
+    return value
 
 
 def _same(one: Any, other: Any) -> bool:

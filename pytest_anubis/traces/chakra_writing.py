@@ -21,16 +21,9 @@ METADATA, COMPUTATION, COLLECTIVE = 1, 4, 7
 _WHOLE, _STRING = 9, 29  # the fields of `AttributeProto` that hold a number and a text
 
 _COLLECTIVES = {
-    "allreduce": 0,
-    "reduce_scatter": 7,
-    "reduce": 1,
-    "allgather": 2,
-    "gather": 3,
-    "scatter": 4,
-    "broadcast": 5,
-    "alltoall": 6,
-    "barrier": 9,
-}
+    "allreduce": 0, "reduce_scatter": 7, "reduce": 1, "allgather": 2, "gather": 3, "scatter": 4,
+    "broadcast": 5, "alltoall": 6, "barrier": 9,
+}  # fmt: skip
 """Begin of a collective's name -> number of ``CollectiveCommType``; the first that fits is right."""
 
 

@@ -149,6 +149,19 @@ def _elements(operation: Operation) -> list[str]:
     return [use.element for use in tensors_of(operation.inputs)]
 
 
+def outer_parts(text: str, opening: str, closing: str) -> list[str]:
+    """Return the parts of a text that commas outside of brackets separate."""
+    if not any(bracket in text for bracket in opening):
+        return text.split(",")
+    parts, depth, begin = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter in opening) - (letter in closing)
+        if letter == "," and not depth:
+            parts.append(text[begin:at])
+            begin = at + 1
+    return [*parts, text[begin:]]
+
+
 def tensors_of(arguments: tuple[Argument, ...]) -> Iterator[TensorUse]:
     """Yield the tensors among arguments, those in lists too."""
     for one in arguments:

@@ -27,13 +27,10 @@ UNKNOWN = "unknown"
 _ELEMENT = re.compile(r"[\w:<> ]{1,60}")
 _DEVICES = frozenset(("cpu", "cuda", "hip", "xpu", "mps", "hpu", "npu", "xla", "meta"))
 # What torch's own operations take as a text.
-_WORDS = frozenset(
-    (
-        *("none", "tanh", "trunc", "floor", "sum", "prod", "mean", "amax", "amin", "add", "multiply"),
-        *("constant", "reflect", "replicate", "circular", "same", "valid", "left", "right", "fro", "nuc"),
-        *("ij", "xy"),
-    )
-)  # fmt: skip
+_WORDS = frozenset((
+    "none", "tanh", "trunc", "floor", "sum", "prod", "mean", "amax", "amin", "add", "multiply", "constant",
+    "reflect", "replicate", "circular", "same", "valid", "left", "right", "fro", "nuc", "ij", "xy",
+))  # fmt: skip
 _SIZING = frozenset(("scale_factors", "scales", "scales_d", "scales_h", "scales_w"))
 _EQUATION = re.compile(r"[A-Za-z,.> -]{1,200}")
 

@@ -22,7 +22,7 @@ class Kind(enum.Enum):
     EMBEDDING = "embedding"
     COPY = "copy"
     BETWEEN = (
-        "between"  # no work on the device: a new view, an empty tensor, a value read by the host
+        "between"  # no work of the device: a view, an empty tensor, a value that the host reads
     )
     COLLECTIVE = "collective"
 
@@ -121,17 +121,14 @@ _NAMES = {
 }
 _KIND_OF = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
-ANY_ORDER = frozenset(
-    [
-        *("put", "bincount", "histc", "cumsum", "cumprod", "logcumsumexp", "kthvalue", "median"),
-        *("nll_loss2d", "nll_loss2d_forward", "adaptive_max_pool2d_backward"),
-        *("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"),
-        *("avg_pool3d_backward", "max_pool3d_with_indices_backward"),
-        *("upsample_bilinear2d_backward", "_embedding_bag_backward", "_embedding_bag_dense_backward"),
-        *("_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention_backward"),
-        "_native_multi_head_attention",
-    ]
-)  # fmt: skip
+ANY_ORDER = frozenset((
+    "put", "bincount", "histc", "cumsum", "cumprod", "logcumsumexp", "kthvalue", "median", "nll_loss2d",
+    "nll_loss2d_forward", "adaptive_max_pool2d_backward", "_adaptive_avg_pool2d_backward",
+    "_adaptive_avg_pool3d_backward", "avg_pool3d_backward", "max_pool3d_with_indices_backward",
+    "upsample_bilinear2d_backward", "_embedding_bag_backward", "_embedding_bag_dense_backward",
+    "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention_backward",
+    "_native_multi_head_attention",
+))  # fmt: skip
 """Operations that may give other bits every time, even where torch is set to be deterministic: its mode that
 only warns keeps the quick backward of attention."""
 

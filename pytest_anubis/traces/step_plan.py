@@ -11,7 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_anubis.traces.chosen_masks import mask_of
-from pytest_anubis.traces.execution_trace import Argument, Operation, TensorUse, tensors_of
+from pytest_anubis.traces.execution_trace import (
+    Argument,
+    Operation,
+    TensorUse,
+    outer_parts,
+    tensors_of,
+)
 from pytest_anubis.traces.operation_kinds import Kind, kind_of, operation_name, plain_name
 
 Key = tuple[int, int, int, int, str, tuple[int, ...], tuple[int, ...] | None]
@@ -25,35 +31,26 @@ WHOLE = frozenset(
 )
 """Element types of which no value but an index or a count makes sense."""
 
-_POSITIVE_ARGUMENTS = frozenset(
-    [
-        *("running_var", "save_var", "save_invstd", "save_variance", "rstd", "var", "total_weight"),
-        *("exp_avg_sq", "exp_avg_sqs", "max_exp_avg_sqs", "state_sums", "logsumexp"),
-    ]
-)  # fmt: skip
+_POSITIVE_ARGUMENTS = frozenset((
+    "running_var", "save_var", "save_invstd", "save_variance", "rstd", "var", "total_weight", "exp_avg_sq",
+    "exp_avg_sqs", "max_exp_avg_sqs", "state_sums", "logsumexp",
+))  # fmt: skip
 _POSITIVE_OPERATIONS = frozenset(
     ("sqrt", "rsqrt", "log", "log2", "log10", "_foreach_sqrt", "reciprocal", "multinomial")
 )
 _DIVISORS = {
-    "div": "other",
-    "true_divide": "other",
-    "floor_divide": "other",
-    "remainder": "other",
-    "fmod": "other",
+    **dict.fromkeys(("div", "true_divide", "floor_divide", "remainder", "fmod"), "other"),
     "addcdiv": "tensor2",
 }
-_SELECTING = frozenset(
-    [
-        *("gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_copy"),
-        *("index_fill", "take_along_dim"),
-    ]
-)  # fmt: skip
-_TARGETS = frozenset(
-    [
-        *("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss_forward", "nll_loss_backward"),
-        *("nll_loss2d", "nll_loss2d_forward", "nll_loss2d_backward"),
-    ]
-)  # fmt: skip
+"""Operation -> its argument by which it divides."""
+_SELECTING = frozenset((
+    "gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_copy",
+    "index_fill", "take_along_dim",
+))  # fmt: skip
+_TARGETS = frozenset((
+    "cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss_forward", "nll_loss_backward", "nll_loss2d",
+    "nll_loss2d_forward", "nll_loss2d_backward",
+))  # fmt: skip
 _BAGS = frozenset(("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"))
 
 
@@ -294,14 +291,7 @@ def written_arguments(schema: str) -> list[int]:
 def _stated(schema: str) -> list[str]:
     """Return the arguments of a schema, each with type, name and default."""
     inside = schema[schema.find("(") + 1 :].rpartition(") ->")[0]
-    parts, depth, begin = [], 0, 0
-    for at, letter in enumerate(inside):
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and not depth:
-            parts.append(inside[begin:at])
-            begin = at + 1
-    parts.append(inside[begin:])
-    stripped = (part.strip() for part in parts)
+    stripped = (part.strip() for part in outer_parts(inside, "([", ")]"))
     return [one for one in stripped if one.partition("=")[0].strip() not in ("", "*")]
 
 

@@ -24,6 +24,7 @@ from pytest_anubis.traces.execution_trace import (
     Opaque,
     Operation,
     TensorUse,
+    outer_parts,
 )
 
 if TYPE_CHECKING:
@@ -208,7 +209,8 @@ def _argument(value: Any, kind: Any, shape: Any, strides: Any, where: str) -> Ar
     if tensor := _TENSOR.fullmatch(kind):
         return _tensor(value, tensor.group(1), shape, strides, where)
     if inner := _LIST.fullmatch(kind):
-        return _list(value, _split(inner.group(1)), shape, strides, where)
+        kinds = outer_parts(inner.group(1), "[", "]") if inner.group(1) else []
+        return _list(value, kinds, shape, strides, where)
     if kind == "None":
         return None
     if kind == "Bool" and isinstance(value, bool):
@@ -244,19 +246,6 @@ def _list(value: Any, kinds: list[str], shape: Any, strides: Any, where: str) ->
         _argument(*one, f"{where}[{place}]")
         for place, one in enumerate(zip(value, kinds, shapes, steps, strict=True))
     )
-
-
-def _split(kinds: str) -> list[str]:
-    """Return the types of a list's elements: those outside of brackets that commas separate."""
-    if "[" not in kinds:
-        return kinds.split(",") if kinds else []
-    parts, depth, begin = [], 0, 0
-    for at, letter in enumerate(kinds):
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and not depth:
-            parts.append(kinds[begin:at])
-            begin = at + 1
-    return [*parts, kinds[begin:]]
 
 
 def _tensor(value: Any, element: str, shape: Any, strides: Any, where: str) -> Argument:
