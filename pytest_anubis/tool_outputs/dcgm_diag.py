@@ -81,12 +81,10 @@ class DiagRun:
     """The results of one run.
 
     Attributes:
-        version: Version of DCGM; empty if it is unknown.
         error: Why the run broke off, or an error of no plugin; empty if there is none.
         serials: Device -> serial number, if it is known.
     """
 
-    version: str
     results: tuple[DiagResult, ...]
     error: str
     serials: Mapping[str, str] = field(default_factory=dict)
@@ -115,15 +113,13 @@ class _Test:
 @dataclass(frozen=True, slots=True)
 class _Category:
     category: str = ""
-    tests: (
-        tuple[_Test | None, ...] | None
-    ) = ()  # DCGM 3.1 leaves a hole where a plugin does not apply
+    # DCGM 3.1 leaves a hole where a plugin does not apply.
+    tests: tuple[_Test | None, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Body:
     test_categories: tuple[_Category | None, ...] | None = ()
-    version: str = ""
     runtime_error: str = ""
     global_errors: Any = ()
     overall: Annotated[str, Alias(_OVERALL)] = ""
@@ -131,15 +127,9 @@ class _Body:
 
 
 @dataclass(frozen=True, slots=True)
-class _Metadata:
-    version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class _Output:
     new: Annotated[_Body | None, Alias(_TITLES[0])] = None
     old: Annotated[_Body | None, Alias(_TITLES[1])] = None
-    metadata: _Metadata = field(default_factory=_Metadata)
     runtime_error: str = ""
     global_errors: Any = ()
     warning: Any = ()
@@ -188,15 +178,12 @@ def read_dcgm_diag(text: str) -> DiagRun:
         raise UnreadableOutput(
             TOOL, f"no plugin says anything{f', but: {shown(said)}' if said else ''}"
         )
-    version = next(
-        filter(None, (output.metadata.version or body.version for output, body in bodies)), ""
-    )
     serials = {
         device: serial
         for output, body in bodies
         for device, serial in _serials(body.serials or output.serials, output.entity_groups)
     }
-    return DiagRun(version=version, results=results, error=broken, serials=serials)
+    return DiagRun(results=results, error=broken, serials=serials)
 
 
 def _broken(
@@ -283,10 +270,8 @@ def _devices(result: _Result) -> list[str]:
         return [f"{result.entity_group or 'device'} {result.entity_id}"]
     for kind, ids in (("GPU", result.gpu_id), ("GPU", result.gpu_ids), ("CPU", result.cpu_id)):
         if ids is not None and f"{ids}".strip():
-            numbers = [one.strip() for one in f"{ids}".split(",")[:_MAX_CARDS]]
-            return [
-                f"{kind} {one}" if one and one != "-1" else "" for one in dict.fromkeys(numbers)
-            ]
+            numbers = dict.fromkeys(one.strip() for one in f"{ids}".split(",")[:_MAX_CARDS])
+            return [f"{kind} {one}" if one and one != "-1" else "" for one in numbers]
     return [""]
 
 

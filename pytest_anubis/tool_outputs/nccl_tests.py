@@ -361,8 +361,5 @@ def _half(cells: dict[str, list[str]], place: int) -> Half:
         time=number(cells["time"][place], TOOL, "time"),
         algorithm=number(cells["algbw"][place], TOOL, "algbw"),
         bus=number(cells["busbw"][place], TOOL, "busbw"),
-        errors=None if errors in _NOTHING else number(errors, TOOL, "errors"),
+        errors=None if errors in ("N/A", "n/a") else number(errors, TOOL, "errors"),
     )
-
-
-_NOTHING = ("N/A", "n/a")

@@ -58,12 +58,9 @@ def read_perftest(text: str) -> tuple[Line, ...]:
         if _HEAD in words:
             columns = _COLUMN.findall(line)
             if _TYPICAL not in columns and not any(name in columns for name in _UNITS):
-                lacks = (
-                    f"no {_TYPICAL}, which runs by time (-D) do not have"
-                    if _MEAN in columns
-                    else ""
-                )
-                what = lacks or "an unknown head"
+                what = "an unknown head"
+                if _MEAN in columns:
+                    what = f"no {_TYPICAL}, which runs by time (-D) do not have"
                 raise UnreadableOutput(TOOL, f"line {place}: {what}: {shown(line)}")
         elif columns and words and all(map(_FIGURE.fullmatch, words)):
             if len(words) != len(columns):

@@ -7,7 +7,6 @@ listed here stays a failure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from pytest_anubis.tool_outputs.unreadable import shown
 
@@ -41,30 +40,16 @@ _SEARCHED = 1 << 16
 """Characters that are searched: a tool that refused to start printed little."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """The signs that one tool refused to start; either is enough.
-
-    Attributes:
-        words: Pattern of words in some line.
-        statuses: Exit status -> reason.
-    """
-
-    words: re.Pattern[str] | None = None
-    statuses: dict[int, str] = field(default_factory=dict)
-
-
-_TOOLS = {
+_STATUSES = {
     # stress-ng(1), EXIT STATUS; 2, 5 and 6 are a failed check, a signal and an unexpected end.
-    "stress-ng": _Refusal(
-        statuses={1: "its options or resources do not fit", 3: "it lacks resources"}
-    ),
-    "mpirun": _Refusal(_MPI),
-    "mpiexec": _Refusal(_MPI),
-    "ib_write_bw": _Refusal(_RDMA),
-    "ib_read_bw": _Refusal(_RDMA),
-    "ib_write_lat": _Refusal(_RDMA),
+    "stress-ng": {1: "its options or resources do not fit", 3: "it lacks resources"},
 }
+"""Tool -> exit status -> reason."""
+_WORDS_OF = {
+    **dict.fromkeys(("mpirun", "mpiexec"), _MPI),
+    **dict.fromkeys(("ib_write_bw", "ib_read_bw", "ib_write_lat"), _RDMA),
+}
+"""Tool -> its own words."""
 
 
 def refused(tool: str, code: int, text: str) -> str:
@@ -77,10 +62,10 @@ def refused(tool: str, code: int, text: str) -> str:
     """
     if not 0 < code < _SIGNALLED:
         return ""
-    known = _TOOLS.get(tool, _Refusal())
-    if code in known.statuses:
-        return known.statuses[code]
+    if reason := _STATUSES.get(tool, {}).get(code):
+        return reason
+    own = _WORDS_OF.get(tool, _WORDS)
     for line in text[:_SEARCHED].splitlines():
-        if _WORDS.search(line) or (known.words is not None and known.words.search(line)):
+        if _WORDS.search(line) or own.search(line):
             return shown(line.strip())
     return ""

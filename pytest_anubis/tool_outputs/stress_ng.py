@@ -15,7 +15,6 @@ _OPERATIONS = "bogo-ops"
 _SECONDS = "wall-clock-time"
 _ENTRY = re.compile(r"( *- )([\w-]{1,60}): *(.*)")
 _END = "..."
-_VERSION = re.compile(r"\s+stress-ng-version: *(\S.*)")
 _MARK = re.compile(r"---$|metrics:$")
 _FAILURE = re.compile(r"stress-ng: (?:[\d:.]{1,20} )?(?:fail|error):")
 _ROUNDING = 0.01
@@ -42,7 +41,6 @@ class Stressor:
 class StressRun:
     """The results of one run."""
 
-    version: str
     stressors: tuple[Stressor, ...]
 
 
@@ -53,7 +51,6 @@ def read_stress_ng(text: str) -> StressRun:
         UnreadableOutput: A field is missing or no number, there is no stressor, or a rate is not operations
             over time.
     """
-    version = ""
     entries: list[dict[str, str]] = []
     within = False
     ended = False
@@ -65,7 +62,7 @@ def read_stress_ng(text: str) -> StressRun:
             within = line.rstrip() == "metrics:"
             ended = ended or (bool(entries) and line.rstrip() == _END)
         elif not within:
-            version = _unquoted(found[1]) if (found := _VERSION.fullmatch(line)) else version
+            continue
         elif (entry := _ENTRY.fullmatch(line)) and (not entries or len(entry[1]) == indent):
             indent = len(entry[1])
             entries.append({entry[2]: _unquoted(entry[3])})
@@ -79,7 +76,7 @@ def read_stress_ng(text: str) -> StressRun:
         raise UnreadableOutput(TOOL, "no stressor in its metrics")
     if not ended:
         raise UnreadableOutput(TOOL, f"cut off: no line {_END!r} behind its metrics")
-    return StressRun(version=version, stressors=tuple(map(_stressor, entries)))
+    return StressRun(stressors=tuple(map(_stressor, entries)))
 
 
 def _unquoted(value: str) -> str:

@@ -120,7 +120,7 @@ def test_perftest() -> None:
 
 def test_dcgm_diag() -> None:
     run = read_dcgm_diag("Successfully ran diagnostic for group.\n" + golden("dcgm_diag_4.json"))
-    assert (run.version, run.error) == ("4.4.1", "")
+    assert run.error == ""
     said = [(one.plugin, one.device, one.status) for one in run.results]
     assert said == [
         ("software", "GPU 0", "pass"), ("software", "GPU 1", "pass"), ("memory", "GPU 0", "pass"),
@@ -129,7 +129,6 @@ def test_dcgm_diag() -> None:
     ]  # fmt: skip
     assert run.results[3].text.startswith("A contained memory error was detected on GPU 1.")
     run = read_dcgm_diag(golden("dcgm_diag_3.json"))
-    assert run.version == "3.3.9"
     assert [(one.plugin, one.device, one.status) for one in run.results] == [
         ("denylist", "", "pass"), ("nvml_library", "", "pass"), ("pcie", "GPU 0", "pass"),
         ("pcie", "GPU 1", "warn"),
@@ -144,7 +143,7 @@ def test_dcgm_diag() -> None:
 def test_stress_ng() -> None:
     run = read_stress_ng(golden("stress_ng.yaml"))
     (cpu,) = run.stressors
-    assert (run.version, cpu.name, cpu.operations) == ("0.15.06", "cpu", 1198)
+    assert (cpu.name, cpu.operations) == ("cpu", 1198)
     assert (cpu.rate, cpu.seconds) == (397.644966, 3.012738)
     log = "stress-ng: info:  [1] a\nstress-ng: fail:  [2] vm: 1 error\nstress-ng: error: [1] b\n"
     assert failures(log) == ("stress-ng: fail:  [2] vm: 1 error", "stress-ng: error: [1] b")

@@ -10,9 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pytest_anubis.core.gather import Key, key_of
 from pytest_anubis.core.sample import Population
-
-Run = tuple[str, str]
-"""Run and node."""
+from pytest_anubis.store.importers.dated_runs import RunNode
 
 
 class ImportedCells:
@@ -20,26 +18,26 @@ class ImportedCells:
 
     def __init__(self) -> None:
         self._names: list[tuple[Key, Sequence[str], Sequence[str], Sequence[str]]] = []
-        self._runs = set[Run]()
+        self._runs = set[RunNode]()
 
-    def note(self, populations: Iterable[Population], runs: Iterable[Run]) -> None:
+    def note(self, populations: Iterable[Population], runs: Iterable[RunNode]) -> None:
         """Remember the names of a file's values, and its runs, which may have none."""
         self._runs.update(runs)
         self._names += [(key_of(one), one.runs, one.nodes, one.devices) for one in populations]
 
     def held_twice(
-        self, populations: Iterable[Population], known: Collection[Run]
-    ) -> Mapping[Run, int]:
+        self, populations: Iterable[Population], known: Collection[RunNode]
+    ) -> Mapping[RunNode, int]:
         """Return run -> number of values in a file that an earlier file contained, without zeros.
 
         Args:
             populations: The file's samples.
             known: Runs that were read before. One that no import had is from a journal, so all values count.
         """
-        held = set[tuple[Key, Run, str]]()
+        held = set[tuple[Key, RunNode, str]]()
         for names in self._names:
             held.update(_cells(*names, known))
-        found = Counter[Run]()
+        found = Counter[RunNode]()
         for one in populations:
             for cell in _cells(key_of(one), one.runs, one.nodes, one.devices, known):
                 if cell in held or cell[1] not in self._runs:
@@ -52,8 +50,8 @@ def _cells(
     runs: Sequence[str],
     nodes: Sequence[str],
     devices: Sequence[str],
-    known: Collection[Run],
-) -> Iterator[tuple[Key, Run, str]]:
+    known: Collection[RunNode],
+) -> Iterator[tuple[Key, RunNode, str]]:
     for run, device in zip(zip(runs, nodes, strict=True), devices, strict=True):
         if run in known:
             yield key, run, device

@@ -75,21 +75,14 @@ class NodePattern:
         long = self._long.fullmatch(whole)
         if short is None or long is None:
             raise ImportFileError(f"{path}: no node in it by --node-pattern {self.text!r}")
-        if short.groupdict() != long.groupdict():
-            one, other = (
-                next(
-                    found[key]
-                    for key in sorted(found)
-                    if short.groupdict()[key] != long.groupdict()[key]
+        names, others = short.groupdict(), long.groupdict()
+        for key in sorted(names):
+            if names[key] != others[key]:
+                raise ImportFileError(
+                    f"{path}: may be of {names[key][:40]!r} or of {others[key][:40]!r} by --node-pattern "
+                    f"{self.text!r}; write more of the path into it"
                 )
-                for found in (short.groupdict(), long.groupdict())
-            )
-            raise ImportFileError(
-                f"{path}: may be of {one[:40]!r} or of {other[:40]!r} by --node-pattern {self.text!r}; write "
-                "more of the path into it"
-            )
-        node = short["node"]
-        run = short.groupdict().get("run", "")
+        node, run = names["node"], names.get("run", "")
         if not (node + run).isprintable() or max(len(node), len(run)) > MAX_NAME_LENGTH:
             raise ImportFileError(f"{path}: a name in it is unprintable or too long; rename it")
         return node, run

@@ -245,7 +245,6 @@ def test_tables_that_are_none_say_what_they_are(name: str, words: str) -> None:
 def test_readers_without_an_importer() -> None:
     (matrix,) = read_stress_ng((CASES / "stress_ng_instances.yaml").read_text()).stressors
     assert (matrix.rate, matrix.operations, matrix.seconds) == (400, 8000, 20)
-    assert read_stress_ng((CASES / "stress_ng_instances.yaml").read_text()).version == "0.21.03"
     stream = read_stream((CASES / "stream_5_9.txt").read_text())
     assert (stream.version, stream.array, set(stream.rates.values())) == (
         "5.9",
