@@ -56,9 +56,9 @@ def import_fio(path: Path, **of_node: Unpack[OfNode]) -> Imported:
         "run fio with --output-format=json",
     )
     jobs = [job for place, output in outputs for job in _jobs(samples, place, output)]
-    disks = _disks({job.path for job in jobs})
-    for job in jobs:
-        _take_job(samples, job, disks[job.path])
+    disks = _disks({path for *_, path in jobs})
+    for place, job, group, path in jobs:
+        _take_job(samples, place, job, group, disks[path])
     lines = sum(len(output.jobs) for _, output in outputs)
     return import_samples(path, samples, "storage.disk", lines, **of_node)
 
@@ -165,18 +165,8 @@ def _states(output: _Output) -> list[_State]:
         return []  # reported when the job is read
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """A job with the line of its output, its options, and the path that it used."""
-
-    place: int
-    job: _Job
-    options: Mapping[str, Any]
-    path: str
-
-
-def _jobs(samples: Samples, place: int, output: _Output) -> Iterator[_Taken]:
-    """Yield the jobs of one output; malformed ones are wrong lines."""
+def _jobs(samples: Samples, place: int, output: _Output) -> Iterator[tuple[int, _Job, str, str]]:
+    """Yield place, job, group and used path of the jobs of one output; malformed ones are wrong lines."""
     found: list[_Job] = []
     for data in output.jobs:
         try:
@@ -189,7 +179,7 @@ def _jobs(samples: Samples, place: int, output: _Output) -> Iterator[_Taken]:
         options = {**_with_direct(output.options), **_with_direct(job.options)}
         path = _path(options, seen[job.jobname], alike[job.jobname])
         seen[job.jobname] += 1
-        yield _Taken(place, job, options, path)
+        yield place, job, _group(options), path
 
 
 def _with_direct(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,22 +209,17 @@ def _disks(paths: Collection[str]) -> dict[str, str]:
 
     All files of a job are named, since fio does not say which of them failed.
     """
-    short = {
-        path: "+".join(part.rsplit("/", 1)[-1] for part in re.split(r"(?<!\\):", path))
-        if not path.endswith("/")
-        else "disk"
-        for path in paths
-    }
-    short = {path: name or "disk" for path, name in short.items()}
+    short = {}
+    for path in paths:
+        parts = [part.rsplit("/", 1)[-1] for part in re.split(r"(?<!\\):", path)]
+        short[path] = "disk" if path.endswith("/") else "+".join(parts) or "disk"
     count = Counter(short.values())
-    return {path: name if count[name] == 1 else path.rstrip("/") or name
-            for path, name in short.items()}  # fmt: skip
+    return {
+        path: name if count[name] == 1 else path.rstrip("/") or name for path, name in short.items()
+    }
 
 
-def _take_job(samples: Samples, taken: _Taken, disk: str) -> None:
-    place = taken.place
-    job = taken.job
-    options = taken.options
+def _take_job(samples: Samples, place: int, job: _Job, group: str, disk: str) -> None:
     benchmark = f"fio/{job.jobname}"
     text = f"fio error {job.error}"
     if job.total_err:
@@ -248,7 +233,7 @@ def _take_job(samples: Samples, taken: _Taken, disk: str) -> None:
         recorded = True
         try:
             for metric, value in _metrics(way, name):
-                unit = Unit(benchmark, metric, disk, _group(options))
+                unit = Unit(benchmark, metric, disk, group)
                 samples.add(unit, value)
                 if failed:
                     samples.problem(unit, "failed", text)
