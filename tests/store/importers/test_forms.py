@@ -84,7 +84,10 @@ def test_a_number_with_marks_in_it_is_no_value(tmp_path: Path, number: str, mark
     path = tmp_path / "t.csv"
     path.write_text(written([HEAD, *ROWS[:-1], [*ROWS[-1][:-1], number]], mark))
     found = import_table(path)
-    assert 7 in {line.line for line in found.wrong}
+    said = "is not a number" if number == "412,5" else "between thousands"
+    if number in ("412,507", "412,5") and mark != ",":
+        said = "decimal comma"
+    assert said in {line.line: str(line) for line in found.wrong}[7]
     assert {node for p in found.populations for node in p.nodes} <= set(RIGHT) - {"n5"}
 
 
@@ -281,108 +284,6 @@ def test_number_among_outcomes_is_a_wrong_line(tmp_path: Path, name: str, number
             found = import_table(tmp_path / "t.csv")
             assert found.wrong_count == 1
             assert {run.node for run in found.runs if run.unread} == {"n1"}
-
-
-def test_numbers_without_a_pass_are_no_outcomes(tmp_path: Path) -> None:
-    head = "node,benchmark,metric,unit,better,value,result\n"
-    for other in ("7", "", "FAIL", "n/a"):
-        (tmp_path / "t.csv").write_text(f"{head}a,b,m,s,lower,1,5\nb,b,m,s,lower,1,{other}\n")
-        assert import_table(tmp_path / "t.csv").wrong_count == 0
-
-
-def states(path: Path, name: str, words: list[str]) -> tuple[set[str], set[str], bool]:
-    """Return the nodes with a failed row, those with an unknown one, and whether the column is used."""
-    rows = [f"n{row},b,m,s,lower,1,{word}" for row, word in enumerate(words)]
-    path.write_text("\n".join([f"node,benchmark,metric,unit,better,value,{name}", *rows]))
-    found = import_table(path)
-    (population,) = found.populations
-    failed = {population.nodes[row] for row in population.problems}
-    unused = f"column {name.lower()!r} is not used" in found.notes
-    return failed, {run.node for run in found.runs if run.unread}, not unused
-
-
-@pytest.mark.parametrize(
-    "name", ["status", "State", "verdict", "result", "passed", "gpu_status", "valid"]
-)
-@pytest.mark.parametrize("usual", ["PASS", "ok", " Passed "])
-def test_among_words_of_success_only_they_are_success(
-    tmp_path: Path, name: str, usual: str
-) -> None:
-    for word in ("1", "7", "N/A", "-", "", " ", "null", "nan", "unknown", "skipped", "?"):
-        words = [*[usual] * 12, word]
-        assert states(tmp_path / "t.csv", name, words) == (set(), {"n12"}, True), word
-    for word in ("FAIL", "Error", "abort", "invalid", "timed-out"):
-        assert states(tmp_path / "t.csv", name, [word, *[usual] * 12]) == ({"n0"}, set(), True)
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "failed", "unknown"),
-    [
-        ("status", ["0", "0.0", "00"], "", "2"),
-        ("status", ["0", "0", ""], "", "2"),
-        ("status", ["0", "0", "FAIL"], "2", ""),
-        ("status", ["", "", "FAIL"], "2", ""),  # only failures are named
-        ("status", ["PASS", "no", "False"], "12", ""),
-        ("status", ["PASS", "0", "0.0", "ok"], "", "12"),
-        ("passed", ["yes", "0", "1"], "1", "2"),
-        ("result", ["0", "5", ""], "", ""),  # values
-        ("passed", ["1", "1.0", "0"], "2", ""),
-        ("failed", ["False", "True", ""], "1", "2"),
-        ("error", ["", "0", "none", "false"], "", "02"),
-        ("error", ["", "0", "none"], "", ""),
-        ("skipped", ["no", "yes", "no"], "", "1"),
-        ("cancelled", ["yes", "True"], "", "01"),
-        ("pass_fail", ["P", "F", "PASS", "FAIL", "", "yes", "no"], "136", "4"),
-        ("gpu_status", ["PASS", "skipped", "skipped", "fail"], "3", "12"),
-        ("link_state", ["up", "down", "up"], "", ""),
-        ("remarks", ["ok", "", "", ""], "", ""),
-    ],
-)
-def test_what_an_odd_cell_means_among_others(
-    tmp_path: Path, name: str, words: list[str], failed: str, unknown: str
-) -> None:
-    found = states(tmp_path / "t.csv", name, words)
-    assert found[:2] == ({f"n{row}" for row in failed}, {f"n{row}" for row in unknown})
-
-
-GOOD = "completed finished valid success succeeded is_valid has_passed run-complete didComplete not_failed"
-BAD = "invalid aborted rejected failed failure crashed timed_out killed was_killed incomplete not_passed"
-
-
-@pytest.mark.parametrize("name", [*GOOD.split(), *BAD.split()])
-@pytest.mark.parametrize("words", ["yes no", "True False", "1 0", "1.0 0.0", "Y N", "t f"])
-def test_a_name_says_which_answer_is_good(tmp_path: Path, name: str, words: str) -> None:
-    good, bad = words.split() if name in GOOD.split() else reversed(words.split())
-    path = tmp_path / "t.csv"
-    assert states(path, name, [good, good, bad, good]) == ({"n2"}, set(), True)
-    assert states(path, name, [bad, bad]) == ({"n0", "n1"}, set(), True)
-    odd = states(path, name, [good, "partly", good, "perhaps", ""])  # also if it is not rare
-    assert odd == (set(), {"n1", "n3", "n4"}, True) or words[0] == "1"
-
-
-@pytest.mark.parametrize("name", ["completed", "valid_until", "timeout", "comment"])
-@pytest.mark.parametrize("word", ["2026-11-01T10:00", "300", "by hand"])
-def test_other_answers_below_such_a_name_are_not_used(tmp_path: Path, name: str, word: str) -> None:
-    assert states(tmp_path / "t.csv", name, [word, word, "", "7"]) == (set(), set(), False)
-
-
-FAULTS = (
-    "mismatch_count wrong_elements uncorrectable_ecc crash_count timeouts hangs errors_total nan_count "
-    "exit_signal error_code status_code oom_kills sdc failed_count"
-)
-OTHERS = (
-    "corrected_errors correctable_ecc timeout_s error_rate wrong_pct not_failed lost_ratio retries"
-)
-
-
-@pytest.mark.parametrize("name", [*FAULTS.split(), *OTHERS.split()])
-def test_columns_of_counted_faults(tmp_path: Path, name: str) -> None:
-    failed, unknown, used = states(tmp_path / "t.csv", name, ["0", "0", "3", "0"])
-    assert (failed | unknown, used) == (
-        ({"n2"}, True) if name in FAULTS.split() else (set(), False)
-    )
-    # Where most nodes have other numbers than 0, they are no faults.
-    assert states(tmp_path / "t.csv", name, ["200", "200", "300", "0"])[:2] == (set(), set())
 
 
 def test_node_with_invalid_utf_8_still_counts(tmp_path: Path) -> None:

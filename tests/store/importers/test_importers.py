@@ -18,7 +18,7 @@ from pytest_anubis.core.sample import Population
 from pytest_anubis.store.history.contents.run_rows import duration_rows
 from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_folder import ImportFolder
-from pytest_anubis.store.importers.import_result import ImportFileError, run_name
+from pytest_anubis.store.importers.import_result import Imported, ImportFileError, run_name
 from pytest_anubis.store.importers.metric_map import read_metric_map
 from pytest_anubis.store.importers.nccl import import_nccl
 from pytest_anubis.store.importers.superbench import import_superbench
@@ -40,6 +40,12 @@ def unit(population: Population, node: str, device: str = "node") -> tuple[list[
     row = pairs.index((node, device))
     problem = population.problems.get(row)
     return population.sample(row).tolist(), problem.kind if problem else ""
+
+
+def summary(folder: Path, *nodes: Any, more: str = "") -> Imported:
+    """Import a SuperBench summary with a line for each node, and more below."""
+    text = "".join(f"{json.dumps(node)}\n" for node in nodes)
+    return import_superbench(table(folder, text + more, "s.jsonl"))
 
 
 def test_a_table_becomes_populations(tmp_path: Path) -> None:
@@ -400,17 +406,11 @@ def test_superbench_summaries(tmp_path: Path) -> None:
 def test_lost_cell_names_its_whole_column(tmp_path: Path) -> None:
     """NaN is shown as NaN, and the column with its whole metric."""
     column = "model-benchmarks:stress:a-long-name/pytorch-gpt2-large/fp16_train_step_time:3"
-    lines = [{"node": f"n{i}", column: 2.0 if i else float("nan")} for i in range(3)]
-    summary = tmp_path / "s.jsonl"
-    summary.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    table = tmp_path / "t.csv"
-    table.write_text(
-        "node,device,benchmark,metric,unit,better,value\n"
-        "a,0,b,m,GB/s,higher,nan\nb,0,b,m,GB/s,higher,3\n"
-    )
-    (of_summary,) = import_superbench(summary).lost_cells
+    nodes = [{"node": f"n{i}", column: 2.0 if i else float("nan")} for i in range(3)]
+    (of_summary,) = summary(tmp_path, *nodes).lost_cells
     assert f"column {column}: 'NaN'" in of_summary.example
-    (of_table,) = import_table(table).lost_cells
+    text = f"{HEAD}\na,0,b,m,GB/s,higher,nan\nb,0,b,m,GB/s,higher,3\n"
+    (of_table,) = import_table(table(tmp_path, text)).lost_cells
     assert "column value: 'NaN'" in of_table.example
 
 
@@ -433,9 +433,7 @@ def test_superbench_failures_and_missing_metrics(tmp_path: Path) -> None:
         [1],
         {"nodes": 1},
     ]
-    path = tmp_path / "s.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)) + "\n{bad\n")
-    found = import_superbench(path)
+    found = summary(tmp_path, *lines, more="{bad\n")
     bandwidth, time = found.populations
     assert unit(bandwidth, "bad", "rank0") == unit(bandwidth, "bad", "rank1") == ([], "failed")
     assert unit(bandwidth, "lost", "rank1") == ([], "failed")
@@ -457,7 +455,7 @@ def test_superbench_failures_and_missing_metrics(tmp_path: Path) -> None:
     assert any("1 monitor reading " in note for note in found.notes)
     mine = tmp_path / "map.csv"
     mine.write_text("benchmark,metric,unit,better,component\nodd,FROB*,count,higher,odd.part\n")
-    mapped = import_superbench(path, known=read_metric_map(mine))
+    mapped = import_superbench(found.source, known=read_metric_map(mine))
     (frobs,) = [p for p in mapped.populations if p.metric.name == "frobs"]
     assert (frobs.metric.unit, frobs.component, mapped.left_out) == ("count", "odd.part", 0)
     with pytest.raises(ImportFileError, match="no node in it"):
@@ -474,9 +472,7 @@ def test_cell_of_a_summary_is_lost_for_one_cause(tmp_path: Path) -> None:
     lines[3] |= {"b/return_code": 3, "b/x_bw:0": "N/A", "b/x_bw:1": None}  # failed, twice
     lines[4]["b/x_bw:1"] = None  # missing
     del lines[5]["b/x_bw:1"]  # missing
-    path = tmp_path / "s.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    found = import_superbench(path)
+    found = summary(tmp_path, *lines)
     assert {one.kind: one.count for one in found.lost_cells} == {"failed": 2, "missing": 2}
     assert [str(line) for line in found.wrong] == [
         "line 3: node n2, column b/x_bw:0: 'err' is not a number"
@@ -492,9 +488,7 @@ def test_benchmark_that_failed_everywhere_is_kept(tmp_path: Path) -> None:
         {"node": "n1", "b/x_bw": 10.0, "mem-bw/return_code": 3, "c/return_code:1": 4},
         {"node": "n2", "b/x_bw": 10.5, "mem-bw/return_code": 0},
     ]
-    path = tmp_path / "s.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    found = import_superbench(path)
+    found = summary(tmp_path, *lines)
     assert [(one.kind, one.count) for one in found.lost_cells] == [("failed", 2)]
     by_name = {p.benchmark: p for p in found.populations}
     assert by_name["mem-bw"].metric.name == "return_code"
@@ -643,70 +637,30 @@ def test_a_device_has_one_name_however_it_is_written(tmp_path: Path) -> None:
     assert unit(found, "n", "cuda:2") == ([1.0] * 3, "")
 
 
-def test_a_return_code_of_zero_in_words_is_success(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
-    path.write_text(json.dumps({"node": "n", "b/return_code": "0", "b/x_bw": 10.0}) + "\n")
-    (bandwidth,) = import_superbench(path).populations
-    assert unit(bandwidth, "n") == ([10.0], "")
-
-
-@pytest.mark.parametrize("code", [None, "137", 0.5, float("nan"), 1e300])
-def test_a_return_code_that_is_none_is_no_success(tmp_path: Path, code: object) -> None:
-    lines = [{"node": f"n{i}", "b/return_code": 0, "b/x_bw": 10.0} for i in range(3)]
-    lines.append({"node": "bad", "b/return_code": code, "b/x_bw": 10.0})
-    path = tmp_path / "s.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    (bandwidth,) = import_superbench(path).populations
-    assert unit(bandwidth, "bad") == ([], "failed")
+@pytest.mark.parametrize("code", ["0", None, "137", 0.5, float("nan"), 1e300])
+def test_only_a_return_code_of_zero_is_success(tmp_path: Path, code: object) -> None:
+    nodes = [{"node": f"n{i}", "b/return_code": 0, "b/x_bw": 10.0} for i in range(3)]
+    nodes.append({"node": "odd", "b/return_code": code, "b/x_bw": 10.0})
+    (bandwidth,) = summary(tmp_path, *nodes).populations
+    assert unit(bandwidth, "odd") == (([10.0], "") if code == "0" else ([], "failed"))
     assert unit(bandwidth, "n1") == ([10.0], "")
 
 
-def test_superbench_line_with_equal_keys_counts_for_its_node(
-    tmp_path: Path,
-) -> None:
+def test_superbench_line_with_equal_keys_counts_for_its_node(tmp_path: Path) -> None:
     lines = [json.dumps({"node": f"n{n}", "b/x_bw:0": 10.0, "b/x_bw:1": 10.0}) for n in range(4)]
     lines[1] = lines[1][:30]  # cut off
     lines[2] = lines[2][:-1] + ', "b/x_bw:0": 5.0}'
-    path = tmp_path / "s.jsonl"
-    path.write_text("\n".join(lines) + "\n")
-    found = import_superbench(path)
+    found = summary(tmp_path, more="\n".join(lines))
     assert found.wrong_count == 2
     assert {run.node: run.unread for run in found.runs if run.unread} == {"n1": 1, "n2": 1}
 
 
 def test_uncorrected_errors_of_the_monitor_are_counted(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
     keys = ("monitor/gpu_uncorrected_ecc:0", "monitor/gpu_corrected_ecc:0", "monitor/gpu_power:0")
-    path.write_text(
-        "\n".join(json.dumps({"node": f"n{n}", **dict.fromkeys(keys, n)}) for n in range(3))
-    )
-    (errors,) = import_superbench(path).populations
+    nodes = [{"node": f"n{n}", **dict.fromkeys(keys, n)} for n in range(3)]
+    (errors,) = summary(tmp_path, *nodes).populations
     assert (errors.metric.name, errors.metric.right) == ("gpu_uncorrected_ecc", 0)
     assert errors.values.tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("column", "cell", "problem", "unread"),
-    [
-        ("state", "ok", "", 0),
-        ("state", "FAILED", "failed", 0),
-        ("state", "hm", "", 1),
-        ("error", "", "", 0),
-        ("error", "0", "", 0),
-        ("error", "0.02", "", 0),
-        ("error", "true", "failed", 0),
-        ("error", "CUDA error 719", "", 1),
-        ("error_message", "none", "", 0),
-    ],
-)
-def test_a_column_that_tells_of_failures_is_read(
-    column: str, cell: str, problem: str, unread: int, tmp_path: Path
-) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(f"{HEAD},{column}\na,node,b,m,GB/s,higher,1,{cell}\n")
-    found = import_table(path)
-    assert unit(found.populations[0], "a")[1] == problem
-    assert [run.unread for run in found.runs] == [unread]
 
 
 @pytest.mark.parametrize(("empty", "problem"), [(0, ""), (1, ""), (2, "missing"), (3, "missing")])
@@ -760,12 +714,8 @@ def test_a_remark_over_several_lines_swallows_nothing(tmp_path: Path) -> None:
 def test_summary_node_without_results_is_incomplete(tmp_path: Path) -> None:
     lines = [{"node": f"n{i}", "b/x_bw:0": 10.0 + i, "b/return_code": 0} for i in range(4)]
     lines += [{"node": "bare"}, {"node": 7, "b/x_bw:0": 11.0, "b/return_code": 0}]
-    path = table(tmp_path, "\n".join(map(json.dumps, lines)) + "\n", "s.jsonl")
-    found = import_superbench(path)
-    assert {run.node: run.unread for run in found.runs if run.node in ("bare", "7")} == {
-        "bare": 1,
-        "7": 0,
-    }
+    unread = {run.node: run.unread for run in summary(tmp_path, *lines).runs}
+    assert (unread["bare"], unread["7"]) == (1, 0)
 
 
 @pytest.mark.parametrize(

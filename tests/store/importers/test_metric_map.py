@@ -71,39 +71,12 @@ def test_map_and_importers_agree(imported: Imported) -> None:
     assert not any("metric map" in note for note in imported.notes)
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        (["b,m\a,s,lower,"], "line 2: unprintable text; take it out"),
-        (["b,m,s,lower,"] * 3, "line 4: a map has at most 2 lines; use"),
-    ],
-)
-def test_refused_map_names_its_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], said: str
-) -> None:
-    monkeypatch.setattr(metric_map, "_MAX_RULES", 2)
-    path = tmp_path / "map.csv"
-    path.write_text("\n".join([",".join(metric_map.COLUMNS), *lines]) + "\n")
-    with pytest.raises(ImportFileError, match=said):
-        read_metric_map(path)
-
-
 def test_long_names_of_superbench_are_kept(tmp_path: Path) -> None:
     path = summary(tmp_path, *({"node": f"n{i}", LONG: 1.0 + i} for i in range(3)))
     found = import_superbench(path)
     (population,) = found.populations
     assert (f"{population.benchmark}/{population.metric.name}", found.lost) == (LONG, 0)
     assert population.component == "compute.matrix"
-
-
-def test_empty_value_is_missing_and_counted(tmp_path: Path) -> None:
-    found = import_superbench(
-        summary(
-            tmp_path, {"node": "a", "mem-bw/h2d_bw:0": 5.0}, {"node": "b", "mem-bw/h2d_bw:0": None}
-        )
-    )
-    assert [(one.kind, one.count) for one in found.lost_cells] == [("missing", 1)]
-    assert found.values == 1
 
 
 def test_a_guess_is_said_to_be_one(tmp_path: Path) -> None:
@@ -132,10 +105,20 @@ def test_metric_map_fills_empty_columns(tmp_path: Path) -> None:
         ("metric,unit\n", "the first line must be benchmark,metric"),
         ("benchmark,metric,unit,better,component\na,b,s,faster,\n", "line 2: needs"),
         ("benchmark,metric,unit,better,component\n\na,b,,lower,\n", "line 3: needs"),
-        ("benchmark,metric,unit,better,component\na,\x07,s,lower,\n", "line 2: unprintable"),
+        (
+            "benchmark,metric,unit,better,component\na,\x07,s,lower,\n",
+            "line 2: unprintable text; take",
+        ),
+        (
+            "benchmark,metric,unit,better,component\n" + "a,b,s,lower,\n" * 3,
+            "line 4: a map has at most 2",
+        ),
     ],
 )
-def test_a_wrong_map_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_map_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    monkeypatch.setattr(metric_map, "_MAX_RULES", 2)
     path = tmp_path / "map.csv"
     path.write_text(text)
     with pytest.raises(ImportFileError, match=said):

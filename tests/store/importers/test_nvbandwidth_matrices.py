@@ -146,11 +146,6 @@ def test_failure_after_a_whole_case_is_the_runs(tmp_path: Path, line: str) -> No
     assert ("run", "", "node") not in found
 
 
-def test_unknown_case_in_json_is_the_runs(tmp_path: Path) -> None:
-    text = '{"nvbandwidth": {"testcases": [{"name": "odd", "status": "ERROR"}]}}'
-    assert outcomes(tmp_path / "n.json", text) == {("run", "", "node"): "failed"}
-
-
 def test_bisection_names_its_pairs(tmp_path: Path) -> None:
     name = "multinode_bisect_write_ce"
     text = f"""{HEAD}Running {name}.
@@ -224,15 +219,23 @@ def test_smaller_buffers_are_another_group(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("statuses", "error", "failed"),
     [
-        {"testcases": [{"name": "a", "status": "Running"}, {"name": "a", "status": "Error"}]},
-        {"testcases": [{"name": "a", "status": "Running"}], "error": "ASSERT in x"},
+        (["a Running", "a Error"], "", "a"),
+        (["a Running"], "ASSERT in x", "a"),
+        (["odd ERROR"], "", "run"),  # there is no such case
     ],
 )
-def test_a_case_that_broke_off_is_told_once(tmp_path: Path, body: dict[str, object]) -> None:
+def test_a_case_that_broke_off_is_told_once(
+    tmp_path: Path, statuses: list[str], error: str, failed: str
+) -> None:
     path = tmp_path / "n.json"
-    assert outcomes(path, json.dumps({"nvbandwidth": body})) == {("a", "", "node"): "failed"}
-    body = {"testcases": [{"name": "b", "status": "Error"}, {"name": "a", "status": "Running"}]}
-    path.write_text(json.dumps({"nvbandwidth": body}))
+    assert outcomes(path, ended(*statuses, error=error)) == {(failed, "", "node"): "failed"}
+    path.write_text(ended("b Error", "a Running"))
     assert import_nvbandwidth(path, node="n").wrong_count == 1
+
+
+def ended(*statuses: str, error: str = "") -> str:
+    """Return the output of cases with these statuses."""
+    cases = [dict(zip(("name", "status"), one.split(), strict=True)) for one in statuses]
+    return json.dumps({"nvbandwidth": {"testcases": cases, "error": error}})

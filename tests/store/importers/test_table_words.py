@@ -15,7 +15,7 @@ HEAD = "node,benchmark,metric,unit,better,value"
 
 
 def of(path: Path, column: str, words: list[str]) -> Imported:
-    rows = [f"n{row},b,m,GB/s,higher,{row + 1},{word}" for row, word in enumerate(words)]
+    rows = [f"n{row:02},b,m,GB/s,higher,{row + 1},{word}" for row, word in enumerate(words)]
     path.write_text("\n".join([f"{HEAD},{column}", *rows]), encoding="utf-8")
     return import_table(path)
 
@@ -55,10 +55,101 @@ def outcome(found: Imported) -> str:
         ("nicht_bestanden", "nein ja", ".F"),
         ("passed", "WAHR FALSCH", ".F"),
         ("Fehler", "0 0 4", "..?"),
+        ("state", "ok", "."),
+        ("state", "FAILED", "F"),
+        ("state", "hm", "?"),
+        ("error", "~", "."),
+        ("error", "0", "."),
+        ("error", "0.02", "."),
+        ("error", "true", "F"),
+        ("error", "CUDA_error_719", "?"),
+        ("error_message", "none", "."),
+        ("status", "0 0.0 00", "..?"),
+        ("status", "0 0 ~", "..?"),
+        ("status", "0 0 FAIL", "..F"),
+        ("status", "~ ~ FAIL", "..F"),  # only failures are named
+        ("status", "PASS no False", ".FF"),
+        ("status", "PASS 0 0.0 ok", ".??."),
+        ("passed", "yes 0 1", ".F?"),
+        ("result", "0 5 ~", "..."),  # values
+        ("result", "5 7", ".."),
+        ("result", "5 ~", ".."),
+        ("result", "5 n/a", ".."),
+        ("result", "5 FAIL", ".F"),
+        ("passed", "1 1.0 0", "..F"),
+        ("failed", "False True ~", ".F?"),
+        ("error", "~ 0 none false", "?.?."),
+        ("error", "~ 0 none", "..."),
+        ("skipped", "no yes no", ".?."),
+        ("cancelled", "yes True", "??"),
+        ("pass_fail", "P F PASS FAIL ~ yes no", ".F.F?.F"),
+        ("gpu_status", "PASS skipped skipped fail", ".??F"),
+        ("link_state", "up down up", "..."),
+        ("remarks", "ok ~ ~ ~", "...."),
     ],
 )
 def test_columns_of_outcomes(tmp_path: Path, column: str, words: str, right: str) -> None:
-    assert outcome(of(tmp_path / "t.csv", column, words.split())) == right
+    """Each column has one word for each node, ~ for an empty cell."""
+    cells = ["" if word == "~" else word for word in words.split()]
+    assert outcome(of(tmp_path / "t.csv", column, cells)) == right
+
+
+@pytest.mark.parametrize(
+    "name", ["status", "State", "verdict", "result", "passed", "gpu_status", "valid"]
+)
+@pytest.mark.parametrize("usual", ["PASS", "ok", " Passed "])
+def test_among_words_of_success_only_they_are_success(
+    tmp_path: Path, name: str, usual: str
+) -> None:
+    for word in ("1", "7", "N/A", "-", "", " ", "null", "nan", "unknown", "skipped", "?"):
+        words = [*[usual] * 12, word]
+        assert outcome(of(tmp_path / "t.csv", name, words)) == "." * 12 + "?", word
+    for word in ("FAIL", "Error", "abort", "invalid", "timed-out"):
+        assert outcome(of(tmp_path / "t.csv", name, [word, *[usual] * 12])) == "F" + "." * 12
+
+
+GOOD = "completed finished valid success succeeded is_valid has_passed run-complete didComplete not_failed"
+BAD = "invalid aborted rejected failed failure crashed timed_out killed was_killed incomplete not_passed"
+
+
+@pytest.mark.parametrize("name", [*GOOD.split(), *BAD.split()])
+@pytest.mark.parametrize("words", ["yes no", "True False", "1 0", "1.0 0.0", "Y N", "t f"])
+def test_a_name_says_which_answer_is_good(tmp_path: Path, name: str, words: str) -> None:
+    good, bad = words.split() if name in GOOD.split() else reversed(words.split())
+    path = tmp_path / "t.csv"
+    assert outcome(of(path, name, [good, good, bad, good])) == "..F."
+    assert outcome(of(path, name, [bad, bad])) == "FF"
+    odd = outcome(of(path, name, [good, "partly", good, "perhaps", ""]))  # also if it is not rare
+    assert odd == ".?.??" or words[0] == "1"
+
+
+@pytest.mark.parametrize("name", ["completed", "valid_until", "timeout", "comment"])
+@pytest.mark.parametrize("word", ["2026-11-01T10:00", "300", "by hand"])
+def test_other_answers_below_such_a_name_are_not_used(tmp_path: Path, name: str, word: str) -> None:
+    found = of(tmp_path / "t.csv", name, [word, word, "", "7"])
+    assert (outcome(found), found.notes) == ("....", (f"column {name!r} is not used",))
+
+
+FAULTS = (
+    "mismatch_count wrong_elements uncorrectable_ecc crash_count timeouts hangs errors_total nan_count "
+    "exit_signal error_code status_code oom_kills sdc failed_count"
+)
+OTHERS = (
+    "corrected_errors correctable_ecc timeout_s error_rate wrong_pct not_failed lost_ratio retries"
+)
+
+
+@pytest.mark.parametrize("name", [*FAULTS.split(), *OTHERS.split()])
+def test_columns_of_counted_faults(tmp_path: Path, name: str) -> None:
+    found = of(tmp_path / "t.csv", name, ["0", "0", "3", "0"])
+    unused = (f"column {name!r} is not used",)
+    if name in FAULTS.split():
+        assert outcome(found) in ("..F.", "..?.")
+        assert found.notes == ()
+    else:
+        assert (outcome(found), found.notes) == ("....", unused)
+    # Where most nodes have other numbers than 0, they are no faults.
+    assert outcome(of(tmp_path / "t.csv", name, ["200", "200", "300", "0"])) == "...."
 
 
 STATES = (
@@ -104,7 +195,7 @@ def test_a_failed_row_is_quoted_as_it_is(
 ) -> None:
     found = of(tmp_path / "t.csv", column, words)
     (lost,) = found.lost_cells
-    assert (lost.kind, lost.example) == ("failed", f"line 3, node n1, column {quoted}")
+    assert (lost.kind, lost.example) == ("failed", f"line 3, node n01, column {quoted}")
     # So is the reason of the verdict; a number is a return code.
     (population,) = found.populations
     word = quoted.partition(": ")[2].strip("'")
