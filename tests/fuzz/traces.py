@@ -40,16 +40,10 @@ def traces(scratch: Path) -> list[Seed]:
     """Return a small trace in both forms, one with every type, and a recorded one, plain and packed."""
     step, data = recorded_step().encode(), two_products()
     given: tuple[Any, ...] = (
-        (7, [], "Int"),
-        (0.3, [], "Double"),
-        ("floor", [], "String"),
-        ("<G>", [], "Generator"),
-    )
-    more: tuple[Any, ...] = (
-        *given,
+        (7, [], "Int"), (0.3, [], "Double"), ("floor", [], "String"), ("<G>", [], "Generator"),
         ([[1], True], [[[]], []], "GenericList[GenericList[Int],Bool]"),
-    )
-    data["nodes"] += [node(5, "mine::op", "mine::op(Tensor[] a) -> Tensor[]", more, more)]
+    )  # fmt: skip
+    data["nodes"] += [node(5, "mine::op", "mine::op(Tensor[] a) -> Tensor[]", given, given)]
     data["nodes"][2]["attrs"] += [{"name": "tensor_range", "value": '{"0": [0, 7]}'}]
     return [
         Seed(name="types.trace.json", content=json.dumps(data).encode()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,10 +14,8 @@ MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
 
 def tensor(number: int, *shape: int) -> tuple[list[Any], list[int], str]:
     """Return value, shape and type of a tensor of single precision as a trace has them."""
-    count = 1
-    for size in shape:
-        count *= size
-    return [number, number + 100, 0, count, 4, "cpu"], list(shape), "Tensor(float)"
+    value = [number, number + 100, 0, math.prod(shape), 4, "cpu"]
+    return value, list(shape), "Tensor(float)"
 
 
 def node(
@@ -38,14 +37,8 @@ def node(
         else:
             sides[f"{side}s"] = {"values": values, "shapes": shapes, "types": types}
     if flat:
-        return {
-            "id": number,
-            "name": name,
-            "parent": parent,
-            "op_schema": schema,
-            "tid": 1,
-            **sides,
-        }
+        head = {"id": number, "name": name, "parent": parent, "op_schema": schema, "tid": 1}
+        return head | sides
     attrs = [{"name": "op_schema", "type": "string", "value": schema}]
     return {"id": number, "name": name, "ctrl_deps": parent, "attrs": attrs, **sides}
 
@@ -79,14 +72,8 @@ def recorded_step() -> str:
     from pytest_anubis.benchmarking.replay.trace_recording import recording
 
     torch.manual_seed(1)
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3),
-        nn.BatchNorm2d(8),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(72, 10),
-    )
+    convolution = (nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
+    model = nn.Sequential(*convolution, nn.Flatten(), nn.Linear(72, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     pictures, kinds = torch.randn(4, 3, 8, 8), torch.randint(0, 10, (4,))
 

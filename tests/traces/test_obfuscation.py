@@ -33,12 +33,9 @@ def _full_of_secrets() -> dict[str, Any]:
     data = two_products() | {"pid": 987654, "time": "2026-01-01 secret"}
     group: tuple[Any, ...] = ("secret group", [], "String")
     more: tuple[Any, ...] = (
-        *(("cuda:3", [], "Device"), (0.3, [], "Double"), ("-inf", [], "Double"), (7, [], "Int")),
-        *(
-            (["secret", True], [[], []], "GenericList[String,Bool]"),
-            ("<Secret>", [], "SecretClass"),
-        ),
-    )
+        ("cuda:3", [], "Device"), (0.3, [], "Double"), ("-inf", [], "Double"), (7, [], "Int"),
+        (["secret", True], [[], []], "GenericList[String,Bool]"), ("<Secret>", [], "SecretClass"),
+    )  # fmt: skip
     three = tensor(15, 8)
     three[0][5] = "cuda:3"
     schema = "c10d::allreduce_(Tensor[] tensors, str group) -> Tensor[]"
@@ -120,23 +117,10 @@ def test_it_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shapes[0] == shapes[1]
 
 
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        (0.1, 0.125),
-        (-3.0, -4.0),
-        (1e-5, 2.0**-17),
-        (2.9, 2.0),
-        (1.7e308, 2.0**1023),
-        (5e-324, 5e-324),
-    ],
-)
-def test_nearest_power_of_two(number: float, expected: float) -> None:
-    assert power_of_two(number) == expected
-
-
-def test_what_is_no_number_stays() -> None:
-    assert [power_of_two(one) for one in (0.0, math.inf, -math.inf)] == [0.0, math.inf, -math.inf]
+def test_nearest_power_of_two() -> None:
+    nearest = {0.1: 0.125, -3.0: -4.0, 1e-5: 2.0**-17, 2.9: 2.0, 1.7e308: 2.0**1023, 5e-324: 5e-324}
+    nearest |= {0.0: 0.0, math.inf: math.inf, -math.inf: -math.inf}
+    assert {number: power_of_two(number) for number in nearest} == nearest
     assert math.isnan(power_of_two(math.nan))
 
 
