@@ -3,7 +3,7 @@
 Usage: python -m tests.fuzz.batch --seed 0 "baseline:120:1" [--keep FOLDER]
 
 A batch is a reader's name, the number of its first input and how many. Input N of a reader is always the
-same under the same seed. Prints one line of JSON for every defect and one at the end of a batch.
+same under the same seed. Prints one line of JSON for every defect.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ def run_batch(
     scratch = place / reader.name / "seeds"
     scratch.mkdir(parents=True, exist_ok=True)
     seeds = reader.seeds(scratch)
-    _say(kind="begin", reader=reader.name)
     for seed in seeds:  # what they need is loaded before memory is counted
         _feed(reader, seed, seed.content, False, scratch.parent / "warm", 0)
     for number in range(first, first + count):
@@ -77,28 +76,20 @@ def run_batch(
         gc.collect(0)
         try:
             with _limited():
-                _feed(
-                    reader,
-                    seed,
-                    mutated.content,
-                    not mutated.edited,
-                    scratch.parent / "work",
-                    chance,
-                )
+                work = scratch.parent / "work"
+                _feed(reader, seed, mutated.content, not mutated.edited, work, chance)
         except HungError:
             problem = f"hung for {HANG} s"
         except BaseException as error:  # every kind is a defect
             problem = _told(error)
         if problem:
-            _say(
-                kind="defect", reader=reader.name, number=number, seed=seed.about or seed.name,
-                how=mutated.how, problem=problem,
-            )  # fmt: skip
+            defect = {"reader": reader.name, "number": number, "seed": seed.about or seed.name}
+            defect |= {"how": mutated.how, "problem": problem}
+            os.write(1, (json.dumps(defect) + "\n").encode())
             if options.keep is not None:
                 options.keep.mkdir(parents=True, exist_ok=True)
                 name = f"{reader.name.replace(' ', '_')}-{number}-{seed.name}"
                 (options.keep / name).write_bytes(mutated.content)
-    _say(kind="end", reader=reader.name, tried=count)
 
 
 def input_of(reader: Reader, seeds: Any, seed: int, number: int) -> tuple[Seed, Mutated, int]:
@@ -148,10 +139,6 @@ def _told(error: BaseException) -> str:
     ours = [f for f in frames if "pytest_anubis" in f.filename] or frames
     where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
     return f"{type(error).__name__}: {str(error)[:200]!r} ({where})"
-
-
-def _say(**what: Any) -> None:
-    os.write(1, (json.dumps(what) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Found:
     reader: str
     number: int
     seed: str = ""
-    how: tuple[str, ...] = ()
+    how: Sequence[str] = ()
     problem: str
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ def _run(batches: list[tuple[str, int, int]], seed: int, keep: Path | None) -> l
         while batches:
             at.write_text("", encoding="utf-8")
             said, end = _process(batches, seed, at, keep)
-            found += [_found(line) for line in said if line["kind"] == "defect"]
+            found += [Found(**line) for line in said]
             if not end:
                 return found
             name, _, number = at.read_text(encoding="utf-8").rpartition(":")
@@ -145,13 +145,6 @@ def _process(
         out, _ = process.communicate()
         end = "no end"
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")], end
-
-
-def _found(line: Any) -> Found:
-    return Found(
-        reader=line["reader"], number=line["number"], seed=line["seed"], how=tuple(line["how"]),
-        problem=line["problem"],
-    )  # fmt: skip
 
 
 def _behind(

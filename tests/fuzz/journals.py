@@ -93,14 +93,14 @@ def _finish_well(state: RunState) -> None:
     left = set(state.missing)
     for event in good:
         match event:
-            case TestStarted(test=test) if test in left:
-                state.apply(event)
-            case Measured(measurement=one) if one.test in left:
-                state.apply(event)
-            case Judged(verdict=one) if one.test in left:
-                state.apply(event)
-            case TestFinished(result=one) if one.test in left:
-                state.apply(event)
+            case Measured(measurement=one) | Judged(verdict=one) | TestFinished(result=one):
+                test = one.test
+            case TestStarted(test=test):
+                pass
+            case _:
+                continue
+        if test in left:
+            state.apply(event)
 
 
 WAYS: dict[str, Callable[[Path], tuple[Decision | None, str]]] = {

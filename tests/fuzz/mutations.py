@@ -134,22 +134,19 @@ def _sealed(rng: random.Random, content: bytes) -> bytes | None:
     return json.dumps(data).encode()
 
 
+_BROKEN_ARCHIVE = (
+    zipfile.BadZipFile, zlib.error, struct.error, OSError, ValueError, EOFError, RuntimeError,
+)  # fmt: skip
+
+
 def _in_archive(rng: random.Random, content: bytes) -> bytes | None:
     """Change one member of a zip archive, whose checksums then fit, or its comment."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             parts = {name: archive.read(name) for name in archive.namelist()}
             comment = archive.comment
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        struct.error,
-        OSError,
-        ValueError,
-        EOFError,
-        RuntimeError,
-    ):
-        return None  # broken already
+    except _BROKEN_ARCHIVE:
+        return None
     if not parts:
         return None
     name = rng.choice([*parts, ""])

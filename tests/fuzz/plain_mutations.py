@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 Plain = Any
@@ -83,59 +84,64 @@ def lines_of(content: bytes) -> list[bytes]:
     return content.splitlines(keepends=True)
 
 
-def delete_line(rng: random.Random, content: bytes) -> bytes:
-    lines = lines_of(content)
-    if lines:
-        del lines[rng.randrange(len(lines))]
-    return b"".join(lines)
+def _of_lines(
+    change: Callable[[random.Random, list[bytes]], object], least: int = 1
+) -> Callable[[random.Random, bytes], bytes]:
+    """Return a mutation of files with at least so many lines, which `change` mutates."""
+
+    def changed(rng: random.Random, content: bytes) -> bytes:
+        lines = lines_of(content)
+        if len(lines) >= least:
+            change(rng, lines)
+        return b"".join(lines)
+
+    return changed
 
 
-def double_line(rng: random.Random, content: bytes) -> bytes:
-    lines = lines_of(content)
-    if lines:
-        lines.insert(rng.randrange(len(lines) + 1), rng.choice(lines))
-    return b"".join(lines)
+def _swap(rng: random.Random, lines: list[bytes]) -> None:
+    one, other = rng.sample(range(len(lines)), 2)
+    lines[one], lines[other] = lines[other], lines[one]
 
 
-def swap_lines(rng: random.Random, content: bytes) -> bytes:
-    lines = lines_of(content)
-    if len(lines) > 1:
-        one, other = rng.sample(range(len(lines)), 2)
-        lines[one], lines[other] = lines[other], lines[one]
-    return b"".join(lines)
+def _join(rng: random.Random, lines: list[bytes]) -> None:
+    at = rng.randrange(len(lines))
+    lines[at] = lines[at].rstrip(b"\r\n")
 
 
-def join_lines(rng: random.Random, content: bytes) -> bytes:
-    lines = lines_of(content)
-    if lines:
-        at = rng.randrange(len(lines))
-        lines[at] = lines[at].rstrip(b"\r\n")
-    return b"".join(lines)
+delete_line = _of_lines(lambda rng, lines: lines.pop(rng.randrange(len(lines))))
+double_line = _of_lines(
+    lambda rng, lines: lines.insert(rng.randrange(len(lines) + 1), rng.choice(lines))
+)
+swap_lines = _of_lines(_swap, least=2)
+join_lines = _of_lines(_join)
 
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(rb"[^\s,;:{}\[\]\"]+")
 
 
-def other_number(rng: random.Random, content: bytes) -> bytes | None:
-    found = list(_NUMBER.finditer(content))
+def _other(
+    rng: random.Random, content: bytes, pattern: re.Pattern[bytes], make: Callable[[bytes], str]
+) -> bytes | None:
+    found = list(pattern.finditer(content))
     if not found:
         return None
     one = rng.choice(found)
-    if rng.random() < 0.5:
-        made = repr(float(one[0]) * rng.choice((-1, 0.5, 2, 10, 1e6, 1e-6, 1e300)))
-    else:
-        made = str(rng.choice(NUMBERS))
-    return content[: one.start()] + made.encode() + content[one.end() :]
+    made = make(one[0]).encode("utf-8", "surrogatepass")
+    return content[: one.start()] + made + content[one.end() :]
+
+
+def other_number(rng: random.Random, content: bytes) -> bytes | None:
+    def made(number: bytes) -> str:
+        if rng.random() < 0.5:
+            return repr(float(number) * rng.choice((-1, 0.5, 2, 10, 1e6, 1e-6, 1e300)))
+        return str(rng.choice(NUMBERS))
+
+    return _other(rng, content, _NUMBER, made)
 
 
 def other_word(rng: random.Random, content: bytes) -> bytes | None:
-    found = list(_WORD.finditer(content))
-    if not found:
-        return None
-    one = rng.choice(found)
-    made = str(rng.choice(WORDS)).encode("utf-8", "surrogatepass")
-    return content[: one.start()] + made + content[one.end() :]
+    return _other(rng, content, _WORD, lambda word: rng.choice(WORDS))
 
 
 # Of JSON
@@ -171,12 +177,8 @@ def change_json(rng: random.Random, data: Plain) -> str:
     kind = rng.randrange(9)
     if kind == 0:
         del holder[key]
-    elif kind == 1:
-        holder[key] = rng.choice(OTHERS)
-    elif kind == 2:
-        holder[key] = rng.choice(NUMBERS)
-    elif kind == 3:
-        holder[key] = rng.choice(WORDS)
+    elif kind < 4:
+        holder[key] = rng.choice((OTHERS, NUMBERS, WORDS)[kind - 1])
     elif kind == 4 and isinstance(value, int | float) and not isinstance(value, bool):
         holder[key] = value * rng.choice((-1, 0.5, 0.99, 1.01, 2, 1000))
     elif kind == 5 and isinstance(holder, dict):

@@ -28,10 +28,6 @@ from tests.golden.runs import BASELINES, RECORDINGS, RUNS, recorded_node
 # Baselines, recorded nodes, certificates
 
 
-def _baselines(scratch: Path) -> list[Seed]:
-    return [seed_of(path) for path in sorted(BASELINES.glob("*.json"))]
-
-
 BASELINE_RUNS = {"no-": ("accepted", "assertion", "waived"), "8x-": ("measured", "slow-card")}
 FLEET = BASELINES / "fleet.json"
 TABLE = RECORDINGS / "fleet-new.csv"
@@ -67,10 +63,7 @@ def _judged_against(seed: Seed, run: str, folder: Path) -> Decision | None:
 
 
 def _inventories(scratch: Path) -> list[Seed]:
-    nodes = {
-        "eight": recorded_node("eight", cards=True),
-        "lab-a": recorded_node("lab-a", cards=False),
-    }
+    nodes = {name: recorded_node(name, cards=name == "eight") for name in ("eight", "lab-a")}
     return [
         Seed(name=f"{name}.json", content=json.dumps(node).encode()) for name, node in nodes.items()
     ]
@@ -81,6 +74,10 @@ def _read_inventory(seed: Seed, path: Path, damaged: bool, rng: random.Random) -
     anubis("doctor", f"--inventory={path}", *more, document=more == ("--json",))
 
 
+def _given(name: str, content: bytes) -> Callable[[Path], list[Seed]]:
+    return lambda scratch: [Seed(name=name, content=content)]
+
+
 CERTIFICATES = b"""{"format": "anubis-certificates", "schema": 2,
 "hardware_class": "no-accelerator_lab-f6m143-16c_64-gib_torch2_smoke",
 "origin": {"node": "lab-a", "created": "2026-05-01T08:00:00+00:00", "rounds": 3, "alpha": 0.95,
@@ -88,10 +85,6 @@ CERTIFICATES = b"""{"format": "anubis-certificates", "schema": 2,
 "pairs": [{"first": "pairs.py::test_first", "second": "pairs.py::test_second", "similarity": 1.0,
 "metric": "second", "granted": true, "reason": "", "met": 3, "open": false}]}
 """
-
-
-def _certificates(scratch: Path) -> list[Seed]:
-    return [Seed(name=f"{HOST}.json", content=CERTIFICATES)]
 
 
 def _read_certificates(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
@@ -116,10 +109,6 @@ reason = "known"
 expires = "2020-01-01"
 metric = "XID 48"
 """
-
-
-def _waivers(scratch: Path) -> list[Seed]:
-    return [Seed(name="waivers.toml", content=WAIVERS)]
 
 
 def _read_waivers(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
@@ -173,9 +162,14 @@ def _models(scratch: Path) -> list[Seed]:
     return seeds
 
 
-def _read_model(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
+def _beside_history(path: Path) -> str:
+    """Copy the healthy history into the file's folder and return the option for this store."""
     shutil.copy(path.parents[1] / "seeds" / "history.sqlite", path.parent)
-    store = f"--store={path.parent}"
+    return f"--store={path.parent}"
+
+
+def _read_model(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
+    store = _beside_history(path)
     if rng.random() < 0.5:
         anubis("risk", store, "--json=-", document=True)
     else:
@@ -210,23 +204,23 @@ def _incidents(scratch: Path) -> list[Seed]:
 
 
 def _read_incidents(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
-    shutil.copy(path.parents[1] / "seeds" / "history.sqlite", path.parent)
-    store = f"--store={path.parent}"
+    store = _beside_history(path)
     anubis("history", "incident", "import", str(path), "--add-nodes", store)
     anubis("history", "incident", "list", store)
 
 
 def _nodes(scratch: Path) -> list[Seed]:
     database(scratch)
-    text = (
-        "node,class,since,state,on,note\nn01,c,2026-01-01,drained,2026-02-01,PSU\nn77,,,repair,,\n"
+    rows = (
+        "node,class,since,state,on,note",
+        "n01,c,2026-01-01,drained,2026-02-01,PSU",
+        "n77,,,repair,,",
     )
-    return [Seed(name="nodes.csv", content=text.encode())]
+    return [Seed(name="nodes.csv", content="".join(f"{row}\n" for row in rows).encode())]
 
 
 def _read_nodes(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
-    shutil.copy(path.parents[1] / "seeds" / "history.sqlite", path.parent)
-    store = f"--store={path.parent}"
+    store = _beside_history(path)
     anubis("history", "nodes", "import", str(path), store)
     anubis("history", store)
 
@@ -295,28 +289,32 @@ def _read_table(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> No
         anubis("judge", str(path), f"--baseline={FLEET}")
 
 
-def _input(name: str) -> Callable[[Path], list[Seed]]:
-    return lambda scratch: [seed_of(FILES / name)]
+def _importer(name: str, kind: str, form: str, file: Path) -> Reader:
+    """Return a reader of one tool's output, with one healthy file."""
 
-
-def _read_import(kind: str) -> Callable[[Seed, Path, bool, random.Random], None]:
     def read(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
         answer = anubis("import", kind, str(path), f"--store={path.parent}")
         if answer.code == 0:  # what was written must be readable
             (written,) = path.parent.glob("imports/*.npz")
             anubis("judge", str(written), f"--baseline={FLEET}")
 
-    return read
+    return Reader(name=name, form=form, seeds=lambda _: [seed_of(file)], read=read)
 
 
 READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
         Reader(name="journal", form="journal", seeds=healthy_journals, read=read_mutated_journal),
-        Reader(name="baseline", form="baseline", seeds=_baselines, read=_read_baseline),
+        Reader(
+            name="baseline", form="baseline", seeds=lambda _: [*map(seed_of, sorted(BASELINES.glob("*.json")))],
+            read=_read_baseline,
+        ),
         Reader(name="recorded-node", form="json", seeds=_inventories, read=_read_inventory),
-        Reader(name="certificates", form="json", seeds=_certificates, read=_read_certificates),
-        Reader(name="waivers", form="text", seeds=_waivers, read=_read_waivers),
+        Reader(
+            name="certificates", form="json", seeds=_given(f"{HOST}.json", CERTIFICATES),
+            read=_read_certificates,
+        ),
+        Reader(name="waivers", form="text", seeds=_given("waivers.toml", WAIVERS), read=_read_waivers),
         Reader(name="standing", form="json", seeds=_standings, read=_read_standing),
         Reader(name="risk-model", form="json", seeds=_models, read=_read_model),
         Reader(name="history", form="sqlite", seeds=_histories, read=_read_history),
@@ -326,25 +324,11 @@ READERS: dict[str, Reader] = {
         Reader(name="npz", form="npz", seeds=_archives, read=_read_archive),
         Reader(name="table", form="text", seeds=_tables, read=_read_table),
         Reader(name="parquet", form="bytes", seeds=_parquets, read=_read_table),
-        Reader(
-            name="superbench",
-            form="lines",
-            seeds=_input("superbench.jsonl"),
-            read=_read_import("superbench"),
-        ),
-        Reader(
-            name="nccl-tests", form="text", seeds=_input("nccl_allreduce.log"), read=_read_import("nccl"),
-        ),
-        Reader(
-            name="nvbandwidth-import", form="json",
-            seeds=lambda scratch: [seed_of(DATA / "nvbandwidth_pairs.json")],
-            read=_read_import("nvbandwidth"),
-        ),
-        Reader(name="fio", form="json", seeds=_input("fio.json"), read=_read_import("fio")),
-        Reader(
-            name="dcgm", form="json", seeds=lambda scratch: [seed_of(DATA / "dcgm_diag_4.json")],
-            read=_read_import("dcgm"),
-        ),
+        _importer("superbench", "superbench", "lines", FILES / "superbench.jsonl"),
+        _importer("nccl-tests", "nccl", "text", FILES / "nccl_allreduce.log"),
+        _importer("nvbandwidth-import", "nvbandwidth", "json", DATA / "nvbandwidth_pairs.json"),
+        _importer("fio", "fio", "json", FILES / "fio.json"),
+        _importer("dcgm", "dcgm", "json", DATA / "dcgm_diag_4.json"),
         Reader(name="trace", form="json", seeds=traces, read=read_mutated_trace),
         *TOOL_READERS,
     )
