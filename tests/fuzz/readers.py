@@ -28,6 +28,10 @@ from tests.golden.runs import BASELINES, RECORDINGS, RUNS, recorded_node
 # Baselines, recorded nodes, certificates
 
 
+def _baselines(scratch: Path) -> list[Seed]:
+    return [seed_of(path) for path in sorted(BASELINES.glob("*.json"))]
+
+
 BASELINE_RUNS = {"no-": ("accepted", "assertion", "waived"), "8x-": ("measured", "slow-card")}
 FLEET = BASELINES / "fleet.json"
 TABLE = RECORDINGS / "fleet-new.csv"
@@ -305,10 +309,7 @@ READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
         Reader(name="journal", form="journal", seeds=healthy_journals, read=read_mutated_journal),
-        Reader(
-            name="baseline", form="baseline", seeds=lambda _: [*map(seed_of, sorted(BASELINES.glob("*.json")))],
-            read=_read_baseline,
-        ),
+        Reader(name="baseline", form="baseline", seeds=_baselines, read=_read_baseline),
         Reader(name="recorded-node", form="json", seeds=_inventories, read=_read_inventory),
         Reader(
             name="certificates", form="json", seeds=_given(f"{HOST}.json", CERTIFICATES),

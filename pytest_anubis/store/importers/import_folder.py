@@ -7,7 +7,6 @@ another file is refused, and values that an earlier import of the same run has a
 from __future__ import annotations
 
 import hashlib
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -50,14 +49,12 @@ class ImportFolder:
         self.twice: Mapping[tuple[str, str], int] = {}
         self.dated: Mapping[RunNode, str] = {}
         self._cells = ImportedCells()
-        self._runs: set[tuple[str, str]] = set()
+        self._runs: set[RunNode] = set()
         self._kept: set[Path] = set()
-        self._by_path: dict[str, list[Path]] = {}
-        self._by_digest: dict[str, tuple[Path, Origin]] = {}
+        self._origins: dict[Path, Origin] = {}
         for file in sorted(self._folder.glob(f"*{SUFFIX}")):
-            known = origin_of(file)
-            if known is not None:
-                self._note(file, known)
+            if (origin := origin_of(file)) is not None:
+                self._origins[file] = origin
 
     def save(self, imported: Imported, name: str = "", *, unreadable: bool = False) -> Path:
         """Save an import as ``imports/<file name>.npz``.
@@ -78,37 +75,34 @@ class ImportFolder:
         kind = _UNREADABLE if unreadable else ""
         path = self._folder / f"{name or 'import'}{kind}{SUFFIX}"
         origin = _origin(imported)
-        self.dated, superseded = {}, []
+        self.dated, superseded = {}, set[Path]()
         if origin is not None:
-            mine = self._by_path.get(origin.path, [])
+            mine = {
+                file: runs_in(file) for file, of in self._origins.items() if of.path == origin.path
+            }
             nodes = {run.node for run in imported.runs}
-            superseded = [
-                one
-                for one in mine
-                if _UNREADABLE in one.name and {run.node for run in runs_in(one)} <= nodes
-            ]
-            for one in superseded:
-                mine.remove(one)
-            earlier = {one: runs_in(one) for one in mine if _UNREADABLE not in one.name}
-            if unreadable:
-                earlier = {}
-            same = self._with_content(origin)
-            others = (run for one, runs in earlier.items() if one != same for run in runs)
+            for file in [file for file in mine if _UNREADABLE in file.name]:
+                if {run.node for run in mine.pop(file)} <= nodes:
+                    superseded.add(file)
+            earlier = {} if unreadable else mine
+            same = [file for file in earlier if self._origins[file].sha256 == origin.sha256][:1]
+            others = (run for file, runs in earlier.items() if file not in same for run in runs)
             known = {(run.run, run.node): run for run in others}
             self.dated = dated_names(imported.runs, known.get)
             populations, runs = with_names(imported.populations, imported.runs, self.dated)
             imported = replace(imported, populations=populations, runs=runs)
-            if same in earlier:
-                earlier = {same: earlier[same]}
-            path = self._place(path, origin, _units_of(imported.runs), earlier)
+            if same:
+                earlier = {same[0]: earlier[same[0]]}
+            path = self._place(path, origin, _units_of(imported.runs), earlier, superseded)
         written = save_columns(
             Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
         )
         if origin is not None:
-            self._by_digest = {d: kept for d, kept in self._by_digest.items() if kept[0] != path}
-            self._note(path, origin)
-            for one in {*superseded} - {written}:
-                one.unlink(missing_ok=True)
+            for file in superseded:
+                del self._origins[file]
+                if file != written:
+                    file.unlink(missing_ok=True)
+            self._origins[written] = origin
         self.twice = {}
         if written not in self._kept:  # else it replaces what it holds again
             units = _units_of(imported.runs)
@@ -119,40 +113,30 @@ class ImportFolder:
             self._kept.add(written)
         return written
 
-    def _with_content(self, origin: Origin) -> Path | None:
-        """Return the import of the same file with the same content; None without one."""
-        identity = origin.path, origin.sha256
-        kept = self._by_digest.values()
-        return next((file for file, one in kept if (one.path, one.sha256) == identity), None)
-
     def _place(
         self,
         path: Path,
         origin: Origin,
         units: AbstractSet[RunNode],
         earlier: Mapping[Path, Sequence[RunRecord]],
+        superseded: AbstractSet[Path],
     ) -> Path:
         """Return the path for an import with the preferred name `path`, given those of its file."""
-        twin, known = self._by_digest.get(origin.digest, (None, None))
-        if known is not None and known.path != origin.path:
-            raise DoubleImportError(
-                f"{origin.path}: left out, a copy: content, run, nodes and date stand in {twin} already "
-                f"(from {known.path}) and would count twice; another run has another --run ID or --date"
-            )
+        for twin, known in self._origins.items():
+            if known.digest == origin.digest and known.path != origin.path:
+                raise DoubleImportError(
+                    f"{origin.path}: left out, a copy: content, run, nodes and date stand in {twin} already "
+                    f"(from {known.path}) and would count twice; another run has another --run ID or --date"
+                )
         self.lost = ()
         for mine, runs in earlier.items():
             before = _units_of(runs)
             if before & units or not before:  # a damaged import is replaced
                 self.lost = tuple(sorted({node for _, node in before - units}))
                 return mine
-        if path in itertools.chain(*self._by_path.values()):
+        if path in self._origins.keys() - superseded:
             return path.with_name(f"{path.name.removesuffix(SUFFIX)}-{origin.digest[:8]}{SUFFIX}")
         return path
-
-    def _note(self, file: Path, origin: Origin) -> None:
-        files = self._by_path.setdefault(origin.path, [])
-        files += [file] if file not in files else []
-        self._by_digest[origin.digest] = (file, origin)
 
 
 def _units_of(runs: Iterable[RunRecord]) -> set[RunNode]:
