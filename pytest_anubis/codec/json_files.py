@@ -20,10 +20,6 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 def read_json(path: Path, *, largest: int = LARGEST_JSON) -> Any:
     """Return the value of a file of strict JSON: no NaN, and no name twice in one object.
 
-    Args:
-        path: The file.
-        largest: Bytes beyond which a file is refused, unless the environment says otherwise.
-
     Raises:
         OSError: The file cannot be read.
         CodecError: As of `parse_json`.

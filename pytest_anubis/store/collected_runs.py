@@ -21,8 +21,8 @@ from pytest_anubis.core.sample import SampleProblem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.core.waiving import WaiversRead
 from pytest_anubis.store.importers.dated_runs import dated_names, with_names
+from pytest_anubis.store.importers.import_folder import ImportedCells
 from pytest_anubis.store.importers.import_result import ImportFileError
-from pytest_anubis.store.importers.imported_cells import ImportedCells
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import exported_samples, import_table
 from pytest_anubis.store.journal.journal_events import JournalError

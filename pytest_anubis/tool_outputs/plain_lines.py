@@ -50,12 +50,9 @@ class Line(NamedTuple):
 
 
 def tool_lines(text: str, tool: str, mark: re.Pattern[str]) -> list[str]:
-    """Return all lines of an output without labels, time stamps and colours.
+    """Return all lines of a tool's output without labels, time stamps and colours.
 
-    Args:
-        text: The output.
-        tool: Name of the tool, for errors.
-        mark: Beginning of a line that every process of the tool prints and no other program does.
+    `mark` is the beginning of a line that every process of the tool prints and no other program does.
 
     Raises:
         UnreadableOutput: Several processes printed the mark, each with its own label.
@@ -72,15 +69,10 @@ def tool_lines(text: str, tool: str, mark: re.Pattern[str]) -> list[str]:
 def json_objects(
     text: str, tool: str, names: AbstractSet[str], *, unique: bool = False
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the JSON objects of a tool, each with the number of the line where it begins.
+    """Yield the JSON objects in a tool's output, each with the number of the line where it begins.
 
-    Other lines and objects are skipped.
-
-    Args:
-        text: The output.
-        tool: Name of the tool, for errors.
-        names: Fields of which each of the tool's objects has at least one.
-        unique: Refuse an object that has a field twice.
+    Other lines and objects are skipped: each of the tool's objects has at least one of the fields `names`.
+    With `unique`, an object that has a field twice is refused.
 
     Raises:
         UnreadableOutput: An object is damaged, cut off, or has a field twice; or several processes are mixed.

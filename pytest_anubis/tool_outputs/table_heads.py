@@ -33,10 +33,7 @@ def count_known(columns: Sequence[str], known: Collection[str]) -> int:
 def missing(columns: Sequence[str], mark: str, wanted: str) -> str:
     """Return a message about a missing column, with the columns found and one that may be renamed.
 
-    Args:
-        columns: Columns of the head, in small letters.
-        mark: Their separator; empty for a file without one.
-        wanted: The missing column.
+    The columns are in small letters; `mark` is their separator, empty for a file without one.
     """
     lacks = f"column {wanted!r} is missing"
     if mark and len(columns) < 2:

@@ -46,13 +46,8 @@ def shown(text: str) -> str:
 def number(word: str, tool: str, what: str) -> float:
     """Return a number that is finite and not negative.
 
-    Args:
-        word: The word that the tool printed.
-        tool: Name of the tool, for errors.
-        what: The number's meaning and place, for errors.
-
     Raises:
-        UnreadableOutput: It is no such number.
+        UnreadableOutput: It is no such number; the message has `what`, the number's meaning and place.
     """
     if _NUMBER.fullmatch(word) is None or not math.isfinite(value := float(word)):
         raise UnreadableOutput(tool, f"{what}: {shown(word)} is no number")

@@ -38,12 +38,7 @@ def are_apart(run: RunRecord, other: RunRecord) -> bool:
 def dated_names(
     runs: Iterable[RunRecord], known: Callable[[RunNode], RunRecord | None]
 ) -> dict[RunNode, str]:
-    """Return (run, node) -> another id, with its date, of runs whose id a known run of another time has.
-
-    Args:
-        runs: The runs to name.
-        known: Returns the known run of a node with an id.
-    """
+    """Return (run, node) -> another id, with its date, of runs whose id a known run of another time has."""
     found = {}
     for run in runs:
         name = run.run

@@ -1,26 +1,29 @@
 """Save what `anubis import` read in the store's folder of imports, as columnar files, each file once.
 
 A file that is imported again replaces its first import, unless its runs are of another time. A copy of
-another file is refused, and values that an earlier import of the same run has are counted.
+another file is refused, and values that an earlier import of the same run has are counted, without keeping
+values. `import_command` and `collected_runs` use it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_anubis.core.gather import Key, key_of
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import Population
 from pytest_anubis.store.importers.dated_runs import RunNode, dated_names, with_names
 from pytest_anubis.store.importers.import_result import (
     IMPORTS_FOLDER,
     DoubleImportError,
     Imported,
 )
-from pytest_anubis.store.importers.imported_cells import ImportedCells
 from pytest_anubis.store.samples.columnar_files import (
     SUFFIX,
     Columns,
@@ -156,3 +159,47 @@ def _origin(imported: Imported) -> Origin | None:
     for run in sorted((run.run, run.node, run.started) for run in imported.runs):
         found.update("\0".join(("", *run)).encode("utf-8", "replace"))
     return Origin(digest=found.hexdigest(), path=str(path.resolve()), sha256=content)
+
+
+class ImportedCells:
+    """The names of all imported values: what was measured, on which device, in which run."""
+
+    def __init__(self) -> None:
+        self._names: list[tuple[Key, Sequence[str], Sequence[str], Sequence[str]]] = []
+        self._runs = set[RunNode]()
+
+    def note(self, populations: Iterable[Population], runs: Iterable[RunNode]) -> None:
+        """Remember the names of a file's values, and its runs, which may have none."""
+        self._runs.update(runs)
+        self._names += [(key_of(one), one.runs, one.nodes, one.devices) for one in populations]
+
+    def held_twice(
+        self, populations: Iterable[Population], known: Collection[RunNode]
+    ) -> Mapping[RunNode, int]:
+        """Return run -> number of values in a file that an earlier file contained, without zeros.
+
+        Args:
+            populations: The file's samples.
+            known: Runs that were read before. One that no import had is from a journal, so all values count.
+        """
+        held = set[tuple[Key, RunNode, str]]()
+        for names in self._names:
+            held.update(_cells(*names, known))
+        found = Counter[RunNode]()
+        for one in populations:
+            for cell in _cells(key_of(one), one.runs, one.nodes, one.devices, known):
+                if cell in held or cell[1] not in self._runs:
+                    found[cell[1]] += 1
+        return found
+
+
+def _cells(
+    key: Key,
+    runs: Sequence[str],
+    nodes: Sequence[str],
+    devices: Sequence[str],
+    known: Collection[RunNode],
+) -> Iterator[tuple[Key, RunNode, str]]:
+    for run, device in zip(zip(runs, nodes, strict=True), devices, strict=True):
+        if run in known:
+            yield key, run, device

@@ -87,8 +87,8 @@ class WrongLines:
             line: Its number, from 1; 0 if lines have no meaning.
             text: The error.
             cause: The error without details of this line; one of few, of which the first line is always kept.
-            node: The node that it is about; empty if it is unknown. Unprintable characters become U+FFFD, so
-                that the node still counts.
+            node: The node that it is about, if it is known. Unprintable characters become U+FFFD, so that the
+                node still counts.
         """
         self.count += 1
         self.causes[cause] += 1
@@ -198,13 +198,9 @@ class Samples:
     def fail(
         self, benchmark: str, device: str, text: str, metric: Metric = _CAME_TO_ITS_END
     ) -> None:
-        """Add a benchmark that failed on a device before it measured anything.
+        """Add a benchmark that failed on a device before it measured anything, with the reason in one line.
 
-        Args:
-            benchmark: Its name.
-            device: The device, or ``node``.
-            text: The reason in one line.
-            metric: The metric that failed, if the output has no other of the benchmark.
+        The metric is used if the output has no other of the benchmark.
         """
         self._failed.append((benchmark, device, text, metric))
 
@@ -285,10 +281,7 @@ def runs_of(
 def read_output(path: Path, reader: Callable[[str], T], fix: str = "") -> T:
     """Read a file with the reader of a tool's output.
 
-    Args:
-        path: The file.
-        reader: The reader.
-        fix: Advice to the user on writing JSON; not for a file that has JSON, or begins with a failure.
+    `fix` is advice on writing JSON, which is not for a file that has JSON or begins with a failure.
 
     Raises:
         ImportFileError: The file cannot be read, or its form is unknown to the reader.
@@ -316,14 +309,9 @@ def refused_file(path: Path, *, node: str, run: str = "", hardware_class: str = 
 def import_samples(
     path: Path, samples: Samples, component: str, lines: int, **of_node: Unpack[OfNode]
 ) -> Imported:
-    """Make an import of one node's samples from one tool's output.
+    """Make an import of one node's samples from one tool's output, of which so many lines were read.
 
-    Args:
-        path: The file.
-        samples: Its samples.
-        component: Component of benchmarks whose component the samples do not have.
-        lines: Number of lines read.
-        **of_node: Node, class and run.
+    `component` is that of benchmarks whose component the samples do not have.
     """
     gather = Gather()
     node = of_node["node"]
