@@ -32,9 +32,9 @@ from pytest_anubis.store.importers.number_cells import (
 from pytest_anubis.store.importers.outcome_columns import (
     MAX_WORDS,
     STATES,
-    code_said,
     failed_remarks,
     outcomes,
+    return_code,
 )
 from pytest_anubis.store.importers.table_columns import (
     DURATION,
@@ -65,7 +65,7 @@ _TOO_LONG = (
 
 
 _MAX_QUOTED = 10_000
-"""Cells of a column that are kept to be quoted."""
+"""Values that are no numbers and are kept to be quoted."""
 
 
 class _Numbers(dict[Any, int]):
@@ -74,6 +74,10 @@ class _Numbers(dict[Any, int]):
     def __missing__(self, name: Any) -> int:
         self[name] = number = len(self)
         return number
+
+    def of(self, names: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """Return the numbers of names."""
+        return np.fromiter(map(self.__getitem__, names), dtype=np.int32, count=len(names))
 
 
 class LongForm:
@@ -111,7 +115,8 @@ class LongForm:
         self.columns = [column_name(str(name)) for name in columns]
         self._spelled = {column_name(str(name)): _shown(name) for name in columns}
         self.kept: dict[str, str] = {}
-        self._words_of: dict[str, dict[int, str]] = {"value": {}, "return_code": {}}
+        self._odd_values: dict[int, str] = {}  # line -> its cell
+        self._codes = _Numbers()  # cells of return codes
         self._wrong = wrong
         self._defaults = OPTIONAL | {"class": hardware_class, "run": run, "node": node}
         self._known = known
@@ -162,8 +167,7 @@ class LongForm:
         for name in (*TEXTS, *self._traits):
             numbers = self._names[name]
             if name in by_name:
-                codes = map(numbers.__getitem__, by_name[name])
-                chunk[name] = np.fromiter(codes, dtype=np.int32, count=count)
+                chunk[name] = numbers.of(by_name[name])
             else:
                 chunk[name] = np.full(count, numbers[self._defaults.get(name, "")], dtype=np.int32)
         good = np.ones(count, dtype=bool)
@@ -172,20 +176,11 @@ class LongForm:
         values, missing = self._numbers(by_name["value"], "value", where, good)
         chunk["value"] = values
         chunk["missing"] = missing
-        chunk["return_code"] = np.zeros(count, dtype=np.int64)
         if "return_code" in by_name:
-            found, empty = self._numbers(by_name["return_code"], "return_code", where, good)
-            chunk["no code"] = np.isnan(found)
-            chunk["empty code"] = empty
-            found = np.nan_to_num(found, posinf=-1.0, neginf=-1.0)
-            whole = np.where((found == 0) | (np.abs(found) >= 1), found, -1.0)  # a fraction
-            chunk["return_code"] = np.clip(np.rint(whole), -(2**31), 2**31).astype(np.int64)
-            for row in np.flatnonzero(chunk["return_code"] != found).tolist():
-                self._remember("return_code", lines[row], by_name["return_code"][row])
+            chunk["return_code"] = self._codes.of(by_name["return_code"])
         for name, words in list(self._words.items()):
-            codes = map(words.__getitem__, by_name[name])
             size = "i4" if name in STATES else "i2"
-            chunk[f"word of {name}"] = np.fromiter(codes, dtype=size, count=count)
+            chunk[f"word of {name}"] = words.of(by_name[name]).astype(size)
             if len(words) > MAX_WORDS and name not in STATES:
                 del self._words[name]
         if self._separator not in ("", ","):
@@ -221,15 +216,8 @@ class LongForm:
             for row in np.flatnonzero(doubtful).tolist():
                 self._say(joined, row, _DOUBTFUL, _DOUBTFUL)
             good &= ~doubtful
-        if "no code" in joined:
-            unknown = joined["no code"]
-            if not (joined["return_code"][~unknown] == 0).any():  # only failures have a code
-                unknown = unknown & ~joined["empty code"]
-            for row in np.flatnonzero(unknown).tolist():
-                text = f"column {self._spelled['return_code']} says no code"
-                self._say(joined, row, text, "return_code is unknown")
         causes: list[tuple[str, str]] = []
-        cause = self._causes_of_codes(joined, causes)
+        cause = self._read_codes(joined, causes)
         for name, words in self._words.items():
             cells = list(words)
             places = joined[f"word of {name}"]
@@ -284,7 +272,7 @@ class LongForm:
             },
             causes=causes,
             cause=cause[good] if causes else None,
-            words=self._words_of["value"],
+            words=self._odd_values,
             code_column=self._spelled.get("return_code", "return_code"),
         )
 
@@ -305,23 +293,32 @@ class LongForm:
             joined = {key: column[~of_summary] for key, column in joined.items()}
         return joined if joined and len(joined["line"]) else {}
 
-    def _causes_of_codes(self, joined: Mapping[str, Any], causes: list[tuple[str, str]]) -> Any:
-        """Return each row's place among the causes, of return codes that are words; -1 without one."""
-        cause = np.full(len(joined["line"]), -1, dtype=np.int32)
-        said = self._words_of["return_code"]
-        if not said:
-            return cause
-        numbers = _Numbers()
-        where = np.flatnonzero((joined["return_code"] != 0) & np.isin(joined["line"], list(said)))
-        for row in where.tolist():
-            cause[row] = numbers[said[int(joined["line"][row])]]
-        causes += [(self._spelled["return_code"], word) for word in numbers]
-        return cause
+    def _read_codes(self, joined: dict[str, Any], causes: list[tuple[str, str]]) -> Any:
+        """Replace the cells of return codes by these, and list rows without one.
 
-    def _remember(self, column: str, line: int, cell: Any) -> None:
-        """Keep a cell that is no plain number, to quote it."""
-        if len(self._words_of[column]) < _MAX_QUOTED:
-            self._words_of[column][line] = _shown(cell)
+        Returns:
+            Each row's place among the causes, to which codes in words are added; -1 without one.
+        """
+        if "return_code" not in joined:
+            joined["return_code"] = np.zeros(len(joined["line"]), dtype=np.int64)
+            return np.full(len(joined["line"]), -1, dtype=np.int32)
+        column = self._spelled["return_code"]
+        cells = list(map(_shown, self._codes))
+        read = list(map(return_code, self._codes))
+        codes = np.array([code for code, _ in read])
+        cause = np.full(len(cells), -1, dtype=np.int32)
+        for place, (code, in_words) in enumerate(read):
+            if in_words and code and not math.isnan(code):
+                cause[place] = len(causes)
+                causes.append((column, cells[place]))
+        rows = joined["return_code"]
+        joined["return_code"] = np.nan_to_num(codes)[rows].astype(np.int64)
+        unknown = np.isnan(codes)[rows]
+        if not (joined["return_code"][~unknown] == 0).any():  # only failures have a code
+            unknown &= np.array([cell != "" for cell in cells])[rows]
+        for row in np.flatnonzero(unknown).tolist():
+            self._say(joined, row, f"column {column} says no code", "return_code is unknown")
+        return cause[rows]
 
     def _fill(self, joined: dict[str, Any], known: MetricMap) -> None:
         """Fill empty units, directions and components from a metric map."""
@@ -402,11 +399,8 @@ class LongForm:
             try:
                 found[i] = moment_of(item) if name == "time" else number_of(item)
             except (TypeError, ValueError, OverflowError):
-                if name in self._words_of:
-                    self._remember(name, where[i][0], item)
-                if name == "return_code":
-                    found[i] = code_said(str(item))
-                    continue
+                if name == "value" and len(self._odd_values) < _MAX_QUOTED:
+                    self._odd_values[where[i][0]] = _shown(item)
                 if good[i]:  # a row is listed once
                     said = no_number(item, self._separator) if name != "time" else no_moment(item)
                     text = f"column {name}: {str(item)[:40]!r} {said}"

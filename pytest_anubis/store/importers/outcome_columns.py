@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from pytest_anubis.store.importers.number_cells import NO_VALUE
+from pytest_anubis.store.importers.number_cells import NO_VALUE, number_of
 from pytest_anubis.tool_outputs.failure_lines import failure_said
 
 _FAILED = frozenset((
@@ -178,12 +178,21 @@ def failed_remarks(name: str, cells: Sequence[Any]) -> list[int]:
     ]
 
 
-def code_said(word: str) -> float:
-    """Return the return code that a word means: 0 for a pass, NaN for none, -1 for any other word."""
-    word = _word(word)
-    if word in _PASSED or word in ("0x0", "0:0"):
-        return 0.0
-    return math.nan if word in _BLANK else -1.0
+def return_code(cell: Any) -> tuple[float, bool]:
+    """Return the return code that a cell means, NaN for none, and whether it is written in other words.
+
+    Words of success are 0, all others -1, as are fractions.
+    """
+    try:
+        number = number_of(cell)
+    except (TypeError, ValueError, OverflowError):
+        word = "" if cell is None else _word(str(cell))
+        passed = word in _PASSED or word in ("0x0", "0:0")
+        return (0.0 if passed else math.nan if word in _BLANK else -1.0), True
+    if not math.isfinite(number):
+        return (math.nan if math.isnan(number) else -1.0), False
+    whole = -1.0 if 0 < abs(number) < 1 else max(-(2.0**31), min(2.0**31, round(number)))
+    return whole, whole != number
 
 
 def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
