@@ -19,8 +19,7 @@ class DeclaredField(NamedTuple):
 
     attribute: str  # its name in the dataclass
     stored: str  # its name in plain data
-    required: bool  # it has no default
-    default: Any  # its default; `dataclasses.MISSING` if there is none
+    default: Any  # its default; `dataclasses.MISSING` if it is required
     left_out: bool  # it is left out of plain data while it holds its default
     rare: bool  # it is left out of full plain data as well
     finite: bool  # its numbers are neither NaN nor infinite
@@ -45,7 +44,6 @@ def declared_fields(cls: Any) -> tuple[DeclaredField, ...]:
             DeclaredField(
                 attribute=field.name,
                 stored=next((m.name for m in marks if isinstance(m, Alias)), field.name),
-                required=not optional,
                 default=default,
                 left_out=optional and (compact or (whole_class == "none" and default is None)),
                 rare=rare,

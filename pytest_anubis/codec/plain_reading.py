@@ -248,7 +248,7 @@ def _object_reader(cls: Any, refuse: bool) -> Reader:
                 continue
             stored = renamed.get(field.stored, field.stored)
             readers[stored] = number, field.attribute, _reader(hint, refuse)
-            if field.required:
+            if field.default is dataclasses.MISSING:
                 required.append((number, field.attribute, stored))
 
     add(cls, 0, {})

@@ -96,7 +96,7 @@ def _pairs(value: Mapping[Any, Any], full: bool, finite: bool) -> dict[str, Any]
 
 def _object(value: Any, cls: type, full: bool) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    for attribute, stored, _, default, left_out, rare, finite, flat in declared_fields(cls):
+    for attribute, stored, default, left_out, rare, finite, flat in declared_fields(cls):
         item = getattr(value, attribute)
         if left_out and (rare or not full) and item == default:
             continue

@@ -127,15 +127,13 @@ class _Body:
 
 
 @dataclass(frozen=True, slots=True)
-class _Output:
+class _Output(_Body):
+    """What is printed: a body below its title, parts of it beside the title, or several of the kind."""
+
     new: Annotated[_Body | None, Alias(_TITLES[0])] = None
     old: Annotated[_Body | None, Alias(_TITLES[1])] = None
-    runtime_error: str = ""
-    global_errors: Any = ()
     warning: Any = ()
-    overall: Annotated[str, Alias(_OVERALL)] = ""
     entity_groups: Any = ()
-    serials: Annotated[Any, Alias("GPU Device Serials")] = ()
     iterations: tuple[Any, ...] | None = ()
 
 

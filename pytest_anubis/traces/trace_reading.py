@@ -177,28 +177,22 @@ def _number(value: Any, what: str) -> int:
 
 
 def _side(node: Mapping[str, Any], flat: bool, side: str) -> tuple[Argument, ...]:
-    if not flat:
-        given = node.get(f"{side}s")
-        if not isinstance(given, Mapping):
-            raise TraceError(f"{side}s: expected an object, found {found(given)}")
-        return _arguments(given, f"{side}s")
-    keys = {"values": f"{side}s", "shapes": f"{side}_shapes", "types": f"{side}_types"}
-    return _arguments({name: node.get(key) for name, key in keys.items()}, f"{side}s")
-
-
-def _arguments(given: Mapping[str, Any], side: str) -> tuple[Argument, ...]:
-    lists = [given.get(key) for key in ("values", "shapes", "types")]
-    values, shapes, types = lists
+    given = node.get(f"{side}s")
+    if flat:
+        shapes, types = node.get(f"{side}_shapes"), node.get(f"{side}_types")
+        given = {"values": given, "shapes": shapes, "types": types}
+    if not isinstance(given, Mapping):
+        raise TraceError(f"{side}s: expected an object, found {found(given)}")
+    values, shapes, types = (given.get(key) for key in ("values", "shapes", "types"))
     if not (isinstance(values, list) and isinstance(shapes, list) and isinstance(types, list)):
-        raise TraceError(f"{side}: expected the lists values, shapes and types")
+        raise TraceError(f"{side}s: expected the lists values, shapes and types")
     strides = given.get("strides")
     strides = [None] * len(values) if strides is None else strides
-    if not isinstance(strides, list) or not len(values) == len(shapes) == len(types) == len(
-        strides
-    ):
-        raise TraceError(f"{side}: values, shapes, types and strides differ in number")
+    sizes = {len(one) for one in (values, shapes, types, strides) if isinstance(one, list)}
+    if len(sizes) > 1 or not isinstance(strides, list):
+        raise TraceError(f"{side}s: values, shapes, types and strides differ in number")
     return tuple(
-        _argument(*one, f"{side}[{place}]")
+        _argument(*one, f"{side}s[{place}]")
         for place, one in enumerate(zip(values, types, shapes, strides, strict=True))
     )
 

@@ -18,7 +18,6 @@ from pytest_anubis.core.gather import invalid_rows, other_variant
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, IntArray, Population, SampleProblem
 from pytest_anubis.durations import seconds
-from pytest_anubis.store.importers.encoded_rows import EncodedRows
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.lost_cells import (
     MISSING,
@@ -26,7 +25,7 @@ from pytest_anubis.store.importers.lost_cells import (
     UnitName,
     lost_of_rows,
 )
-from pytest_anubis.store.importers.table_columns import DURATION, TEXTS, TRAITS
+from pytest_anubis.store.importers.table_columns import DURATION, TEXTS, TRAITS, EncodedRows
 
 _KEY = ("class", "benchmark", "metric", "group")
 _UNIT = ("node", "device", "run")
@@ -177,11 +176,7 @@ def _empty_values(
 ) -> dict[str, int]:
     """Return node -> empty values in units that have others, for nodes with too many of them.
 
-    Args:
-        names: Names of all nodes.
-        node: Shape (units,), place of each unit's node among the names.
-        count: Shape (units,), number of values.
-        empty: Shape (units,), number of empty values.
+    The arrays have the shape (units,): each unit's place among the names of nodes, its values, its empty ones.
     """
     among_others = np.where(empty < count, empty, 0)  # with more the unit is missing as a whole
     lost = np.bincount(node, weights=among_others, minlength=len(names))

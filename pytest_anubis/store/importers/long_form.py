@@ -16,7 +16,6 @@ from pytest_anubis.codec.encodable_text import LONE
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW_BYTES, most_bytes, too_large
 from pytest_anubis.core.metric import EXACT
 from pytest_anubis.core.sample import FloatArray
-from pytest_anubis.store.importers.encoded_rows import EncodedRows
 from pytest_anubis.store.importers.import_result import ImportFileError, WrongLines
 from pytest_anubis.store.importers.metric_map import MetricMap
 from pytest_anubis.store.importers.number_cells import (
@@ -47,6 +46,7 @@ from pytest_anubis.store.importers.table_columns import (
     PROBLEM,
     TEXTS,
     TRAITS,
+    EncodedRows,
     column_name,
     complaint_about,
     device_name,

@@ -16,7 +16,7 @@ from pytest_anubis.core.metric import Metric, metric_name
 from pytest_anubis.core.sample import ABSENT, IntArray, Population, SampleProblem
 
 if TYPE_CHECKING:
-    from pytest_anubis.store.importers.encoded_rows import EncodedRows
+    from pytest_anubis.store.importers.table_columns import EncodedRows
 
 Mask = npt.NDArray[np.bool_]
 

@@ -8,13 +8,14 @@ row too, and are no parameters. `table` uses it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from pytest_anubis.core.sample import IntArray
-from pytest_anubis.store.importers.encoded_rows import EncodedRows
 from pytest_anubis.store.importers.grouping import SAMPLE, combined, sorted_names
+from pytest_anubis.store.importers.table_columns import EncodedRows
 
 _MOST_VALUES = 64
 """Values of a parameter; message sizes from 8 bytes to 16 GiB are 32."""
@@ -86,23 +87,15 @@ def _is_parameter(
         not _PARTS.isdisjoint(words) and {*words} <= _PARTS | _OF_PART
     ):
         return True
-    # Equal sets of values have equal sums of numbers drawn for the values.
-    drawn = np.random.default_rng(0).integers(0, 2**62, size=len(cells), dtype=np.int64)
-    _, first, which, alike = np.unique(
-        np.add.reduceat(drawn[value], starts),
-        return_index=True,
-        return_inverse=True,
-        return_counts=True,
-    )
-    most = int(np.argmax(alike))
-    size = int(counts[first[most]])
-    if not 2 <= size <= _MOST_VALUES or 2 * alike[most] <= len(counts):
+    if not _ORDER.isdisjoint(words):
         return False
-    begin = int(starts[first[most]])
-    values = [cells[place] for place in value[begin : begin + size].tolist()]
-    if not _ORDER.isdisjoint(words) or _numbers_rows(values):
+    sets = [part.tobytes() for part in np.split(value, starts[1:])]
+    most, alike = Counter(sets).most_common(1)[0]
+    values = [cells[place] for place in np.frombuffer(most, dtype=value.dtype).tolist()]
+    few = 2 <= len(values) <= _MOST_VALUES
+    if not few or 2 * alike <= len(sets) or _numbers_rows(values):
         return False
-    on = nodes[filled][row[starts[which.ravel() == most]]]
+    on = nodes[filled][row[starts]][[one == most for one in sets]]
     return len(np.unique(on)) > 1
 
 
