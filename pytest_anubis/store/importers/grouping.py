@@ -176,7 +176,7 @@ def _empty_values(
 ) -> dict[str, int]:
     """Return node -> empty values in units that have others, for nodes with too many of them.
 
-    The arrays have the shape (units,): each unit's place among the names of nodes, its values, its empty ones.
+    The arrays have the shape (units,): each unit's node by its place, its values, and its empty ones.
     """
     among_others = np.where(empty < count, empty, 0)  # with more the unit is missing as a whole
     lost = np.bincount(node, weights=among_others, minlength=len(names))

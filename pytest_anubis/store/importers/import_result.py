@@ -230,7 +230,7 @@ class OfNode(TypedDict):
 def runs_of(
     populations: tuple[Population, ...],
     started: str,
-    dates: Mapping[tuple[str, str], tuple[str, str]] | None = None,
+    dates: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType({}),
     traits: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType({}),
     took: Mapping[tuple[str, str], Mapping[str, float]] = MappingProxyType({}),
     unread: Mapping[str, int] = MappingProxyType({}),
@@ -247,7 +247,6 @@ def runs_of(
         unread: Node -> number of lines about it that could not be read.
         run: Run of nodes with unread lines only.
     """
-    known = dates or {}
     found = {
         (run, node, population.hardware_class)
         for population in populations
@@ -261,7 +260,7 @@ def runs_of(
         found.add((run, node, min(classes) if len(classes) == 1 else UNCLASSIFIED))
     records = []
     for run, node, name in sorted(found):
-        began, ended = known.get((run, node), (started, started))
+        began, ended = dates.get((run, node), (started, started))
         records.append(
             RunRecord(
                 run=run,
@@ -271,7 +270,7 @@ def runs_of(
                 ended=ended,
                 traits=traits.get((run, node), {}),
                 took=took.get((run, node), {}),
-                file_dated=(run, node) not in known,
+                file_dated=(run, node) not in dates,
                 unread=unread.get(node, 0),
             )
         )

@@ -92,42 +92,23 @@ def test_times_order_values_and_columns_have_defaults(tmp_path: Path) -> None:
     assert found.notes == ("column 'remark' is not used",)
 
 
-def test_traits_of_nodes_are_kept_with_runs(tmp_path: Path) -> None:
+def test_traits_and_durations_are_kept_with_runs_and_filed(tmp_path: Path) -> None:
     path = table(
         tmp_path,
-        "node,benchmark,metric,unit,better,value,driver,batch,run\n"
-        "a,x,m,s,lower,3,570,C,r1\n"
-        "a,x,m,s,lower,3,580,,r2\n"
-        "b,x,m,s,lower,3,,,r1\n",
+        "node,benchmark,metric,unit,better,value,duration,driver,batch,run\n"
+        "a,x,m,s,lower,3,90s,570,C,r1\n"
+        "a,x,n,s,lower,3,2m,570,C,r1\n"
+        "a,y,m,s,lower,3,30,580,,r2\n"
+        "b,x,m,s,lower,3,,,,r1\n"
+        "b,y,m,s,lower,3,soon,,,r1\n",
     )
     found = import_table(path)
     kept = load_columns(ImportFolder(tmp_path / "store").save(found)).runs
     for runs in (found.runs, kept):
-        assert {(run.run, run.node): dict(run.traits) for run in runs} == {
-            ("r1", "a"): {"driver": "570", "batch": "C"},
-            ("r2", "a"): {"driver": "580"},
-            ("r1", "b"): {},
-        }
-    assert found.notes == ()
-
-
-def test_durations_are_kept_with_runs_and_filed(tmp_path: Path) -> None:
-    path = table(
-        tmp_path,
-        "node,benchmark,metric,unit,better,value,duration,run\n"
-        "a,x,m,s,lower,3,90s,r1\n"
-        "a,x,n,s,lower,3,2m,r1\n"
-        "a,y,m,s,lower,3,30,r2\n"
-        "b,x,m,s,lower,3,,r1\n"
-        "b,y,m,s,lower,3,soon,r1\n",
-    )
-    found = import_table(path)
-    kept = load_columns(ImportFolder(tmp_path / "store").save(found)).runs
-    for runs in (found.runs, kept):
-        assert {(run.run, run.node): dict(run.took) for run in runs} == {
-            ("r1", "a"): {"x": 120.0},
-            ("r2", "a"): {"y": 30.0},
-            ("r1", "b"): {},
+        assert {(run.run, run.node): (dict(run.traits), dict(run.took)) for run in runs} == {
+            ("r1", "a"): ({"driver": "570", "batch": "C"}, {"x": 120.0}),
+            ("r2", "a"): ({"driver": "580"}, {"y": 30.0}),
+            ("r1", "b"): ({}, {}),
         }
     (note,) = found.notes
     assert "'soon'" in note
@@ -281,10 +262,7 @@ def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
     path = table(tmp_path, text)
     odd = tmp_path / "a[b]*.parquet"
     duckdb.read_csv(str(path)).write_parquet(str(odd))
-    (one,), (other,) = (
-        import_table(path, run="r").populations,
-        import_table(odd, run="r").populations,
-    )
+    (one,), (other,) = (import_table(file, run="r").populations for file in (path, odd))
     assert (one.nodes, one.devices, one.runs) == (other.nodes, other.devices, other.runs)
     assert one.problems == other.problems
     assert np.array_equal(one.values, other.values)
@@ -368,17 +346,9 @@ def test_any_table_is_read_and_order_does_not_matter(
             for row in range(len(population)):
                 sample = population.sample(row)
                 assert row in population.problems or (len(sample) and (sample >= 0).all())
-        return [
-            (
-                p.benchmark,
-                p.metric,
-                p.nodes,
-                p.devices,
-                [sorted(p.sample(i)) for i in range(len(p))],
-            )
-            for p in found.populations
-            if not np.isnan(p.values).any()
-        ]
+        usable = [p for p in found.populations if not np.isnan(p.values).any()]
+        samples = [[sorted(p.sample(row)) for row in range(len(p))] for p in usable]
+        return [(p.benchmark, p.metric, p.nodes, p.devices) for p in usable], samples
 
     first = read()
     random.shuffle(rows)
@@ -389,11 +359,8 @@ def test_superbench_summaries(tmp_path: Path) -> None:
     found = import_superbench(DATA / "superbench.jsonl", hardware_class="nd")
     by_key = {(p.benchmark, p.metric.name): p for p in found.populations}
     gemm = by_key["gemm-flops", "FP32"]
-    assert (gemm.metric.unit, gemm.metric.better, gemm.hardware_class) == (
-        "GFLOP/s",
-        "higher",
-        "nd",
-    )
+    assert (gemm.metric.unit, gemm.metric.better) == ("GFLOP/s", "higher")
+    assert gemm.hardware_class == "nd"
     first = json.loads((DATA / "superbench.jsonl").read_text().splitlines()[0])
     assert unit(gemm, "sb-validation-01", "rank3") == ([first["gemm-flops/FP32:3"]], "")
     step = by_key["resnet_models/pytorch-resnet50", "steptime_train_float32"]
@@ -422,13 +389,8 @@ def test_superbench_failures_and_missing_metrics(tmp_path: Path) -> None:
     ]  # fmt: skip
     lines += [
         {"node": "bad", "b/return_code": 33, "c/0/y_time": 4.0},
-        {
-            "node": "lost",
-            "b/return_code:0": 0,
-            "b/return_code:1": 4,
-            "b/x_bw:0": 9.0,
-            "b/x_bw:1": 0.1,
-        },
+        {"node": "lost", "b/return_code:0": 0, "b/return_code:1": 4, "b/x_bw:0": 9.0}
+        | {"b/x_bw:1": 0.1},
         {"node": "n0", "c/0/y_time": 8.0, "odd/frobs": 3, "c/0/z_time": "1", "flat": 1},
         [1],
         {"nodes": 1},
@@ -665,10 +627,8 @@ def test_uncorrected_errors_of_the_monitor_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("empty", "problem"), [(0, ""), (1, ""), (2, "missing"), (3, "missing")])
 def test_half_empty_unit_is_missing(empty: int, problem: str, tmp_path: Path) -> None:
-    values = ["1", "1"] + [""] * empty
-    path = tmp_path / "t.csv"
-    path.write_text(f"{HEAD}\n" + "".join(f"a,node,b,m,GB/s,higher,{value}\n" for value in values))
-    (found,) = import_table(path).populations
+    rows = [f"a,node,b,m,GB/s,higher,{value}" for value in ["1", "1"] + [""] * empty]
+    (found,) = import_table(table(tmp_path, "\n".join([HEAD, *rows]))).populations
     assert unit(found, "a")[1] == problem
 
 
@@ -676,30 +636,24 @@ def test_half_empty_unit_is_missing(empty: int, problem: str, tmp_path: Path) ->
 def test_many_empty_values_leave_a_node_incomplete(empty: int, unread: int, tmp_path: Path) -> None:
     rows = [f"a,cuda:{card},b,m,GB/s,higher" for card in range(10) for _ in range(10)]
     cells = ["" if row % 10 == 9 and row // 10 < empty else "1" for row in range(100)]
-    path = tmp_path / "t.csv"
     lines = [f"{row},{cell}" for row, cell in zip(rows, cells, strict=True)]
-    path.write_text(
-        "\n".join([HEAD, *lines, *(line.replace("a,", "b,", 1) for line in lines[:80])])
-    )
-    assert import_table(path).runs[0].unread == unread
+    lines += [line.replace("a,", "b,", 1) for line in lines[:80]]
+    found = import_table(table(tmp_path, "\n".join([HEAD, *lines])))
+    assert found.runs[0].unread == unread
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "lost"),
+    ("second", "third", "lost"),
     [
-        ('"', "", {"b", "c", "d"}),  # never closed
-        ('"b', '"', {"b", "c"}),  # closed two lines below
+        ('"b,node,x,m,GB/s,higher,1,fine', "fine", {"b", "c", "d"}),  # never closed
+        ('b,node,x,m,GB/s,higher,1,"second try', 'again"', {"b", "c"}),  # in a column with remarks
     ],
 )
 def test_rows_in_an_open_quotation_are_wrong(
-    first: str, last: str, lost: set[str], tmp_path: Path
+    second: str, third: str, lost: set[str], tmp_path: Path
 ) -> None:
     rows = [f"{node},node,x,m,GB/s,higher,1,fine" for node in "abcd"]
-    if last:  # in a column with remarks
-        rows[1] = 'b,node,x,m,GB/s,higher,1,"second try'
-        rows[2] = 'c,node,x,m,GB/s,higher,1,again"'
-    else:
-        rows[1] = first + rows[1]
+    rows[1:3] = second, f"c,node,x,m,GB/s,higher,1,{third}"
     found = import_table(table(tmp_path, "\n".join([f"{HEAD},note", *rows]) + "\n"))
     assert {run.node for run in found.runs if run.unread} == lost
     assert {node for one in found.populations for node in one.nodes} == set("abcd") - lost
