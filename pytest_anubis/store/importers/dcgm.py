@@ -73,7 +73,7 @@ def import_dcgm(path: Path, **of_node: Unpack[OfNode]) -> Imported:
         samples.notes.append(f"skipped on every card, not imported: {', '.join(skipped)}")
     if (more := len(samples.notes) - _MAX_NOTES) > 0:
         samples.notes[_MAX_NOTES:] = [f"... and {more} more"]
-    return import_samples(path, samples, _COMPONENT, len(found.results), **of_node)
+    return import_samples(path, samples, _COMPONENT, **of_node)
 
 
 def _serial(found: DiagRun, device: str) -> str:

@@ -59,8 +59,7 @@ def import_fio(path: Path, **of_node: Unpack[OfNode]) -> Imported:
     disks = _disks({path for *_, path in jobs})
     for place, job, group, path in jobs:
         _take_job(samples, place, job, group, disks[path])
-    lines = sum(len(output.jobs) for _, output in outputs)
-    return import_samples(path, samples, "storage.disk", lines, **of_node)
+    return import_samples(path, samples, "storage.disk", **of_node)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,6 @@ class Imported:
     Attributes:
         populations: All samples, one population per hardware class, benchmark, metric and group.
         runs: One per run and node in the file.
-        lines: Number of lines read, without the head.
         values: Number of values kept.
         wrong: The first thousand wrong lines, and the first of each cause.
         wrong_count: Number of wrong lines.
@@ -120,7 +119,6 @@ class Imported:
         notes: Notes for the user, one line each.
         left_out: Number of values that were left out in good lines.
         merged: Lines on parameters in unused columns, whose values were taken for repeats.
-        node: The node that was given for a file that names none; else empty.
         elsewhere: Hosts, named like the node, of runs in which it took no part, as the file's own lines say.
         file_dated: The file has no dates, so its runs have the date on which it was written.
     """
@@ -128,14 +126,12 @@ class Imported:
     source: Path
     populations: tuple[Population, ...]
     runs: tuple[RunRecord, ...]
-    lines: int
     values: int
     wrong: tuple[WrongLine, ...] = ()
     wrong_count: int = 0
     notes: tuple[str, ...] = ()
     left_out: int = 0
     merged: tuple[str, ...] = ()
-    node: str = ""
     elsewhere: tuple[str, ...] = ()
     causes: Mapping[str, int] = field(default_factory=dict)
     lost_cells: tuple[LostCells, ...] = ()
@@ -302,13 +298,13 @@ def refused_file(path: Path, *, node: str, run: str = "", hardware_class: str = 
     key = hardware_class or UNCLASSIFIED
     date = file_date(path)
     record = RunRecord(run=name, node=node, hardware_class=key, started=date, ended=date, unread=1)
-    return Imported(source=path, populations=(), runs=(record,), lines=0, values=0, node=node)
+    return Imported(source=path, populations=(), runs=(record,), values=0)
 
 
 def import_samples(
-    path: Path, samples: Samples, component: str, lines: int, **of_node: Unpack[OfNode]
+    path: Path, samples: Samples, component: str, **of_node: Unpack[OfNode]
 ) -> Imported:
-    """Make an import of one node's samples from one tool's output, of which so many lines were read.
+    """Make an import of one node's samples from one tool's output.
 
     `component` is that of benchmarks whose component the samples do not have.
     """
@@ -341,13 +337,11 @@ def import_samples(
         source=path,
         populations=populations,
         runs=runs_of(populations, file_date(path), unread={node: samples.wrong.count}),
-        lines=lines,
         values=sum(len(population.values) for population in populations),
         lost_cells=lost_of_populations(populations),
         wrong=tuple(samples.wrong.lines),
         wrong_count=samples.wrong.count,
         notes=tuple(samples.notes),
-        node=node,
     )
 
 

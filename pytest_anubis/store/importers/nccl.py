@@ -69,7 +69,7 @@ def import_nccl(path: Path, *, collective: str = "", **of_node: Unpack[OfNode]) 
     for one in measured:
         _take(samples, one)
     samples.notes.extend(_notes(measured, of_node["node"]))
-    imported = import_samples(path, samples, "network.collective", log.lines, **of_node)
+    imported = import_samples(path, samples, "network.collective", **of_node)
     node = of_node["node"]
     alike = (one for one in _elsewhere(measured, node) if _form(one) == _form(node))
     return replace(imported, elsewhere=tuple(alike))

@@ -48,8 +48,7 @@ def import_nvbandwidth(path: Path, **of_node: Unpack[OfNode]) -> Imported:
         samples.fail(benchmark, "node", text, metric)
     for what in found.unread:
         samples.wrong.add(0, what)
-    lines = len(found.cases) + len(found.failures) + len(found.unread)
-    return import_samples(path, samples, "memory.transfer", lines, **of_node)
+    return import_samples(path, samples, "memory.transfer", **of_node)
 
 
 def _named(samples: Samples, case: str, part: str, *, latency: bool) -> tuple[str, Metric]:

@@ -51,9 +51,8 @@ class OddLines:
             self._lines.append(_OddLine(line, 0 if title else len(cells), node, text, alone))
             check_rows(len(self._lines))
 
-    def list_lost(self, width: int, nodes: AbstractSet[str], wrong: WrongLines) -> int:
-        """List the lines that mean a loss as wrong, and return how many of them are below the head."""
-        count = 0
+    def list_lost(self, width: int, nodes: AbstractSet[str], wrong: WrongLines) -> None:
+        """List the lines that mean a loss as wrong."""
         for one in self._lines:
             named = nodes & {one.node} or named_in(one.text, nodes)
             text = f"{one.columns} columns, the head has {width}"
@@ -65,11 +64,9 @@ class OddLines:
                 text = _failure(one.text, named)
                 cause = "says that something failed"
             if text:
-                count += one.columns > 0
                 first, *others = sorted(named) or [""]
                 wrong.add(one.line, text, cause, first)
                 wrong.nodes.update(others)
-        return count
 
 
 def divided(text: str, width: int) -> list[str]:

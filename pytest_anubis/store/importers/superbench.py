@@ -145,7 +145,6 @@ def import_superbench(
         source=path,
         populations=populations,
         runs=runs_of(populations, file_date(path), unread=reader.wrong.nodes, run=run),
-        lines=reader.lines,
         values=grouped.values,
         wrong=tuple(sorted(reader.wrong.lines, key=lambda one: one.line)),
         wrong_count=reader.wrong.count,
@@ -153,7 +152,6 @@ def import_superbench(
         lost_cells=grouped.lost,
         notes=(*reader.notes(), *renamed_lines(form.kept)),
         left_out=reader.left_out,
-        node=node if reader.unnamed else "",
     )
 
 
@@ -174,9 +172,7 @@ class _Reader:
         self, form: LongForm, wrong: WrongLines, run: str, known: MetricMap, node: str
     ) -> None:
         self.wrong = wrong
-        self.unnamed = 0  # objects that name no node
         self._node = node
-        self.lines = 0
         self.nodes: dict[str, int] = {}  # node -> number of its objects
         self._form = form
         self._run = run
@@ -193,7 +189,6 @@ class _Reader:
 
     def line(self, number: int, line: str) -> None:
         """Read the object of one node."""
-        self.lines += 1
         try:
             data: Any = parse_json(line, strict=False)
         except CodecError as error:
@@ -211,7 +206,6 @@ class _Reader:
             )
         node = fields.pop("node", None)
         if node is None and any("/" in name for name in fields):
-            self.unnamed += 1
             node = self._node
             if not node:
                 text = "an object that names no node; name it with --node"

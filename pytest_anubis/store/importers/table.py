@@ -104,10 +104,12 @@ def import_table(
             known=known or known_metrics(),
             separator=reader.separator,
         )
+        count = 0
         for lines, columns in reader.chunks():
             form.add(lines, columns)
-            if progress is not None and reader.lines % _PROGRESS_ROWS < _CHUNK:
-                progress(f"{path.name}: {reader.lines:,} lines")
+            count += len(lines)
+            if progress is not None and count % _PROGRESS_ROWS < _CHUNK:
+                progress(f"{path.name}: {count:,} lines")
         rows = run_of_each_day(form.rows())
         grouped = group_rows(rows)
         dates = row_dates(rows)
@@ -134,7 +136,6 @@ def import_table(
         populations=populations,
         runs=_of_samples(runs) if form.exported else runs,
         file_dated=not dates,
-        lines=reader.lines,
         values=grouped.values,
         wrong=tuple(sorted(wrong.lines, key=lambda item: item.line)),
         wrong_count=wrong.count,
@@ -146,7 +147,6 @@ def import_table(
             "into device, group or the metric's name"
             for name in merged
         ),
-        node="" if "node" in form.columns else node,
     )
 
 
@@ -168,7 +168,6 @@ def exported_samples(path: Path, storage: SampleStorage | None = None) -> Import
         source=path,
         populations=(population,),
         runs=_of_samples(runs_of((population,), file_date(path))),
-        lines=len(population.values),
         values=len(population.values),
     )
 
@@ -187,7 +186,6 @@ class _Csv:
     """
 
     def __init__(self, path: Path, wrong: WrongLines, node: str) -> None:
-        self.lines = 0
         self.notes: list[str] = []
         self._wrong = wrong
         self._nodes = {node} - {""}
@@ -257,14 +255,13 @@ class _Csv:
                 lines = _first_lines(rows, before + 1)
             if several or set(map(len, rows)) != {width} or any(map(self._is_head, rows)):
                 lines, rows = self._without_odd(lines, rows)
-            self.lines += len(rows)
             if self._place < width:
                 self._nodes.update({row[self._place] for row in rows})
             if rows:
                 yield lines, list(zip(*rows, strict=True))
             if not more:
                 nodes = {node.strip() for node in self._nodes}
-                self.lines += self._odd.list_lost(width, nodes, self._wrong)
+                self._odd.list_lost(width, nodes, self._wrong)
                 return
 
     def _fill(self, rows: list[list[str]], reader: Iterator[list[str]]) -> bool:
@@ -275,7 +272,6 @@ class _Csv:
             # Rows before the bad one are kept, and the reader continues after it.
             line = getattr(reader, "line_num", -1) + self._begin
             self._wrong.add(line, f"not CSV ({error})", "not CSV")
-            self.lines += 1
             return True
         return len(rows) == _CHUNK
 
@@ -316,7 +312,6 @@ class _Csv:
 
     def _list_swallowed(self, first: int, row: Sequence[str], swallowed: str) -> None:
         """List the lines of a row with a quotation mark that is closed lines below, or never."""
-        self.lines += 1 + swallowed.count("\n")
         begin = self.separator.join(row[: row.index(swallowed) + 1]).split("\n")[0]
         for line, part in enumerate((begin, *swallowed.split("\n")[1:]), start=first):
             cells = part.split(self.separator)
@@ -353,7 +348,6 @@ class _Parquet:
     notes: Sequence[str] = ()
 
     def __init__(self, path: Path) -> None:
-        self.lines = 0
         try:
             import duckdb
         except ImportError:
@@ -389,18 +383,16 @@ class _Parquet:
     def chunks(self) -> Iterator[tuple[Sequence[int], list[tuple[Any, ...]]]]:
         """Yield (row numbers, one tuple per column)."""
         check_rows(self._rows)
+        last = 0
         while True:
             try:
                 rows = self._result.fetchmany(_CHUNK)
             except self._errors as error:
-                raise ImportFileError(
-                    f"damaged after row {self.lines} ({first_line(error)})"
-                ) from None
+                raise ImportFileError(f"damaged after row {last} ({first_line(error)})") from None
             if not rows:
                 return
-            first = self.lines + 1
-            self.lines += len(rows)
-            yield range(first, self.lines + 1), list(zip(*rows, strict=True))
+            first, last = last + 1, last + len(rows)
+            yield range(first, last + 1), list(zip(*rows, strict=True))
 
     def close(self) -> None:
         """Close the connection."""

@@ -55,7 +55,7 @@ def test_any_order_mark_and_encoding(tmp_path: Path, mark: str, encoding: str) -
         path.write_bytes(data)
         found = import_table(path)
         assert values(found) == RIGHT
-        assert (found.wrong_count, found.lines) == (0, 6)
+        assert found.wrong_count == 0
 
 
 def test_wrong_lines_keep_their_numbers_below_a_title(tmp_path: Path) -> None:
