@@ -107,34 +107,34 @@ def _cycle(data: Any) -> None:
     data["nodes"].append(node(5, "a", parent=2))
 
 
-@pytest.mark.parametrize(
-    ("change", "place"),
-    [
-        (lambda data: data.pop("schema"), "schema"),
-        (lambda data: data.update(schema="2.0"), "schema"),
-        (lambda data: data.update(nodes=[]), "nodes"),
-        (lambda data: data.update(traceEvents=[]), "profiler"),
-        (lambda data: data["nodes"].append(7), "nodes[4]"),
-        (_without("id"), "node number 3"),
-        (_set("id", -1), "node -1"),
-        (_set("id", 2), "node 2"),
-        (_without("ctrl_deps"), "node 3"),
-        (_without("inputs"), "node 3"),
-        (_set("attrs", []), "node 3"),
-        (_set("attrs", [{"name": "op_schema", "value": 5}]), "node 3"),
-        (_cycle, "ancestor"),
-        (_input([1, 2, 0, 5, 4, "cpu"], [8], "Tensor(float)"), "node 3"),
-        (_input([1, 2, 0, 1e9, 4, "cpu"], [8], "Tensor(float)"), "node 3"),
-        (_input("seven", [], "Int"), "node 3"),
-        (_input(True, [], "Int"), "node 3"),
-        (_input(2**63, [], "Int"), "node 3"),
-        (_input(10**400, [], "Double"), "node 3"),
-        (_input([1, 2, 0, 1, 4, "cpu"], [1] * 65, "Tensor(float)"), "node 3"),
-        (lambda data: data["nodes"][2]["outputs"]["types"].append("Int"), "node 3"),
-    ],
-)
+WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
+    "no schema": (lambda data: data.pop("schema"), "schema"),
+    "unknown schema": (lambda data: data.update(schema="2.0"), "schema"),
+    "no nodes": (lambda data: data.update(nodes=[]), "nodes"),
+    "a timeline": (lambda data: data.update(traceEvents=[]), "profiler"),
+    "no object": (lambda data: data["nodes"].append(7), "nodes[4]"),
+    "no id": (_without("id"), "node number 3"),
+    "negative id": (_set("id", -1), "node -1"),
+    "id twice": (_set("id", 2), "node 2"),
+    "no parent": (_without("ctrl_deps"), "node 3"),
+    "no inputs": (_without("inputs"), "node 3"),
+    "no op_schema": (_set("attrs", []), "node 3"),
+    "op_schema is a number": (_set("attrs", [{"name": "op_schema", "value": 5}]), "node 3"),
+    "cycle": (_cycle, "ancestor"),
+    "count": (_input([1, 2, 0, 5, 4, "cpu"], [8], "Tensor(float)"), "node 3"),
+    "count is no whole number": (_input([1, 2, 0, 1e9, 4, "cpu"], [8], "Tensor(float)"), "node 3"),
+    "text for a number": (_input("seven", [], "Int"), "node 3"),
+    "bool for a number": (_input(True, [], "Int"), "node 3"),
+    "more than 64 bits": (_input(2**63, [], "Int"), "node 3"),
+    "more than a float": (_input(10**400, [], "Double"), "node 3"),
+    "too many dimensions": (_input([1, 2, 0, 1, 4, "cpu"], [1] * 65, "Tensor(float)"), "node 3"),
+    "lists differ": (lambda data: data["nodes"][2]["outputs"]["types"].append("Int"), "node 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "place"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_one_line_with_the_node(
-    tmp_path: Path, change: Callable[[Any], None], place: str
+    tmp_path: Path, change: Callable[[Any], object], place: str
 ) -> None:
     data = copy.deepcopy(two_products())
     change(data)

@@ -56,9 +56,9 @@ def import_fio(path: Path, **of_node: Unpack[OfNode]) -> Imported:
         "run fio with --output-format=json",
     )
     jobs = [job for place, output in outputs for job in _jobs(samples, place, output)]
-    disks = _disks({path for *_, path in jobs})
-    for place, job, group, path in jobs:
-        _take_job(samples, place, job, group, disks[path])
+    disks = _disks({used for *_, used in jobs})
+    for place, job, group, used in jobs:
+        _take_job(samples, place, job, group, disks[used])
     return import_samples(path, samples, "storage.disk", **of_node)
 
 

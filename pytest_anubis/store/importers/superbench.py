@@ -276,9 +276,11 @@ class _Reader:
     ) -> None:
         """Add the rows of a line, node and run, with the return codes of what failed in it."""
         if rows:
-            lines, nodes, runs = ([one] * len(rows) for one in of)
-            codes = [_code(row, failed) for row in rows] if failed else [0] * len(rows)
-            self._form.add(lines, (*zip(*rows, strict=True), nodes, runs, values, codes))
+            line, node, run = of
+            count = len(rows)
+            codes = [_code(row, failed) for row in rows] if failed else [0] * count
+            columns = (*zip(*rows, strict=True), [node] * count, [run] * count, values, codes)
+            self._form.add([line] * count, columns)
 
     def add_wrong(self) -> None:
         """List lines that are no node's results, each charged to the nodes of the file that it names."""
