@@ -254,7 +254,7 @@ class _Csv:
             if several:
                 lines = _first_lines(rows, before + 1)
             if several or set(map(len, rows)) != {width} or any(map(self._is_head, rows)):
-                lines, rows = self._without_odd(lines, rows)
+                lines, rows = self._without_odd(lines, rows, quoted=several)
             if self._place < width:
                 self._nodes.update({row[self._place] for row in rows})
             if rows:
@@ -280,9 +280,11 @@ class _Csv:
         return row[0].strip() in self.columns or not row[0].strip("-=+: ")
 
     def _without_odd(
-        self, lines: Sequence[int], rows: Sequence[list[str]]
+        self, lines: Sequence[int], rows: Sequence[list[str]], *, quoted: bool
     ) -> tuple[list[int], list[list[str]]]:
         """Leave out what is no row: of another width, rules, repeated heads, and rows in a quotation.
+
+        Only with `quoted` some row has several lines.
 
         Raises:
             ImportFileError: A head has the columns in another order.
@@ -290,7 +292,7 @@ class _Csv:
         kept = []
         for line, row in zip(lines, rows, strict=True):
             names = [cell.strip() for cell in row]
-            if swallowed := next(filter(self._holds_rows, row), ""):
+            if swallowed := next(filter(self._holds_rows, row if quoted else ()), ""):
                 self._list_swallowed(line, row, swallowed)
             elif len(row) != len(self.columns):
                 self._add_odd(line, row)
