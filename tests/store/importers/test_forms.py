@@ -14,6 +14,8 @@ import pytest
 from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_result import Imported, ImportFileError
 from pytest_anubis.store.importers.table import import_table
+from tests.store.importers.tables import HEAD as USUAL
+from tests.store.importers.tables import imported, unread
 
 HEAD = ["node", "device", "benchmark", "metric", "unit", "better", "value"]
 ROWS = [[f"n{n}", "0", "stream", "triad", "MB/s", "higher", f"{400 + n}.5"] for n in range(6)]
@@ -34,9 +36,7 @@ RIGHT = {row[0]: [float(row[-1])] for row in ROWS}
 
 
 @pytest.mark.parametrize("mark", list(",;\t|"))
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le-bom", "utf-16-be-bom"]
-)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
 def test_any_order_mark_and_encoding(tmp_path: Path, mark: str, encoding: str) -> None:
     draw, path = random.Random(mark + encoding), tmp_path / "t.csv"
     above = ["", "# a remark\n", f"sep={mark}\n", "Report, of March; all nodes\n\n", "\n\n"]
@@ -45,14 +45,8 @@ def test_any_order_mark_and_encoding(tmp_path: Path, mark: str, encoding: str) -
         head = [draw.choice([name.upper(), name.title(), name]) for name in HEAD]
         rows = [[row[n] for n in order] for row in [head, *ROWS]]
         text = draw.choice(above) + written(rows, mark, draw.choice(["\n", "\r\n"]))
-        data = (
-            b"\xff\xfe" + text.encode("utf-16-le")
-            if encoding == "utf-16-le-bom"
-            else b"\xfe\xff" + text.encode("utf-16-be")
-            if encoding == "utf-16-be-bom"
-            else text.encode(encoding)
-        )
-        path.write_bytes(data)
+        begin = "\ufeff" if encoding in ("utf-16-le", "utf-16-be") else ""
+        path.write_bytes((begin + text).encode(encoding))
         found = import_table(path)
         assert values(found) == RIGHT
         assert found.wrong_count == 0
@@ -241,23 +235,22 @@ def disks(path: Path, *options: dict[str, str]) -> list[str]:
 
 def test_disks_with_different_paths_differ(tmp_path: Path) -> None:
     path = tmp_path / "f.json"
-    assert disks(path, {"filename": "/dev/nvme0n1"}, {"filename": "/dev/nvme1n1"}) == [
-        "nvme0n1",
-        "nvme1n1",
-    ]
-    assert disks(path, {"filename": "/mnt/d0/test"}) == ["test"]
-    assert disks(path, {"directory": "/mnt/d0/"}) == ["disk"]
-    assert disks(path, {"filename": "/mnt/d0/test"}, {"filename": "/mnt/d1/test"}) == [
-        "/mnt/d0/test",
-        "/mnt/d1/test",
-    ]
-    assert disks(path, {"directory": "/mnt/d0"}, {"directory": "/mnt/d1"}) == ["/mnt/d0", "/mnt/d1"]
+
+    def of(option: str, *paths: str) -> list[str]:
+        return disks(path, *({option: one} for one in paths))
+
+    assert of("filename", "/dev/nvme0n1", "/dev/nvme1n1") == ["nvme0n1", "nvme1n1"]
+    assert of("filename", "/mnt/d0/test") == ["test"]
+    assert of("directory", "/mnt/d0/") == ["disk"]
+    files = ["/mnt/d0/test", "/mnt/d1/test"]
+    assert of("filename", *files) == files
+    assert of("directory", "/mnt/d0", "/mnt/d1") == ["/mnt/d0", "/mnt/d1"]
     both = [{"directory": f"/mnt/d{number}", "filename": "test"} for number in range(2)]
-    assert disks(path, *both) == ["/mnt/d0/test", "/mnt/d1/test"]
+    assert disks(path, *both) == files
     dealt = {"directory": "/mnt/d0:/mnt/d1", "numjobs": "4"}  # fio gives each job the next folder
     assert disks(path, *[dealt] * 4) == ["/mnt/d0", "/mnt/d1"]
     assert disks(path, *[dealt] * 3) == ["disk"]
-    assert disks(path, {"filename": "/dev/nvme0n1:/dev/nvme1n1"}) == ["nvme0n1+nvme1n1"]
+    assert of("filename", "/dev/nvme0n1:/dev/nvme1n1") == ["nvme0n1+nvme1n1"]
 
 
 def test_common_folder_and_several_disks(tmp_path: Path) -> None:
@@ -276,33 +269,27 @@ def test_common_folder_and_several_disks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["result", "outcome", "verdict"])
 @pytest.mark.parametrize("number", ["-1", "3", "0", "1.5"])
 def test_number_among_outcomes_is_a_wrong_line(tmp_path: Path, name: str, number: str) -> None:
-    head = f"node,benchmark,metric,unit,better,value,{name}\n"
     for far in (2, 2500):  # rows are read in chunks
         rows = [f"n{row % 3},b,m,s,lower,1,{number if row == 1 else 'PASS'}" for row in range(far)]
-        for text in ("\n".join(rows), "\n".join(reversed(rows))):
-            (tmp_path / "t.csv").write_text(head + text)
-            found = import_table(tmp_path / "t.csv")
+        for ordered in (rows, rows[::-1]):
+            found = imported(tmp_path, *ordered, more=name)
             assert found.wrong_count == 1
-            assert {run.node for run in found.runs if run.unread} == {"n1"}
+            assert [node for node, count in unread(found).items() if count] == ["n1"]
 
 
 def test_node_with_invalid_utf_8_still_counts(tmp_path: Path) -> None:
-    head = "node,benchmark,metric,unit,better,value\n"
-    rows = f"{head}bäd,b,m,s,lower,1\nbäd,b,n,s,lower,1\nok,b,m,s,lower,1\nok2,b,m,s,lower,1\n"
+    rows = f"{USUAL}\nbäd,b,m,s,lower,1\nbäd,b,n,s,lower,1\nok,b,m,s,lower,1\nok2,b,m,s,lower,1\n"
     (tmp_path / "t.csv").write_bytes(rows.encode("latin-1"))
     found = import_table(tmp_path / "t.csv")
-    assert {run.node: run.unread for run in found.runs} == {"b\ufffdd": 2, "ok": 0, "ok2": 0}
+    assert unread(found) == {"b\ufffdd": 2, "ok": 0, "ok2": 0}
 
 
 @pytest.mark.parametrize("above", [False, True])
 def test_remark_about_a_failure_is_a_wrong_line(tmp_path: Path, above: bool) -> None:
-    head = "node,benchmark,metric,unit,better,value\n"
-    rows = "".join(f"{node},b,m,s,lower,1\n" for node in ("bad", "ok"))
-    said = "bad: b on cuda:3 FAILED: uncorrectable ECC error\n"
+    rows = [f"{node},b,m,s,lower,1" for node in ("bad", "ok")]
+    said = "bad: b on cuda:3 FAILED: uncorrectable ECC error"
     path = tmp_path / "t.csv"
-    path.write_text(said + head + rows if above else head + rows + said)
+    path.write_text("\n".join([said, USUAL, *rows] if above else [USUAL, *rows, said]))
     found = import_table(path)
-    assert found.wrong_count == 1
-    assert {run.node: run.unread for run in found.runs} == {"bad": 1, "ok": 0}
-    path.write_text(f"{head}{rows}# {said}(2 rows)\nby hand\n")
-    assert import_table(path).wrong_count == 0
+    assert (found.wrong_count, unread(found)) == (1, {"bad": 1, "ok": 0})
+    assert imported(tmp_path, *rows, f"# {said}", "(2 rows)", "by hand").wrong_count == 0

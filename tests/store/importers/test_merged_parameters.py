@@ -10,25 +10,17 @@ import pytest
 from pytest_anubis.cli.main import main
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.importers.import_result import Imported
-from pytest_anubis.store.importers.table import import_table
-
-HEAD = "node,benchmark,metric,unit,better,value"
-NODES = ("n0", "n1", "n2")
+from tests.store.importers.tables import imported, unread
 
 
-def table(path: Path, column: str, cells: Sequence[Sequence[str]]) -> Path:
-    """Write a table with one node for each sequence of cells."""
+def of(folder: Path, column: str, cells: Sequence[Sequence[str]]) -> Imported:
+    """Import a table with one node for each sequence of cells."""
     rows = [
         f"n{node},b,m,GB/s,higher,{100 + row},{cell}"
         for node, of_node in enumerate(cells)
         for row, cell in enumerate(of_node)
     ]
-    path.write_text("\n".join([f"{HEAD},{column}", *rows]))
-    return path
-
-
-def imported(path: Path, column: str, cells: Sequence[Sequence[str]]) -> Imported:
-    return import_table(table(path, column, cells))
+    return imported(folder, *rows, more=column)
 
 
 @pytest.mark.parametrize(
@@ -45,19 +37,18 @@ def imported(path: Path, column: str, cells: Sequence[Sequence[str]]) -> Importe
     ],
 )
 def test_a_parameter_is_named(tmp_path: Path, column: str, cells: list[str]) -> None:
-    found = imported(tmp_path / "t.csv", column, [cells] * 3)
+    found = of(tmp_path, column, [cells] * 3)
     assert (len(found.merged), found.lost, found.wrong_count) == (1, 1, 0)
     assert column.lower() in found.merged[0]
     assert not [note for note in found.notes if "is not used" in note]
     # Nothing is charged to a node, and the values are there.
-    assert [run.unread for run in found.runs] == [0, 0, 0]
+    assert unread(found) == {"n0": 0, "n1": 0, "n2": 0}
     assert found.values == 3 * len(cells)
 
 
 def test_on_one_node_a_name_is_needed(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    assert imported(path, "msg_size", [["8", "1024"]]).merged
-    assert not imported(path, "clock", [["1410", "1980"]]).merged
+    assert of(tmp_path, "msg_size", [["8", "1024"]]).merged
+    assert not of(tmp_path, "clock", [["1410", "1980"]]).merged
 
 
 @pytest.mark.parametrize(
@@ -82,28 +73,26 @@ def test_on_one_node_a_name_is_needed(tmp_path: Path) -> None:
 def test_what_differs_in_each_row_is_no_parameter(
     tmp_path: Path, column: str, cells: list[list[str]]
 ) -> None:
-    found = imported(tmp_path / "t.csv", column, cells)
+    found = of(tmp_path, column, cells)
     assert (found.merged, found.lost) == ((), 0)
     assert [note for note in found.notes if repr(column) in note]
 
 
 def test_in_group_or_metric_it_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    rows = [f"{node},b,m_{size},s,lower,1,{size}" for node in NODES for size in (8, 64)]
-    path.write_text("\n".join([f"{HEAD},size", *rows]))
-    assert import_table(path).lost == 0
-    rows = [f"{node},b,m,s,lower,1,{size},{size} bytes" for node in NODES for size in (8, 64)]
-    path.write_text("\n".join([f"{HEAD},size,group", *rows]))
-    assert import_table(path).lost == 0
+    units = [(node, size) for node in ("n0", "n1", "n2") for size in (8, 64)]
+    rows = [f"{node},b,m_{size},s,lower,1,{size}" for node, size in units]
+    assert imported(tmp_path, *rows, more="size").lost == 0
+    rows = [f"{node},b,m,s,lower,1,{size},{size} bytes" for node, size in units]
+    assert imported(tmp_path, *rows, more="size,group").lost == 0
 
 
 @pytest.mark.parametrize(("lenient", "code"), [([], 1), (["--lenient"], 0)])
 def test_exit_code(tmp_path: Path, lenient: list[str], code: int) -> None:
-    path = table(tmp_path / "t.csv", "ranks", [["8", "64"]] * 2)
+    path = of(tmp_path, "ranks", [["8", "64"]] * 2).source
     store = ["--class", "k", "--store", str(tmp_path / "s")]
     assert main(["import", "table", str(path), *store, *lenient]) == code
 
 
 def test_a_table_that_is_judged_without_an_import_says_so_too(tmp_path: Path) -> None:
-    path = table(tmp_path / "t.csv", "ranks", [["8", "64"]] * 2)
+    path = of(tmp_path, "ranks", [["8", "64"]] * 2).source
     assert [line for line in read_runs([path]).warnings if "'ranks'" in line]

@@ -9,24 +9,21 @@ import pytest
 from pytest_anubis.cli.main import main
 from pytest_anubis.store.importers.import_result import Imported
 from pytest_anubis.store.importers.superbench import import_superbench
-from pytest_anubis.store.importers.table import import_table
-
-HEAD = "node,benchmark,metric,unit,better,value"
+from tests.store.importers.tables import imported, unread
 
 
-def of(path: Path, column: str, words: list[str]) -> Imported:
+def of(folder: Path, column: str, words: list[str]) -> Imported:
     rows = [f"n{row:02},b,m,GB/s,higher,{row + 1},{word}" for row, word in enumerate(words)]
-    path.write_text("\n".join([f"{HEAD},{column}", *rows]), encoding="utf-8")
-    return import_table(path)
+    return imported(folder, *rows, more=column)
 
 
 def outcome(found: Imported) -> str:
     """Return a letter for each node: failed, unknown or good."""
     (population,) = found.populations
     failed = {population.nodes[row] for row in population.problems}
-    unread = {run.node for run in found.runs if run.unread}
+    lost = unread(found)
     return "".join(
-        "F" if node in failed else "?" if node in unread else "." for node in population.nodes
+        "F" if node in failed else "?" if lost[node] else "." for node in population.nodes
     )
 
 
@@ -91,7 +88,7 @@ def outcome(found: Imported) -> str:
 def test_columns_of_outcomes(tmp_path: Path, column: str, words: str, right: str) -> None:
     """Each column has one word for each node, ~ for an empty cell."""
     cells = ["" if word == "~" else word for word in words.split()]
-    assert outcome(of(tmp_path / "t.csv", column, cells)) == right
+    assert outcome(of(tmp_path, column, cells)) == right
 
 
 @pytest.mark.parametrize(
@@ -103,9 +100,9 @@ def test_among_words_of_success_only_they_are_success(
 ) -> None:
     for word in ("1", "7", "N/A", "-", "", " ", "null", "nan", "unknown", "skipped", "?"):
         words = [*[usual] * 12, word]
-        assert outcome(of(tmp_path / "t.csv", name, words)) == "." * 12 + "?", word
+        assert outcome(of(tmp_path, name, words)) == "." * 12 + "?", word
     for word in ("FAIL", "Error", "abort", "invalid", "timed-out"):
-        assert outcome(of(tmp_path / "t.csv", name, [word, *[usual] * 12])) == "F" + "." * 12
+        assert outcome(of(tmp_path, name, [word, *[usual] * 12])) == "F" + "." * 12
 
 
 GOOD = "completed finished valid success succeeded is_valid has_passed run-complete didComplete not_failed"
@@ -116,17 +113,18 @@ BAD = "invalid aborted rejected failed failure crashed timed_out killed was_kill
 @pytest.mark.parametrize("words", ["yes no", "True False", "1 0", "1.0 0.0", "Y N", "t f"])
 def test_a_name_says_which_answer_is_good(tmp_path: Path, name: str, words: str) -> None:
     good, bad = words.split() if name in GOOD.split() else reversed(words.split())
-    path = tmp_path / "t.csv"
-    assert outcome(of(path, name, [good, good, bad, good])) == "..F."
-    assert outcome(of(path, name, [bad, bad])) == "FF"
-    odd = outcome(of(path, name, [good, "partly", good, "perhaps", ""]))  # also if it is not rare
+    assert outcome(of(tmp_path, name, [good, good, bad, good])) == "..F."
+    assert outcome(of(tmp_path, name, [bad, bad])) == "FF"
+    odd = outcome(
+        of(tmp_path, name, [good, "partly", good, "perhaps", ""])
+    )  # also if it is not rare
     assert odd == ".?.??" or words[0] == "1"
 
 
 @pytest.mark.parametrize("name", ["completed", "valid_until", "timeout", "comment"])
 @pytest.mark.parametrize("word", ["2026-11-01T10:00", "300", "by hand"])
 def test_other_answers_below_such_a_name_are_not_used(tmp_path: Path, name: str, word: str) -> None:
-    found = of(tmp_path / "t.csv", name, [word, word, "", "7"])
+    found = of(tmp_path, name, [word, word, "", "7"])
     assert (outcome(found), found.notes) == ("....", (f"column {name!r} is not used",))
 
 
@@ -141,7 +139,7 @@ OTHERS = (
 
 @pytest.mark.parametrize("name", [*FAULTS.split(), *OTHERS.split()])
 def test_columns_of_counted_faults(tmp_path: Path, name: str) -> None:
-    found = of(tmp_path / "t.csv", name, ["0", "0", "3", "0"])
+    found = of(tmp_path, name, ["0", "0", "3", "0"])
     unused = (f"column {name!r} is not used",)
     if name in FAULTS.split():
         assert outcome(found) in ("..F.", "..?.")
@@ -149,7 +147,7 @@ def test_columns_of_counted_faults(tmp_path: Path, name: str) -> None:
     else:
         assert (outcome(found), found.notes) == ("....", unused)
     # Where most nodes have other numbers than 0, they are no faults.
-    assert outcome(of(tmp_path / "t.csv", name, ["200", "200", "300", "0"])) == "...."
+    assert outcome(of(tmp_path, name, ["200", "200", "300", "0"])) == "...."
 
 
 STATES = (
@@ -161,14 +159,14 @@ STATES = (
 @pytest.mark.parametrize("word", STATES.split(";"))
 @pytest.mark.parametrize("usual", ["PASS", "[PASS]"])
 def test_words_of_failure(tmp_path: Path, word: str, usual: str) -> None:
-    assert outcome(of(tmp_path / "t.csv", "Status", [usual, usual, word])) == "..F"
+    assert outcome(of(tmp_path, "Status", [usual, usual, word])) == "..F"
 
 
 @pytest.mark.parametrize(
     "word", ["[PASS]", "[  OK  ]", "**Pass**", "PASS (12.5 s)", "PASS (8/8)", "✓", "bestanden"]
 )
 def test_words_of_success(tmp_path: Path, word: str) -> None:
-    assert outcome(of(tmp_path / "t.csv", "status", [word, "PASS", "PASS"])) == "..."
+    assert outcome(of(tmp_path, "status", [word, "PASS", "PASS"])) == "..."
 
 
 UNKNOWN = "PASS*;PASS (with errors);PASS (7/8);PASS* (3 s);RUNNING;[?];();CANCELLED;CANCELLED by 0;PREEMPTED"
@@ -176,7 +174,7 @@ UNKNOWN = "PASS*;PASS (with errors);PASS (7/8);PASS* (3 s);RUNNING;[?];();CANCEL
 
 @pytest.mark.parametrize("word", UNKNOWN.split(";"))
 def test_a_remark_may_take_a_success_back(tmp_path: Path, word: str) -> None:
-    assert outcome(of(tmp_path / "t.csv", "status", [word, "PASS", "PASS"])) == "?.."
+    assert outcome(of(tmp_path, "status", [word, "PASS", "PASS"])) == "?.."
 
 
 @pytest.mark.parametrize(
@@ -193,7 +191,7 @@ def test_a_remark_may_take_a_success_back(tmp_path: Path, word: str) -> None:
 def test_a_failed_row_is_quoted_as_it_is(
     tmp_path: Path, column: str, words: list[str], quoted: str
 ) -> None:
-    found = of(tmp_path / "t.csv", column, words)
+    found = of(tmp_path, column, words)
     (lost,) = found.lost_cells
     assert (lost.kind, lost.example) == ("failed", f"line 3, node n01, column {quoted}")
     # So is the reason of the verdict; a number is a return code.
@@ -203,19 +201,16 @@ def test_a_failed_row_is_quoted_as_it_is(
 
 
 def test_the_first_reason_of_a_row_counts(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    rows = ["a,b,m,s,lower,1,3,FAIL,no", "b,b,m,s,lower,1,0,FAIL,no", "c,b,m,s,lower,1,0,PASS,no"]
-    path.write_text("\n".join([f"{HEAD},rc,status,passed", *rows, "d,b,m,s,lower,1,0,PASS,yes"]))
-    (population,) = import_table(path).populations
+    said = {"a": "3,FAIL,no", "b": "0,FAIL,no", "c": "0,PASS,no", "d": "0,PASS,yes"}
+    rows = [f"{node},b,m,s,lower,1,{words}" for node, words in said.items()]
+    (population,) = imported(tmp_path, *rows, more="rc,status,passed").populations
     texts = [one.text for _, one in sorted(population.problems.items())]
     assert texts == ["return code 3", "status is 'FAIL'", "passed is 'no'"]
 
 
 @pytest.mark.parametrize("cell", ["91.2%", "48k", "FAILED", "inf", "-3"])
 def test_an_invalid_value_is_quoted_as_it_is(tmp_path: Path, cell: str) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(f"{HEAD}\na,b,m,s,lower,1\nb,b,m,s,lower,{cell}\n")
-    (lost,) = import_table(path).lost_cells
+    (lost,) = imported(tmp_path, "a,b,m,s,lower,1", f"b,b,m,s,lower,{cell}").lost_cells
     assert (lost.kind, lost.example) == ("invalid", f"line 3, node b, column value: {cell!r}")
 
 
@@ -224,61 +219,47 @@ def test_an_invalid_value_is_quoted_as_it_is(tmp_path: Path, cell: str) -> None:
     ["Mean", "StdDev", "std. dev.", "Average", "AVG:", "Total", "median", "Min", "MAX", "Grand Total", "75%"],
 )  # fmt: skip
 def test_a_summary_is_no_node(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "t.csv"
     rows = [f"{node},b,m,GB/s,higher,{n}" for n, node in enumerate(("a1", "a2", name), start=1)]
-    path.write_text("\n".join([HEAD, *rows]))
-    found = import_table(path)
+    found = imported(tmp_path, *rows)
     assert (found.wrong_count, found.lost, found.values) == (1, 1, 2)
-    assert {run.node: run.unread for run in found.runs} == {"a1": 0, "a2": 0}
+    assert unread(found) == {"a1": 0, "a2": 0}
     # A number that cannot be read is still one wrong line, and still of no node.
-    path.write_text(
-        "\n".join([HEAD.replace(",", ";"), *(r.replace(",", ";") for r in rows)]) + ",5"
-    )
-    found = import_table(path)
-    assert found.wrong_count == 1
-    assert {run.node: run.unread for run in found.runs} == {"a1": 0, "a2": 0}
+    found = imported(tmp_path, *rows[:2], f"{rows[2]}'500", mark=";")
+    assert (found.wrong_count, unread(found)) == (1, {"a1": 0, "a2": 0})
 
 
 @pytest.mark.parametrize("name", ["max", "total-01", "mean2", "summer"])
 def test_a_node_may_have_such_a_name(tmp_path: Path, name: str) -> None:
     others = ("b1",) if name != "max" else ()
-    path = tmp_path / "t.csv"
-    path.write_text("\n".join([HEAD, *(f"{node},b,m,s,lower,1" for node in (name, *others))]))
-    found = import_table(path)
-    assert (found.wrong_count, {run.node for run in found.runs}) == (0, {name, *others})
+    found = imported(tmp_path, *(f"{node},b,m,s,lower,1" for node in (name, *others)))
+    assert (found.wrong_count, {*unread(found)}) == (0, {name, *others})
 
 
 def test_lines_under_any_name_are_of_the_one_node(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    rows = [
-        "A1,b,m,s,lower,1",
-        "a1 ,b,m,s,lower,2",
-        "a1.cluster.local,b,m,s,lower,x",
-        "A1,b,m,s,lower",
-    ]
-    path.write_text("\n".join([HEAD, *rows, "b1,b,m,s,lower,3"]))
-    found = import_table(path)
-    assert {run.node: run.unread for run in found.runs} == {"a1": 2, "b1": 0}
+    rows = ["A1,b,m,s,lower,1", "a1 ,b,m,s,lower,2", "a1.cluster.local,b,m,s,lower,x"]
+    found = imported(tmp_path, *rows, "A1,b,m,s,lower", "b1,b,m,s,lower,3")
+    assert unread(found) == {"a1": 2, "b1": 0}
     assert {node for p in found.populations for node in p.nodes} == {"a1", "b1"}
     assert [note.split()[0] for note in found.notes] == ["A1", "a1.cluster.local"]
-    assert main(["import", "table", str(path), "--class", "k", "--store", str(tmp_path / "s")]) == 1
+    store = ["--class", "k", "--store", str(tmp_path / "s")]
+    assert main(["import", "table", str(found.source), *store]) == 1
 
 
 def test_a_summary_of_superbench_with_two_names_of_a_node(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    lines = [
-        '{"node": "a1", "mem-bw/h2d_bw:0": 52.0, "mem-bw/d2h_bw:0": 52.0}',
-        '{"node": "b1", "mem-bw/h2d_bw:0": 52.0, "mem-bw/d2h_bw:0": 52.0}',
-        '{"node": "A1", "mem-bw/h2d_bw:0": 52.0, "mem-bw/d2h_bw:0": "broken"}',
-    ]
-    path.write_text("\n".join(lines))
-    found = import_superbench(path)
-    assert {run.node: run.unread for run in found.runs} == {"a1": 1, "b1": 0}
+    rates = {"a1": "52.0", "b1": "52.0", "A1": '"broken"'}
+    path.write_text(
+        "\n".join(
+            f'{{"node": "{node}", "mem-bw/h2d_bw:0": 52.0, "mem-bw/d2h_bw:0": {rate}}}'
+            for node, rate in rates.items()
+        )
+    )
+    assert unread(import_superbench(path)) == {"a1": 1, "b1": 0}
 
 
 def test_odd_names_of_columns_are_quoted_in_one_line(tmp_path: Path) -> None:
     column = "gpu\x1b[31m " + "x" * 60 + " status"
-    found = of(tmp_path / "t.csv", column, ["PASS", "FAIL", "\x1b[0m"])
+    found = of(tmp_path, column, ["PASS", "FAIL", "\x1b[0m"])
     (population,) = found.populations
     texts = [found.lost_cells[0].example, population.problems[1].text, found.wrong[0].text]
     assert all(text.isprintable() and len(text) < 200 for text in texts)
