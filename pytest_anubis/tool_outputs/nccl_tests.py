@@ -240,9 +240,9 @@ class NcclLog:
         lacking = [name for name in _NEEDED if name not in columns]
         halves = {columns.count(name) for name in _NEEDED[3:]} - {0}
         if lacking or len(halves) > 1 or max(halves) > 2:
-            what = (
-                f"no column {', '.join(lacking)}" if lacking else f"uneven halves {' '.join(names)}"
-            )
+            what = f"uneven halves {' '.join(names)}"
+            if lacking:
+                what = f"no column {', '.join(lacking)}"
             raise UnreadableOutput(TOOL, f"{what} in the head")
         self._columns = ["cputime", *columns] if "cputime" in names else columns
 

@@ -21,9 +21,8 @@ class Kind(enum.Enum):
     NORMALISATION = "normalisation"
     EMBEDDING = "embedding"
     COPY = "copy"
-    BETWEEN = (
-        "between"  # no work of the device: a view, an empty tensor, a value that the host reads
-    )
+    # No work of the device: a view, an empty tensor, a value that the host reads.
+    BETWEEN = "between"
     COLLECTIVE = "collective"
 
 
@@ -142,13 +141,9 @@ UNCHECKED = {
 """Arguments by which an operation reaches into memory without a check, so that no trace may choose them."""
 
 INDEX_MAKERS = (
-    "max_pool2d_with_indices",
-    "max_pool3d_with_indices",
-    "adaptive_max_pool2d",
-    "_embedding_bag",
-    "embedding_bag",
-    "_embedding_bag_forward_only",
-)
+    "max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d", "_embedding_bag",
+    "embedding_bag", "_embedding_bag_forward_only",
+)  # fmt: skip
 """Operations whose results are such arguments."""
 
 FREE_OF_WORK = frozenset({"record_stream", "promote_types", "can_cast", "set_"})

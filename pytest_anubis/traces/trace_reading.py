@@ -232,10 +232,9 @@ def _double(value: Any) -> float | None:
 def _list(value: Any, kinds: list[str], shape: Any, strides: Any, where: str) -> Argument:
     if not isinstance(value, list) or len(value) != len(kinds):
         return Opaque("list")  # torch cuts long lists short
-    shapes = shape if isinstance(shape, list) and len(shape) == len(value) else [[]] * len(value)
-    steps = (
-        strides if isinstance(strides, list) and len(strides) == len(value) else [None] * len(value)
-    )
+    count = len(value)
+    shapes = shape if isinstance(shape, list) and len(shape) == count else [[]] * count
+    steps = strides if isinstance(strides, list) and len(strides) == count else [None] * count
     return tuple(
         _argument(*one, f"{where}[{place}]")
         for place, one in enumerate(zip(value, kinds, shapes, steps, strict=True))
@@ -276,11 +275,9 @@ def _ranges(given: Any) -> tuple[tuple[int, float, float], ...]:
         return ()
     read = []
     for place, pair in data.items() if isinstance(data, dict) else ():
-        numbers = (
-            isinstance(pair, list)
-            and len(pair) == 2
-            and all(type(one) in (int, float) and abs(one) < 2**62 for one in pair)
-        )
+        if not isinstance(pair, list) or len(pair) != 2:
+            continue
+        numbers = all(type(one) in (int, float) and abs(one) < 2**62 for one in pair)
         if numbers and place.isdecimal() and len(place) < 4:
             read.append((int(place), float(pair[0]), float(pair[1])))
     return tuple(read)

@@ -117,8 +117,7 @@ def group_rows(
     key_of_row = key
     key, unit = key[order][starts], unit[order][starts]
 
-    directions = len(names["better"])
-    variant = codes["unit"] * directions + codes["better"]
+    variant = codes["unit"] * len(names["better"]) + codes["better"]
     chosen = _majority(whole // unit_parts.shape[0], variant[order], key_parts.shape[0])
     others = variant != chosen[key_of_row]
     failures = rows.return_codes != 0
@@ -132,11 +131,9 @@ def group_rows(
     marked: dict[int, SampleProblem] = {}
     where = np.cumsum(np.bincount(starts, minlength=len(whole))) - 1
     for row in np.flatnonzero(other).tolist():
-        pair = divmod(int(variant[order[row]]), directions)
-        usual = divmod(int(chosen[units.key[where[row]]]), directions)
+        own, usual = variant[order[row]], chosen[units.key[where[row]]]
         marked[int(where[row])] = other_variant(
-            (names["unit"][pair[0]], names["better"][pair[1]], 1),
-            (names["unit"][usual[0]], names["better"][usual[1]], 1),
+            (*_named_variant(names, own), 1), (*_named_variant(names, usual), 1)
         )
     for row in np.flatnonzero(failed).tolist():
         said = rows.failure(int(order[row]))
@@ -232,6 +229,12 @@ def _majority(group: IntArray, variant: IntArray, groups: int) -> IntArray:
     return chosen
 
 
+def _named_variant(names: Mapping[str, Sequence[str]], number: int) -> tuple[str, Any]:
+    """Return the unit and the direction of a numbered pair of them."""
+    unit, better = divmod(int(number), len(names["better"]))
+    return names["unit"][unit], names["better"][better]
+
+
 def _cut(
     names: Mapping[str, Sequence[str]],
     key_parts: IntArray,
@@ -269,16 +272,13 @@ def _cut(
         lo, hi = np.searchsorted(by_row, (first, last))
         problems = {row - first: marked[row] for row in by_row[lo:hi]}
         problems.update((last - first + i, MISSING) for i in range(more))
-        unit, better = divmod(int(chosen[number]), len(names["better"]))
-        direction: Any = names["better"][better]
+        unit, better = _named_variant(names, chosen[number])
         own = offsets[first : last + 1]
         found.append(
             Population(
                 hardware_class=names["class"][part[0]],
                 benchmark=names["benchmark"][part[1]],
-                metric=Metric(
-                    name=names["metric"][part[2]], unit=names["unit"][unit], better=direction
-                ),
+                metric=Metric(name=names["metric"][part[2]], unit=unit, better=better),
                 component=names["component"][int(component[first])],
                 group=names["group"][part[3]],
                 nodes=of_unit["node"],

@@ -238,12 +238,8 @@ class LongForm:
         if self._known is not None:
             self._fill(joined, self._known)
         exact = np.array([str(name or "").strip() == "equal" for name in self._names["better"]])
-        long = (
-            exact[joined["better"]]
-            & (joined["value"] >= EXACT)
-            & (joined["value"] < math.inf)
-            & good
-        )
+        value = joined["value"]
+        long = good & exact[joined["better"]] & (value >= EXACT) & (value < math.inf)
         for row in np.flatnonzero(long).tolist():
             self._say(joined, row, _TOO_LONG, _TOO_LONG)
         good &= ~long

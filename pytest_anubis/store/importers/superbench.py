@@ -180,7 +180,6 @@ class _Reader:
         self.left_out = 0
         self.counted: set[UnitName] = set()  # units with a cell that counts as a wrong line
         self._again: list[str] = []
-        self._rules = [(re.compile(p, re.IGNORECASE), u, d) for p, u, d in DIRECTIONS]
         # Line, its text, what is wrong, cause.
         self._of_no_node: list[tuple[int, str, str, str]] = []
         # (line, node, run) -> (benchmark, device) -> return code.
@@ -315,9 +314,8 @@ class _Reader:
         else:
             device = "node" if match["rank"] is None else f"rank{match['rank']}"
             rule = self._known.find(match["benchmark"], match["metric"])
-            known = (
-                (rule.unit, rule.better, rule.component) if rule else self._guess(match["metric"])
-            )
+            known = (rule.unit, rule.better, rule.component) if rule else None
+            known = known or _guess(match["metric"])
             problem = "" if known else _UNKNOWN
             if _is_code(match["metric"]):
                 problem = _RETURN_CODE
@@ -328,10 +326,6 @@ class _Reader:
             key = _Key((*place, *(known or ("", "", "")), number), problem, guessed=rule is None)
         self._keys[name] = key
         return key
-
-    def _guess(self, metric: str) -> tuple[str, str, str] | None:
-        rule = next((rule for rule in self._rules if rule[0].search(metric)), None)
-        return (rule[1], rule[2], "") if rule else None
 
     def notes(self) -> list[str]:
         """Return notes on what was left out or guessed, one line each."""
@@ -360,6 +354,14 @@ class _Reader:
             are, were = ("readings are", "were") if monitor > 1 else ("reading is", "was")
             found.append(f"{monitor} monitor {are} no benchmark and {were} left out")
         return found
+
+
+def _guess(metric: str) -> tuple[str, str, str] | None:
+    """Return the unit and direction that words in a metric's name suggest, without a component."""
+    for pattern, unit, better in DIRECTIONS:
+        if re.search(pattern, metric, re.IGNORECASE):
+            return unit, better, ""
+    return None
 
 
 def _is_diagnosis(data: Mapping[str, Any]) -> bool:

@@ -223,14 +223,8 @@ class _Csv:
         else:
             if not lines:
                 raise ImportFileError(f"{path}: the file is empty")
-            at = next(
-                (
-                    n
-                    for n, line in enumerate(lines)
-                    if line.strip("\ufeff \r\n#") and line[0] != "#"
-                ),
-                0,
-            )
+            filled = [line[0] != "#" and bool(line.strip("\ufeff \r\n#")) for line in lines]
+            at = filled.index(True) if any(filled) else 0
         self.separator, self.columns = heads[at]
         names = [name.strip().lower() for name in self.columns]
         self._place = names.index("node") if "node" in names else len(names)
