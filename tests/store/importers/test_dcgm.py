@@ -27,6 +27,11 @@ def cells(found: Imported) -> dict[tuple[str, str, str], Any]:
     }
 
 
+def said(folder: Path, *tests: dict[str, Any], name: str = "DCGM Diagnostic", **more: Any) -> Any:
+    """Return the cells of an output with these tests."""
+    return cells(import_dcgm(written(folder / "d.json", [*tests], name, **more), node="n1"))
+
+
 def written(
     path: Path, tests: list[dict[str, Any]], name: str = "DCGM Diagnostic", **more: Any
 ) -> Path:
@@ -58,9 +63,8 @@ def test_version_3_has_warnings_and_shared_results(tmp_path: Path) -> None:
     assert cells(found)["dcgm/denylist", "not_passed", "node"] == [0.0]
     assert found.notes == ("pcie: GPU 1: GPU 1: the link runs at half of its width",)
     info = "GPU 0 GPU to Host bandwidth:\t\t24.02 GB/s, GPU 1 GPU to Host bandwidth:\t\t12.5 GB/s, and so on"
-    tests = [{"name": "PCIe", "results": [{"gpu_ids": "0,1", "status": "PASS", "info": info}]}]
-    older = written(tmp_path / "d.json", tests, "DCGM GPU Diagnostic")
-    assert cells(import_dcgm(older, node="n1")) == {
+    test = {"name": "PCIe", "results": [{"gpu_ids": "0,1", "status": "PASS", "info": info}]}
+    assert said(tmp_path, test, name="DCGM GPU Diagnostic") == {
         ("dcgm/pcie", "gpu_to_host_bandwidth", "GPU 0"): [24.02],
         ("dcgm/pcie", "gpu_to_host_bandwidth", "GPU 1"): [12.5],
         ("dcgm/pcie", "not_passed", "GPU 0"): [0.0],
@@ -128,10 +132,9 @@ def test_odd_fields_end_no_import(tmp_path: Path, odd: dict[str, Any]) -> None:
 def test_pass_with_a_warning_is_a_warning(tmp_path: Path) -> None:
     card = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
     warned = card | {"warnings": [{"warning": "uncorrectable memory errors", "error_id": 95}]}
-    path = written(tmp_path / "d.json", [{"name": "memory", "results": [warned]}])
-    assert cells(import_dcgm(path, node="n1")) == {("dcgm/memory", "not_passed", "GPU 0"): [1.0]}
-    path = written(tmp_path / "d.json", [{"name": "memory", "results": [card | {"warnings": []}]}])
-    assert cells(import_dcgm(path, node="n1")) == {("dcgm/memory", "not_passed", "GPU 0"): [0.0]}
+    for result, counted in ((warned, 1.0), (card | {"warnings": []}, 0.0)):
+        found = said(tmp_path, {"name": "memory", "results": [result]})
+        assert found == {("dcgm/memory", "not_passed", "GPU 0"): [counted]}
 
 
 def test_overall_failure_counts_without_a_plugin(tmp_path: Path) -> None:
@@ -172,8 +175,7 @@ def test_a_summary_is_hidden_only_by_a_card_as_bad(tmp_path: Path) -> None:
             "results": [{"entity_group": "GPU", "entity_id": 0, "status": card}],
             "test_summary": {"status": summary},
         }
-        path = written(tmp_path / "d.json", [test])
-        found = cells(import_dcgm(path, node="n1"))
+        found = said(tmp_path, test)
         return [found.get(("dcgm/memory", "not_passed", device)) for device in ("GPU 0", "node")]
 
     failed = ("failed", "failed")
@@ -188,17 +190,15 @@ def test_a_summary_is_hidden_only_by_a_card_as_bad(tmp_path: Path) -> None:
         {"name": "memory", "results": [of | {"status": word}], "test_summary": {"status": "Fail"}}
         for word in ("Fail", "Pass")
     ]
-    found = cells(import_dcgm(written(tmp_path / "d.json", runs), node="n1"))
+    found = said(tmp_path, *runs)
     assert found["dcgm/memory", "not_passed", "node"] == failed
 
 
 def test_version_3_tells_reasons_of_its_first_tests_otherwise(tmp_path: Path) -> None:
     def of(status: str, card: Any, warnings: Any) -> dict[str, Any]:
         result = {"status": status, "gpu_id": card, "warnings": warnings}
-        path = written(
-            tmp_path / "d.json", [{"name": "Inforom", "results": [result]}], "DCGM GPU Diagnostic"
-        )
-        return {key[2]: value for key, value in cells(import_dcgm(path, node="n1")).items()}
+        found = said(tmp_path, {"name": "Inforom", "results": [result]}, name="DCGM GPU Diagnostic")
+        return {key[2]: value for key, value in found.items()}
 
     bad = [{"warnings": "GPU 4 is corrupt"}]
     for warnings in (bad, {"warnings": ["GPU 4 is corrupt"]}, "GPU 4 is corrupt"):

@@ -18,12 +18,13 @@ from pytest_anubis.core.sample import Population
 from pytest_anubis.store.history.contents.run_rows import duration_rows
 from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_folder import ImportFolder
-from pytest_anubis.store.importers.import_result import Imported, ImportFileError, run_name
+from pytest_anubis.store.importers.import_result import ImportFileError, run_name
 from pytest_anubis.store.importers.metric_map import read_metric_map
 from pytest_anubis.store.importers.nccl import import_nccl
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.samples.columnar_files import load_columns
+from tests.store.importers.tables import summary, unread
 
 DATA = Path(__file__).parent / "data"
 HEAD = "node,device,benchmark,metric,unit,better,value"
@@ -40,12 +41,6 @@ def unit(population: Population, node: str, device: str = "node") -> tuple[list[
     row = pairs.index((node, device))
     problem = population.problems.get(row)
     return population.sample(row).tolist(), problem.kind if problem else ""
-
-
-def summary(folder: Path, *nodes: Any, more: str = "") -> Imported:
-    """Import a SuperBench summary with a line for each node, and more below."""
-    text = "".join(f"{json.dumps(node)}\n" for node in nodes)
-    return import_superbench(table(folder, text + more, "s.jsonl"))
 
 
 def test_a_table_becomes_populations(tmp_path: Path) -> None:
@@ -142,7 +137,7 @@ def test_wrong_lines_are_listed_and_good_ones_kept(tmp_path: Path) -> None:
     values, problem = unit(population, "a", "d")
     assert (len(values), problem) == (4, "invalid")  # a word is no empty cell
     assert unit(population, "b", "d") == ([3.0], "")
-    assert {run.node: run.unread for run in found.runs} == {"a": 5, "b": 0}
+    assert unread(found) == {"a": 5, "b": 0}
 
 
 def test_row_that_is_no_csv_affects_no_other(tmp_path: Path) -> None:
@@ -308,7 +303,7 @@ def test_rows_in_another_separator_are_lost_and_named(
     assert found.values == 1
     assert found.wrong_count == 1
     assert found.wrong[0].line == 4
-    assert {run.node: run.unread for run in found.runs} == {"n1": 0, "n2": 1}
+    assert unread(found) == {"n1": 0, "n2": 1}
 
 
 def test_parquet_without_duckdb_says_what_to_install(
@@ -402,7 +397,7 @@ def test_superbench_failures_and_missing_metrics(tmp_path: Path) -> None:
     assert unit(bandwidth, "lost", "rank0") == ([9.0], "")
     assert unit(time, "lost") == ([], "absent")
     assert unit(time, "n1") == ([1.0, 2.0], "")
-    assert sorted(time.runs) == ["s"] * 5 + ["s-2"]
+    assert sorted(time.runs) == ["results-summary"] * 5 + ["results-summary-2"]
     said = [str(line) for line in found.wrong]
     assert [text.split(":")[0] for text in said] == ["line 6"] * 2 + ["line 7", "line 8", "line 9"]
     assert any("occurs again" in note for note in found.notes)  # nothing of it is lost
@@ -614,7 +609,7 @@ def test_superbench_line_with_equal_keys_counts_for_its_node(tmp_path: Path) -> 
     lines[2] = lines[2][:-1] + ', "b/x_bw:0": 5.0}'
     found = summary(tmp_path, more="\n".join(lines))
     assert found.wrong_count == 2
-    assert {run.node: run.unread for run in found.runs if run.unread} == {"n1": 1, "n2": 1}
+    assert unread(found) == {"n0": 0, "n1": 1, "n2": 1, "n3": 0}
 
 
 def test_uncorrected_errors_of_the_monitor_are_counted(tmp_path: Path) -> None:
@@ -668,8 +663,9 @@ def test_a_remark_over_several_lines_swallows_nothing(tmp_path: Path) -> None:
 def test_summary_node_without_results_is_incomplete(tmp_path: Path) -> None:
     lines = [{"node": f"n{i}", "b/x_bw:0": 10.0 + i, "b/return_code": 0} for i in range(4)]
     lines += [{"node": "bare"}, {"node": 7, "b/x_bw:0": 11.0, "b/return_code": 0}]
-    unread = {run.node: run.unread for run in summary(tmp_path, *lines).runs}
-    assert (unread["bare"], unread["7"]) == (1, 0)
+    assert unread(summary(tmp_path, *lines)) == dict.fromkeys(("n0", "n1", "n2", "n3", "7"), 0) | {
+        "bare": 1
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidt
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from tests.cli.command_line import anubis
+from tests.store.importers.tables import summary
 
 DATA = Path(__file__).parent / "data"
 TOOLS = Path(__file__).parents[2] / "tool_outputs" / "data"
@@ -24,12 +24,6 @@ LONG = (
     + "_".join(["inputstride_[50176]"] * 16)
     + "_time"
 )
-
-
-def summary(tmp_path: Path, *nodes: dict[str, object]) -> Path:
-    path = tmp_path / "results-summary.jsonl"
-    path.write_text("".join(json.dumps(node) + "\n" for node in nodes))
-    return path
 
 
 @pytest.mark.parametrize(
@@ -72,15 +66,14 @@ def test_map_and_importers_agree(imported: Imported) -> None:
 
 
 def test_long_names_of_superbench_are_kept(tmp_path: Path) -> None:
-    path = summary(tmp_path, *({"node": f"n{i}", LONG: 1.0 + i} for i in range(3)))
-    found = import_superbench(path)
+    found = summary(tmp_path, *({"node": f"n{i}", LONG: 1.0 + i} for i in range(3)))
     (population,) = found.populations
     assert (f"{population.benchmark}/{population.metric.name}", found.lost) == (LONG, 0)
     assert population.component == "compute.matrix"
 
 
 def test_a_guess_is_said_to_be_one(tmp_path: Path) -> None:
-    found = import_superbench(summary(tmp_path, {"node": "a", "own/odd_latency": 5.0}))
+    found = summary(tmp_path, {"node": "a", "own/odd_latency": 5.0})
     assert any("1 metric is in no metric map" in note for note in found.notes)
 
 
@@ -135,7 +128,7 @@ def test_first_rule_counts_and_losses_set_the_exit_code(
         *({"node": f"n{i}", **good} for i in range(3)),
         {"node": "bad", "b/return_code": 33},
         {"node": "lost", "c/y_time": 1.0, "odd/frobs": 3},
-    )
+    ).source
     done = anubis("import", "superbench", path.name)
     first = done.stdout.splitlines()[0]
     assert (

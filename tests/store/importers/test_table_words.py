@@ -8,8 +8,7 @@ import pytest
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.store.importers.import_result import Imported
-from pytest_anubis.store.importers.superbench import import_superbench
-from tests.store.importers.tables import imported, unread
+from tests.store.importers.tables import imported, summary, unread
 
 
 def of(folder: Path, column: str, words: list[str]) -> Imported:
@@ -246,15 +245,12 @@ def test_lines_under_any_name_are_of_the_one_node(tmp_path: Path) -> None:
 
 
 def test_a_summary_of_superbench_with_two_names_of_a_node(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    rates = {"a1": "52.0", "b1": "52.0", "A1": '"broken"'}
-    path.write_text(
-        "\n".join(
-            f'{{"node": "{node}", "mem-bw/h2d_bw:0": 52.0, "mem-bw/d2h_bw:0": {rate}}}'
-            for node, rate in rates.items()
-        )
-    )
-    assert unread(import_superbench(path)) == {"a1": 1, "b1": 0}
+    rates = {"a1": 52.0, "b1": 52.0, "A1": "broken"}
+    nodes = [
+        {"node": node, "mem-bw/h2d_bw:0": 52.0, "mem-bw/d2h_bw:0": rate}
+        for node, rate in rates.items()
+    ]
+    assert unread(summary(tmp_path, *nodes)) == {"a1": 1, "b1": 0}
 
 
 def test_odd_names_of_columns_are_quoted_in_one_line(tmp_path: Path) -> None:
