@@ -1,10 +1,14 @@
-"""Make text encodable and bounded, so that undecodable bytes or floods of output spoil no report or file."""
+"""Make text encodable and bounded, so that undecodable bytes or floods of output spoil no report or file.
+
+Any value that a test hands to pytest becomes one that execnet sends to another process.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 MAX_TEXT_LENGTH = 1024 * 1024
@@ -15,6 +19,16 @@ LONE = re.compile("[\ud800-\udfff]")
 """Lone surrogates, which no encoding accepts."""
 
 _TEXTLESS = frozenset((float, int, bool, type(None)))
+
+_MAX_DEPTH = 30
+"""Levels of nesting that are sent, since a value may contain itself."""
+
+MAX_REPR_LENGTH = 2000
+"""Characters of the repr that replaces a value that cannot be sent."""
+
+_MIN_INT = -(2**31)
+_INT_LIMIT = 2**63
+"""execnet packs a negative integer into 32 bits, and writes a larger one digit by digit."""
 
 
 def encodable(text: str) -> str:
@@ -68,3 +82,34 @@ def all_encodable(value: Any) -> Any:
 
 def _same(one: Any, other: Any) -> bool:
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
+def sendable(value: Any, depth: int = 0) -> Any:
+    """Return the value with encodable text, and with its repr in place of what execnet does not take."""
+    if value is None or isinstance(value, bool | float | bytes):
+        base: Any = next((b for b in (bool, float, bytes) if isinstance(value, b)), None)
+        return value if base is None or type(value) is base else base(value)
+    if isinstance(value, str):
+        return bounded(encodable(str.__str__(value)))
+    if isinstance(value, int):
+        return int(value) if _MIN_INT <= value < _INT_LIMIT else _shown(value)
+    if depth < _MAX_DEPTH:
+        if isinstance(value, Mapping):
+            return {
+                sendable(key, depth + 1): sendable(item, depth + 1) for key, item in value.items()
+            }
+        if isinstance(value, list | tuple | set | frozenset):
+            items = [sendable(item, depth + 1) for item in value]
+            return tuple(items) if isinstance(value, tuple) else items
+        if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
+            with suppress(Exception):
+                return sendable(value.item(), _MAX_DEPTH)
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = encodable(repr(value))
+    except Exception:
+        return f"<{type(value).__name__} that cannot be shown>"
+    return text if len(text) <= MAX_REPR_LENGTH else f"{text[:MAX_REPR_LENGTH]}..."

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.codec.encodable_text import (
+    MAX_REPR_LENGTH,
     MAX_TEXT_LENGTH,
     all_encodable,
     bounded,
     encodable,
+    sendable,
     without_surrogates,
 )
-from pytest_anubis.codec.sendable_values import MAX_REPR_LENGTH, sendable
 from pytest_anubis.core.events import LeftBehind, Measured
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.codec.encodable_text import bounded, encodable
-from pytest_anubis.codec.sendable_values import sendable
+from pytest_anubis.codec.encodable_text import bounded, encodable, sendable
 
 NEVER_SENT = "its report could not be sent"
 

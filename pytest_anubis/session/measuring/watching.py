@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.codec.encodable_text import all_encodable, bounded, encodable
-from pytest_anubis.codec.sendable_values import sendable
+from pytest_anubis.codec.encodable_text import all_encodable, bounded, encodable, sendable
 from pytest_anubis.session.context import add_part
 from pytest_anubis.session.measuring.captured_output import CapturedOutput
 from pytest_anubis.session.measuring.unseen_failures import UnseenFailures
