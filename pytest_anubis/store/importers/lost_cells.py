@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -133,7 +134,8 @@ def lost_of_populations(
         gaps: Count only units that do not occur in the file.
         counted: With `gaps`, units that are counted elsewhere.
     """
-    found: dict[str, tuple[int, str]] = {}
+    counts = Counter[str]()
+    examples: dict[str, str] = {}
     for population in populations:
         for row, problem in population.problems.items():
             kind = "missing" if problem.lacks else problem.kind
@@ -143,18 +145,18 @@ def lost_of_populations(
                 place = (population.devices[row], population.nodes[row], population.runs[row])
                 if (population.benchmark, population.metric.name, *place) in counted:
                     continue
-            count, example = found.get(kind, (0, ""))
-            if not count:
+            counts[kind] += 1
+            if kind not in examples:
                 device = population.devices[row]
                 size = MAX_NAME_SHOWN
                 on = "" if device == "node" else f" on {device[:size]}"
                 name = metric_name(population.benchmark[:size], population.metric.name[:size])
-                example = f"node {population.nodes[row][:size]}, {name}{on}: {problem.text}"
-            found[kind] = (count + 1, example)
+                node = population.nodes[row][:size]
+                examples[kind] = f"node {node}, {name}{on}: {problem.text}"
     return tuple(
-        LostCells(kind=kind, count=found[kind][0], example=found[kind][1])
+        LostCells(kind=kind, count=counts[kind], example=examples[kind])
         for kind in kinds
-        if kind in found
+        if kind in counts
     )
 
 
