@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.learning.next_commands import first_command
 from pytest_anubis.cli.learning.option_values import is_named
@@ -29,7 +29,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import answer, edge, say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import to_plain
-from pytest_anubis.core.baseline import EDITED, Baseline, Finding
+from pytest_anubis.core.baseline import EDITED, Baseline, Criterion, Finding
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.report.text.learned_text import (
     criteria_lines,
@@ -47,6 +47,9 @@ from pytest_anubis.store.baselines.baseline_files import (
 )
 from pytest_anubis.store.baselines.baseline_form import baseline_to_plain
 from pytest_anubis.store.baselines.kept_files import free_place, keep_copy
+
+if TYPE_CHECKING:
+    from pytest_anubis.validator.limits.promises import Decision
 
 ALL = "all"
 """In place of a metric's name: all metrics without a decision."""
@@ -295,7 +298,7 @@ def _expire(options: argparse.Namespace) -> None:
 
 def _populations(options: argparse.Namespace) -> None:
     """List the groups; with decisions, write them into the file and seal it again."""
-    from pytest_anubis.validator.limits.promises import apply_decision
+    from pytest_anubis.cli.learning.kept_decisions import with_decisions
 
     path = _the_file(options.file)
     baseline = load_baseline(path)
@@ -312,12 +315,11 @@ def _populations(options: argparse.Namespace) -> None:
             f"{', '.join(unknown)}: no undecided group of that name in {path.name}; without options "
             "this command lists them"
         )
-    wanted: dict[int, Literal["both", "faster"]] = {}
-    for place, criterion in enumerate(baseline.criteria):
-        second = criterion.second
-        if second is None:
-            continue
-        rest = not second.decided and not is_named(criterion, named)
+
+    def decide(criterion: Criterion) -> Decision:
+        if criterion.second is None:
+            return ""
+        rest = not criterion.second.decided and not is_named(criterion, named)
         both, faster = (
             is_named(criterion, names) or (rest and ALL in names)
             for names in (options.both, options.faster)
@@ -325,25 +327,13 @@ def _populations(options: argparse.Namespace) -> None:
         if both and faster:
             name = metric_name(criterion.benchmark, criterion.metric.name)
             raise CommandError(f"{name}: named with --both and with --faster; name it once")
-        if both or faster:
-            wanted[place] = "both" if both else "faster"
-    if wanted:
-        criteria = tuple(
-            apply_decision(criterion, wanted[place]) if place in wanted else criterion
-            for place, criterion in enumerate(baseline.criteria)
-        )
-        decided = {(criteria[one].benchmark, criteria[one].metric.name) for one in wanted}
-        findings = tuple(
-            finding
-            for finding in baseline.findings
-            if finding.kind != "undecided-population"
-            or (finding.benchmark, finding.metric) not in decided
-        )
-        changed = dataclasses.replace(baseline, criteria=criteria, findings=findings, digest="")
-        path = save_baseline(changed, path.parent)
-        groups = [criterion for criterion in criteria if criterion.second is not None]
+        return "both" if both else "faster" if faster else ""
+
+    changed, decided = with_decisions(baseline, decide)
+    groups = [criterion for criterion in changed.criteria if criterion.second is not None]
     lines += population_lines(groups)
-    if wanted:
+    if decided:
+        path = save_baseline(dataclasses.replace(changed, digest=""), path.parent)
         lines.append(f"written: {path}: {baseline_line(load_baseline(path))}")
         if baseline.self_check is not None:
             lines.append(SELF_CHECK_BEFORE)

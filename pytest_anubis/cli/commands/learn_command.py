@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,6 @@ from pytest_anubis.cli.learning.class_learning import (
     naming_full_disk,
 )
 from pytest_anubis.cli.learning.doubts import undersampled_metrics
-from pytest_anubis.cli.learning.learned_json import learned_document
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
 from pytest_anubis.cli.learning.next_commands import kept_line, longer_command, see_commands
 from pytest_anubis.cli.learning.option_values import add_limits, check_names, is_named, loss_of
@@ -43,7 +43,6 @@ from pytest_anubis.cli.shared.class_split import class_lines, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.printing import say, write_json
-from pytest_anubis.cli.shared.project_files import project_files
 from pytest_anubis.cli.shared.run_sources import add_sources, read_history, wanted_of
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.text.numbers import count_text, duration_text
@@ -65,6 +64,11 @@ DEFAULT_ROUNDS = 5
 
 DETECT = 0.1
 """Loss that every metric should find: a job that waits for its slowest node notices it."""
+
+DEFAULT_STORE = ".anubis"
+"""Default name of a store: copied from another machine it has this name, so its hidden folder is searched."""
+
+SCHEMA = 1
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -142,9 +146,13 @@ def run(options: argparse.Namespace) -> int:
     """
     result = _result(options)
     if options.json is not None and (result.classes or not result.error):
-        document = learned_document(
-            result.classes, result.exit_code, nothing=result.nothing, failed=result.failed
-        )
+        document = {
+            "schema": SCHEMA,
+            "exit_code": result.exit_code,
+            "nothing": result.nothing,
+            "failed": [{"test": test, "why": why} for test, why in result.failed.items()],
+            "classes": list(result.classes),
+        }
         write_json(options.json, document)
     if result.error:
         raise CommandError(result.error)
@@ -306,7 +314,7 @@ def takes_runs(path: Path, store: Path) -> bool:
     from pytest_anubis.store.run_files import PARQUET
     from pytest_anubis.store.samples.columnar_files import SUFFIX, is_columns
 
-    files = list(project_files(path, store))
+    files = list(_project_files(path, store))
     runs = [one for one in files if one.name == JOURNAL_NAME or one.suffix == SUFFIX]
     inside = path.resolve().is_relative_to(store.resolve())
     if inside or not any(one.match("test_*.py") or is_trace(one.name) for one in files):
@@ -332,3 +340,17 @@ def takes_runs(path: Path, store: Path) -> bool:
         f"to learn from the runs: anubis learn {shlex.join(map(str, sorted(places)))}"
     )
     return False
+
+
+def _project_files(folder: Path, store: Path) -> Iterator[Path]:
+    """Yield the files below a folder, without virtual environments and hidden folders other than stores.
+
+    pytest collects nothing there either, and libraries bring their own tests and data.
+    """
+    kept = {store.name, DEFAULT_STORE}
+    for name, folders, files in os.walk(folder):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        folders[:] = [one for one in folders if not one.startswith(".") or one in kept]
+        yield from (Path(name, file) for file in files)

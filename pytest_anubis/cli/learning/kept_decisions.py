@@ -1,7 +1,7 @@
 """Carry decisions about slower groups of nodes over from the baseline in force to the one that replaces it.
 
 They hold where a metric splits at the same place. Benchmarks that are lost are named; a baseline of far fewer
-nodes is refused. `class_learning` uses it.
+nodes is refused. `class_learning` uses it, and `baseline_command` for the decisions of an operator.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_anubis.cli.shared.baseline_changes import key_of
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import metric_name
@@ -20,6 +21,7 @@ from pytest_anubis.store.baselines.baseline_files import (
     find_baseline,
     load_baseline,
 )
+from pytest_anubis.validator.learning.undecided_groups import UNDECIDED
 from pytest_anubis.validator.limits.promises import Decision, apply_decision
 
 MAX_NAMES_LENGTH = 300
@@ -41,9 +43,12 @@ def decisions_in(folder: Path, hardware_class: str) -> Callable[[Criterion], Dec
         folder: Folder of the file in force, if there is one.
         hardware_class: The class.
     """
-    before = _in_force(folder, hardware_class)
-    old = _by_key(before)
-    return lambda criterion: _decision(criterion, old.get(_key(criterion)))
+    return _kept_from(_in_force(folder, hardware_class))
+
+
+def _kept_from(before: Baseline | None) -> Callable[[Criterion], Decision]:
+    old = {} if before is None else {key_of(one): one for one in before.criteria}
+    return lambda criterion: _decision(criterion, old.get(key_of(criterion)))
 
 
 def _in_force(folder: Path, hardware_class: str) -> Baseline | None:
@@ -70,8 +75,36 @@ def check_size(hardware_class: str, folder: Path, nodes: Collection[str]) -> Non
         )
 
 
+def with_decisions(
+    baseline: Baseline, decide: Callable[[Criterion], Decision]
+) -> tuple[Baseline, dict[tuple[str, str], Decision]]:
+    """Apply decisions about slower groups, and drop the findings that ask for them.
+
+    Returns:
+        The baseline, and the decision about each benchmark and metric for which there is one.
+    """
+    criteria = []
+    decided: dict[tuple[str, str], Decision] = {}
+    for criterion in baseline.criteria:
+        if decision := decide(criterion):
+            criterion = apply_decision(criterion, decision)
+            decided[criterion.benchmark, criterion.metric.name] = decision
+        criteria.append(criterion)
+    settled = decided.keys() - {
+        (one.benchmark, one.metric.name)
+        for one in criteria
+        if one.second is not None and not one.second.decided
+    }
+    findings = tuple(
+        one
+        for one in baseline.findings
+        if one.kind != UNDECIDED or (one.benchmark, one.metric) not in settled
+    )
+    return replace(baseline, criteria=tuple(criteria), findings=findings), decided
+
+
 def with_kept_decisions(
-    baseline: Baseline, folder: Path, measured: Collection[str] = ()
+    baseline: Baseline, folder: Path, measured: Collection[str]
 ) -> tuple[Baseline, list[str]]:
     """Return a baseline with the decisions about the same groups in the one that it replaces.
 
@@ -87,16 +120,8 @@ def with_kept_decisions(
     before = _in_force(folder, baseline.hardware_class)
     if before is None:
         return baseline, []
-    old = _by_key(before)
-    criteria = []
-    kept: dict[tuple[str, str], Decision] = {}  # by benchmark and metric
-    for criterion in baseline.criteria:
-        decision = _decision(criterion, old.get(_key(criterion)))
-        if decision:
-            criterion = apply_decision(criterion, decision)
-            kept[criterion.benchmark, criterion.metric.name] = decision
-        criteria.append(criterion)
-    lost = sorted({one.benchmark for one in before.criteria} - set(measured)) if measured else []
+    changed, kept = with_decisions(baseline, _kept_from(before))
+    lost = sorted({one.benchmark for one in before.criteria} - set(measured))
     lines = []
     if lost and baseline.criteria:
         lines.append(
@@ -104,21 +129,6 @@ def with_kept_decisions(
             f"time and not judged any longer: {clip(', '.join(lost), MAX_NAMES_LENGTH)}; learn all of them "
             "together to have both"
         )
-    if not kept:
-        return baseline, lines
-    changed = replace(baseline, criteria=tuple(criteria))
-    undecided = {
-        (one.benchmark, one.metric.name)
-        for one in changed.criteria
-        if one.second is not None and not one.second.decided
-    }
-    findings = tuple(
-        finding
-        for finding in baseline.findings
-        if finding.kind != "undecided-population"
-        or (finding.benchmark, finding.metric) not in kept
-        or (finding.benchmark, finding.metric) in undecided
-    )
     several = {  # a metric whose benchmarks differ is named with each of them
         name
         for name in {name for _, name in kept}
@@ -135,15 +145,7 @@ def with_kept_decisions(
             }
         )
     ]
-    return replace(changed, findings=findings), lines
-
-
-def _by_key(baseline: Baseline | None) -> dict[tuple[str, str, str, str], Criterion]:
-    return {} if baseline is None else {_key(one): one for one in baseline.criteria}
-
-
-def _key(criterion: Criterion) -> tuple[str, str, str, str]:
-    return criterion.benchmark, criterion.metric.name, criterion.group, criterion.scope
+    return changed, lines
 
 
 def _decision(new: Criterion, old: Criterion | None) -> Decision:

@@ -1,8 +1,7 @@
-"""The JSON answer of ``anubis learn``: everything that its lines say."""
+"""The JSON answer of ``anubis learn`` on one hardware class, for `class_learning`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,32 +12,6 @@ from pytest_anubis.validator.deciding.ledger import uncovered_components
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
-
-SCHEMA = 1
-
-
-def learned_document(
-    classes: Sequence[dict[str, Any]],
-    exit_code: int,
-    *,
-    failed: Mapping[str, str],
-    nothing: str = "",
-) -> dict[str, Any]:
-    """Return the whole answer.
-
-    Args:
-        classes: `class_answer` of each hardware class.
-        exit_code: The command's.
-        failed: Test that failed in a round -> why.
-        nothing: Why nothing could be learned; empty where something could.
-    """
-    return {
-        "schema": SCHEMA,
-        "exit_code": exit_code,
-        "nothing": nothing,
-        "failed": [{"test": test, "why": why} for test, why in failed.items()],
-        "classes": list(classes),
-    }
 
 
 def class_answer(

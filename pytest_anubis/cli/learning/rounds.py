@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +16,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.learning.disturbed_rounds import (
-    disturbed_end,
-    disturbed_line,
-    what_helps,
-    wholly_disturbed,
-)
 from pytest_anubis.cli.learning.option_values import is_named
 from pytest_anubis.cli.learning.watched_round import failed_tests, run_round
 from pytest_anubis.cli.shared.command_error import CommandError
@@ -27,8 +23,10 @@ from pytest_anubis.cli.shared.progress import LiveLine
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.hardware.load.disturbance import processes_named
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.run_progress import RunProgress, left_text
+from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.validator.deciding.ledger import uncovered_components
 
 if TYPE_CHECKING:
@@ -51,6 +49,10 @@ OVERTIME = 0.1
 
 END_SECONDS = 6.0
 """Seconds that the command needs at its end to read the runs, learn and write, until it has been measured."""
+
+MAX_CAUSES_LENGTH = 200
+"""Characters for the kinds of disturbance and the processes behind them."""
+_NUMBER = re.compile(r"[\d.]+")
 
 MetricKey = tuple[str, str]
 """Benchmark and name of a metric."""
@@ -263,8 +265,12 @@ class Rounds:
         self._records.append(record)
         self._paths.append(self.store / "runs" / record.run)
         self._took.append(time.monotonic() - begin)
-        if text := disturbed_line(record):
-            line.say(f"round {number}: {text}")
+        if wholly_disturbed(record):
+            every = count_text(len(_speed_measurements(record)), "measurement")
+            line.say(
+                f"round {number}: others disturbed all of its {every} of speed, so none of them teaches "
+                f"anything: {what_helps([record])}"
+            )
         for one in failed_tests(record):
             self.failed[one.test] = one.environment or one.text or one.outcome
             line.say(
@@ -295,7 +301,11 @@ class Rounds:
     @property
     def disturbed(self) -> str:
         """Why nothing can be learned from any round, and what helps; empty if something can."""
-        return disturbed_end(self._records)
+        if not self._records or not all(map(wholly_disturbed, self._records)):
+            return ""
+        rounds = count_text(len(self._records), "round")
+        helps = what_helps(self._records)
+        return f"others disturbed every measurement of speed in all {rounds}: {helps}"
 
     @property
     def root(self) -> str:
@@ -350,6 +360,45 @@ class Rounds:
         spent = {one.test: one.seconds for one in self._records[0].results}
         overhead = max(0.0, self._took[0] - sum(spent.values()))
         return overhead + sum(spent.get(test, 0.0) for test in tests)
+
+
+def _speed_measurements(record: RunRecord) -> list[Measurement]:
+    """Return the measurements that load can change; an exact value teaches whatever else runs."""
+    return [one for one in record.measurements if one.metric.better != "equal"]
+
+
+def wholly_disturbed(record: RunRecord) -> bool:
+    """Return whether others disturbed every measurement of speed in a round, so that it teaches none."""
+    timed = _speed_measurements(record)
+    return bool(timed) and all(one.disturbance for one in timed)
+
+
+def what_helps(records: Sequence[RunRecord], metrics: Collection[MetricKey] | None = None) -> str:
+    """Return what disturbed some metrics (None: all of speed), and what helps; empty if nothing did.
+
+    It helps to stop what disturbs, or to allow processes that are always there.
+    """
+    phrases = [
+        phrase
+        for record in records
+        for one in (_speed_measurements(record) if metrics is None else record.measurements)
+        if metrics is None or (one.benchmark, one.metric.name) in metrics
+        for phrase in one.disturbance
+    ]
+    if not phrases:
+        return ""
+    kinds: dict[str, str] = {}
+    for phrase in phrases:
+        kinds.setdefault(_NUMBER.sub("", phrase.partition(":")[0]), phrase)
+    seen = clip("; ".join(kinds.values()), MAX_CAUSES_LENGTH)
+    names = processes_named(phrases)
+    if not names:
+        return f"{seen}; stop what disturbs"
+    option = shlex.quote(f"--anubis-allow-process={','.join(names)}")
+    return (
+        f"{seen}; stop {', '.join(names)}, or allow what belongs to a quiet machine with "
+        f"--pytest-args={option}"
+    )
 
 
 def _undersampled_text(keys: Collection[MetricKey]) -> str:

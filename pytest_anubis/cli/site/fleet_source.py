@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_anubis.cli.shared.class_split import run_facts
 from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.run_sources import wanted_of
-from pytest_anubis.cli.site.validation_source import validation_of
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.fleet_survey import SLOW_PART, TraitShift
 from pytest_anubis.core.history import OUT_OF_SERVICE, Defect
@@ -32,6 +32,12 @@ from pytest_anubis.validator.surveying.trait_shifts import (
     trait_shifts,
 )
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_medians
+from pytest_anubis.validator.surveying.validation_survey import validation_figures
+
+if TYPE_CHECKING:
+    from pytest_anubis.store.history.database import History
+
+T = TypeVar("T")
 
 WORST_FIRST = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 REGISTER = "nodes.csv"
@@ -138,6 +144,8 @@ def gather_fleet_source(
     Raises:
         HistoryError: A table or the history cannot be read.
     """
+    from pytest_anubis.store.history.fleet_history import last_verdicts
+
     history = options.history
     found = register_of([history] if history else places, options.nodes_file)
     names = {row.verdict.node for row in rows}
@@ -151,9 +159,11 @@ def gather_fleet_source(
         of_node = found.setdefault(run.node, {})
         of_node.update({name: text for name, text in run_facts(run).items() if text})
     alone = {row.verdict.node for row in rows if row.hardware_class not in judged.baselines}
+    stored = use(history, last_verdicts) if history else {}
+    nodes = use(history, lambda opened: opened.nodes()) if history else ()
     dated = {
         node: (Decision(decision), day_text(began))
-        for node, (decision, began) in (stored_verdicts(history) if history else {}).items()
+        for node, (decision, began) in stored.items()
         if node in alone and decision in tuple(Decision)
     }
     medians, shifts = survey(runs, rows, found)
@@ -169,7 +179,7 @@ def gather_fleet_source(
         )
     rows = with_shared(rows, shifts)
     homes = [history] if history else _every_home(places)
-    validation = validation_of(options, runs, homes) if whole_page else None
+    validation = _validation(options, runs, homes) if whole_page else None
     of_unit = {row.unit: row.verdict for row in rows}
     verdicts = [
         of_unit.get((verdict.node, detail.hardware_class), verdict)
@@ -186,7 +196,7 @@ def gather_fleet_source(
         without_run=sorted(missed),
         tables=medians,
         shifts=shifts,
-        out=out_of_service(history) if history else frozenset(),
+        out=frozenset(one.name for one in nodes if one.state in OUT_OF_SERVICE),
         validation=validation,
         closed=[one for home in homes for one in all_closed_defects(home)] if whole_page else (),
     )
@@ -317,7 +327,12 @@ def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
     """
     found: Traits = {}
     for name in filter(may_be_there, _every_home(places)):
-        for node, traits in _stored_traits(name, named=name in places).items():
+        from pytest_anubis.store.history.node_records import (
+            node_traits,
+        )  # takes a third of a second
+
+        stored = _read(name, node_traits, "what is registered of the nodes", named=name in places)
+        for node, traits in (stored or {}).items():
             own = {name: text for name, text in traits.items() if name not in _NO_TRAITS}
             found.setdefault(node, {}).update(own)
     tables = [path for place in places if (path := Path(place, REGISTER)).is_file()]
@@ -327,20 +342,17 @@ def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
     return found
 
 
-def _stored_traits(name: str, *, named: bool) -> Traits:
-    """Return a history's traits of its nodes; of an unreadable history that was not named, nothing."""
-    from pytest_anubis.store.history.database import (
-        HistoryError,  # loading it takes a third of a second
-    )
-    from pytest_anubis.store.history.node_records import node_traits
+def _read(home: str, work: Callable[[History], T], what: str, *, named: bool) -> T | None:
+    """Read a history; one that was not named and cannot be read is noted, with `what` is not known then."""
+    from pytest_anubis.store.history.database import HistoryError
 
     try:
-        return use(name, node_traits)
+        return use(home, work)
     except HistoryError as error:
         if named:
             raise
-        say(f"note: what is registered of the nodes is not known: {error}")
-        return {}
+        say(f"note: {what} is not known: {error}")
+        return None
 
 
 def _every_home(places: Sequence[str]) -> list[str]:
@@ -352,25 +364,32 @@ def _homes(place: str) -> list[str]:
     return [place] if "://" in place else [place, *map(str, Path(place).absolute().parents[:2])]
 
 
-def stored_verdicts(place: str) -> dict[str, tuple[str, float]]:
-    """Return each node's last decision in a history, and when that run began (seconds since 1970).
+def _validation(
+    options: argparse.Namespace, runs: RunSet, homes: Sequence[str]
+) -> ValidationFigures:
+    """Return what validation itself costs and finds, from the named history or the collected runs."""
+    from pytest_anubis.store.fleet.validation_runs import (
+        collected_validation_runs,
+        filed_validation_runs,
+    )
 
-    Raises:
-        HistoryError: It cannot be read.
-    """
-    from pytest_anubis.store.history.fleet_history import last_verdicts
+    defects = _defects(homes, named=bool(options.history))
+    if not options.history:
+        return validation_figures(collected_validation_runs(runs.journals), defects)
+    wanted = wanted_of(options)
+    filed = use(options.history, lambda history: filed_validation_runs(history, wanted))
+    return validation_figures(filed.runs, defects, filed.older)
 
-    return use(place, last_verdicts)
 
+def _defects(homes: Sequence[str], *, named: bool) -> list[Defect] | None:
+    """Return the defects of all histories that are there; None if there is none."""
+    from pytest_anubis.store.history.defect_records import defects
 
-def out_of_service(place: str) -> frozenset[str]:
-    """Return the nodes that are drained or in repair by a history.
-
-    Raises:
-        HistoryError: It cannot be read.
-    """
-    nodes = use(place, lambda history: history.nodes())
-    return frozenset(one.name for one in nodes if one.state in OUT_OF_SERVICE)
+    found: list[Defect] | None = None
+    for home in filter(may_be_there, homes):
+        own = _read(home, defects, "what became of rejections", named=named)
+        found = found if own is None else [*(found or ()), *own]
+    return found
 
 
 def read_register(path: Path) -> Traits:
