@@ -23,7 +23,7 @@ from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip_but_end
 from pytest_anubis.store.atomic import write_atomically
-from pytest_anubis.store.history.database import HISTORY_NAME
+from pytest_anubis.store.history import HISTORY_NAME
 from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet

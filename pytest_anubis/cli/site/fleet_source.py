@@ -15,7 +15,7 @@ from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.run_sources import wanted_of
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.fleet_survey import SLOW_PART, TraitShift
-from pytest_anubis.core.history import OUT_OF_SERVICE, Defect
+from pytest_anubis.core.history import OUT_OF_SERVICE, Defect, NodeRecord
 from pytest_anubis.core.machine_marks import are_of_one_host
 from pytest_anubis.core.validation_figures import ValidationFigures
 from pytest_anubis.core.verdict import Decision, Reason
@@ -24,6 +24,7 @@ from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.shared_causes import with_shared
 from pytest_anubis.store.collected_runs import RunSet
+from pytest_anubis.store.history import HISTORY_NAME
 from pytest_anubis.store.history.closed_defects import all_closed_defects
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.surveying.trait_shifts import (
@@ -144,8 +145,6 @@ def gather_fleet_source(
     Raises:
         HistoryError: A table or the history cannot be read.
     """
-    from pytest_anubis.store.history.fleet_history import last_verdicts
-
     history = options.history
     found = register_of([history] if history else places, options.nodes_file)
     names = {row.verdict.node for row in rows}
@@ -159,8 +158,14 @@ def gather_fleet_source(
         of_node = found.setdefault(run.node, {})
         of_node.update({name: text for name, text in run_facts(run).items() if text})
     alone = {row.verdict.node for row in rows if row.hardware_class not in judged.baselines}
-    stored = use(history, last_verdicts) if history else {}
-    nodes = use(history, lambda opened: opened.nodes()) if history else ()
+    stored: Mapping[
+        str, tuple[str, float]
+    ] = {}  # node -> its last decision, and when that run began
+    nodes: Sequence[NodeRecord] = ()
+    if history:
+        from pytest_anubis.store.history.fleet_history import last_verdicts
+
+        stored, nodes = use(history, lambda opened: (last_verdicts(opened), opened.nodes()))
     dated = {
         node: (Decision(decision), day_text(began))
         for node, (decision, began) in stored.items()
@@ -307,8 +312,6 @@ def _lowest_similarity(shift: TraitShift) -> float:
 
 def is_history(place: str) -> bool:
     """Return whether a source is a history: a database URL, or a folder with one and without runs."""
-    from pytest_anubis.store.history.database import HISTORY_NAME
-
     return "://" in place or (
         Path(place, HISTORY_NAME).is_file() and not Path(place, "runs").is_dir()
     )
@@ -327,9 +330,8 @@ def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
     """
     found: Traits = {}
     for name in filter(may_be_there, _every_home(places)):
-        from pytest_anubis.store.history.node_records import (
-            node_traits,
-        )  # takes a third of a second
+        # Loading it takes a third of a second.
+        from pytest_anubis.store.history.node_records import node_traits
 
         stored = _read(name, node_traits, "what is registered of the nodes", named=name in places)
         for node, traits in (stored or {}).items():
