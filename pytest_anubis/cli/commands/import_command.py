@@ -31,7 +31,7 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say, write_json
+from pytest_anubis.cli.shared.printing import few, say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.run_sources import since
 from pytest_anubis.codec.regular_files import open_regular
@@ -235,11 +235,7 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
 
 
 def _check_hosts(imported: Imported, source: _Source) -> None:
-    """Refuse a log whose own lines name other hosts than its path.
-
-    Raises:
-        CommandError: A run in it was of other hosts alone.
-    """
+    """Refuse a log whose own lines name other hosts than its path."""
     if source.node and imported.elsewhere:
         hosts = first_of(imported.elsewhere, MAX_NAMES_LISTED)
         raise CommandError(
@@ -266,16 +262,18 @@ def _note_refused(
         key = options.hardware_class
         imported = refused_file(source.path, node=node, run=run, hardware_class=key)
     runs = tuple(replace(run, unread=max(run.unread, 1)) for run in imported.runs)
-    imported = replace(imported, runs=runs)
-    imported = imported if options.date is None else imported.dated(options.date)
+    imported = _dated(replace(imported, runs=runs), options)
     nodes = sorted({run.node for run in imported.runs})
-    more = ", ..." if len(nodes) > MAX_NAMES_LISTED else ""
-    named = ", ".join(nodes[:MAX_NAMES_LISTED]) + more
+    named = few(nodes, MAX_NAMES_LISTED)
     with contextlib.suppress(OSError, ValueError):
         kept = folder.save(imported, source.name, unreadable=True)
         is_not = "are not" if len(nodes) > 1 else "is not"
         text = f"kept, so that {named} {is_not} accepted without it: {kept}"
         done.lines.add(source.path, text, kind="kept")
+
+
+def _dated(imported: Imported, options: argparse.Namespace) -> Imported:
+    return imported if options.date is None else imported.dated(options.date)
 
 
 def _learning(classes: Iterable[str], named: str) -> str:
@@ -356,8 +354,7 @@ def _keep(
     from pytest_anubis.store.importers.import_result import UNCLASSIFIED, DoubleImportError
 
     path = source.path
-    if options.date is not None:
-        imported = imported.dated(options.date)
+    imported = _dated(imported, options)
     done.lost += imported.lost
     done.wrong_lines += imported.wrong_count
     for one in imported.lost_cells:

@@ -128,17 +128,15 @@ def run(options: argparse.Namespace) -> int:
     place = baseline_place(options)
     if options.fleet is not None:
         return _fleet(options)
-    one_of_many = options.node is not None or options.hardware_class is not None
+    found = _named_run(options)
     record: RunRecord | None
-    found = _named_run(options, one_of_many)
-    if not isinstance(found, RunRecord):
+    if isinstance(found, RunRecord):
+        baseline = _baseline(place, found)
+        record = completed(found, baseline)
+    else:
         record, baseline = _collected(options, found)
         if record is None:
             return 0
-    else:
-        record = found
-        baseline = _baseline(place, record)
-        record = completed(record, baseline)
     if not isinstance(found, RunRecord) or options.nodes_file is not None:
         from pytest_anubis.cli.site.fleet_source import register_of
 
@@ -163,11 +161,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fleet(options: argparse.Namespace) -> int:
-    """Write the pages of a fleet.
-
-    Raises:
-        CommandError: An option does not go with the pages of a fleet, or they cannot be made.
-    """
+    """Write the pages of a fleet."""
     from pytest_anubis.cli.shared.collected_judging import (
         judge_collected,
         read_collected,
@@ -179,16 +173,11 @@ def _fleet(options: argparse.Namespace) -> int:
 
     if options.html is None:
         raise CommandError("--fleet writes pages into a folder: add --html DIR")
-    others = {"--node": options.node, "--json": options.json}
-    others |= {
-        "--prometheus": options.prometheus,
-        "--ocp": options.ocp,
-        "RUN": options.name or None,
-    }
-    for name, given in others.items():
-        if given is not None:
+    for name in ("node", "json", "prometheus", "ocp", "name"):
+        if getattr(options, name) not in (None, []):
+            flag = "RUN" if name == "name" else f"--{name}"
             raise CommandError(
-                f"{name} does not go with --fleet, which writes the pages of all nodes"
+                f"{flag} does not go with --fleet, which writes the pages of all nodes"
             )
     files: list[Path] = []
     stored = [name for name in options.fleet if is_history(name)]
@@ -227,12 +216,9 @@ def _fleet(options: argparse.Namespace) -> int:
     return 0
 
 
-def _named_run(options: argparse.Namespace, one_of_many: bool) -> RunRecord | RunSet | None:
-    """Return the named run, or the set of runs to judge; None if the runs to judge are in files.
-
-    Raises:
-        CommandError: There is no such run.
-    """
+def _named_run(options: argparse.Namespace) -> RunRecord | RunSet | None:
+    """Return the named run, or the set of runs to judge; None if the runs to judge are in files."""
+    one_of_many = options.node is not None or options.hardware_class is not None
     chosen = one_of_many or wanted_of(options) != RunFilter()
     options.name = options.name or ([] if options.history and chosen else ["latest"])
     if not options.history:
@@ -248,11 +234,7 @@ def _named_run(options: argparse.Namespace, one_of_many: bool) -> RunRecord | Ru
 def _collected(
     options: argparse.Namespace, runs: RunSet | None
 ) -> tuple[RunRecord | None, Baseline | None]:
-    """Judge collected runs; return the record of the only node, or None once several were shown.
-
-    Raises:
-        CommandError: There is no such node, or an option needs a single node.
-    """
+    """Judge collected runs; return the record of the only node, or None once several were shown."""
     from pytest_anubis.cli.shared.collected_judging import (
         judge_collected,
         read_collected,
@@ -331,12 +313,10 @@ def _narrower(options: argparse.Namespace, classes: list[str]) -> str:
 def _show(record: RunRecord, verbosity: int) -> None:
     began = f", {record.started}" if record.started else ""
     say(f"run {record.run} of {record.node}{began}, class {record.hardware_class}")
-    for warning in record.warnings:
-        say(f"note: {warning}")
+    say(*(f"note: {warning}" for warning in record.warnings))
     if record.cut_short:
         say(f"it did not come to its end; {resume_hint(record.run)}")
-    for line in chosen_lines(record.choice):
-        say(line)
+    say(*chosen_lines(record.choice))
     if record.node_verdict is None:
         say(f"{len(record.measurements)} measurements recorded, nothing was judged")
         return
@@ -350,8 +330,7 @@ def _show(record: RunRecord, verbosity: int) -> None:
         width=shutil.get_terminal_size().columns,
         wrapped=edge() is not None,
     )
-    for text, _ in lines:
-        say(text)
+    say(*(text for text, _ in lines))
     if verbosity > 0:
         say(*duty_lines(record.results, record.planned))
     if step := next_of(record):
@@ -359,11 +338,10 @@ def _show(record: RunRecord, verbosity: int) -> None:
 
 
 def _baseline(place: Path, record: RunRecord) -> Baseline | None:
+    key = record.hardware_class
     try:
-        path = find_baseline(place, record.hardware_class)
-        if path is None:
-            return None
-        return load_baseline(path, hardware_class=record.hardware_class)
+        path = find_baseline(place, key)
+        return None if path is None else load_baseline(path, hardware_class=key)
     except (OSError, BaselineError) as error:
         say(f"plots without criteria: {error}", file=sys.stderr)
         return None

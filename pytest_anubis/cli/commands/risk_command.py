@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import time
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,25 +149,23 @@ def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel, now: float) ->
 
     asked = [each.node for each in outlook.risks]
     drivers = risk_drivers(fleet, risk, now=now, horizon=outlook.horizon, nodes=asked)
-    latest: dict[str, tuple[int, str]] = {}
-    for incident in fleet.incidents:
-        count, _ = latest.get(incident.node, (0, ""))
-        latest[incident.node] = (count + 1, incident.kind)
+    counts = Counter(incident.node for incident in fleet.incidents)
+    latest = {incident.node: incident.kind for incident in fleet.incidents}
     states = {node.name: node.state for node in fleet.nodes}
-    rows = []
-    for each in outlook.risks:
-        row = NodeOutlook(
+    rows = [
+        NodeOutlook(
             node=each.node,
             probability=each.probability,
             uptime=3600 * outlook.uptime[each.node],
-            incidents=latest.get(each.node, (0, ""))[0],
-            last=latest.get(each.node, (0, ""))[1],
+            incidents=counts[each.node],
+            last=latest.get(each.node, ""),
             state=states.get(each.node, ""),
             low=each.low,
             high=each.high,
             drivers=drivers.get(each.node, ()),
         )
-        rows.append(row)
+        for each in outlook.risks
+    ]
     return sorted(rows, key=lambda row: (-row.probability, row.node))
 
 
@@ -227,8 +227,6 @@ def _plain(
     risk: RiskModel,
     passed: PassedRuns | None,
 ) -> dict[str, object]:
-    from dataclasses import asdict
-
     return {
         "schema": 1,
         "at": now,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say, write_json
+from pytest_anubis.cli.shared.printing import few, say, write_json
 from pytest_anubis.cli.shared.run_sources import listed
 from pytest_anubis.codec import to_plain
 from pytest_anubis.passwords import shown_place
@@ -110,9 +110,8 @@ def run(options: argparse.Namespace) -> int:
     say(f"{nodes}: {choice.inputs.basis or 'no incidents in the history'}")
     say(*choice_lines(record))
     if elsewhere:
-        some = ", ".join(elsewhere if options.explain else elsewhere[:MAX_NAMES_LISTED])
-        more = ", ..." if len(elsewhere) > MAX_NAMES_LISTED and not options.explain else ""
-        say(f"without {count_text(len(elsewhere), 'benchmark')} that {ELSEWHERE} ({some}{more})")
+        some = few(elsewhere, len(elsewhere) if options.explain else MAX_NAMES_LISTED)
+        say(f"without {count_text(len(elsewhere), 'benchmark')} that {ELSEWHERE} ({some})")
     say(PLAN_DIFFERS)
     say(*(explain_lines(record) if options.explain else choice.plan.chosen))
     return 0

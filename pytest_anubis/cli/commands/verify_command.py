@@ -75,16 +75,18 @@ def run(options: argparse.Namespace) -> int:
             wrapped=edge() is not None,
         )
         lines += [text for text, _ in shown]
+    intact = found if not report.flaws else None
     document = _document(options.file, report)
-    intact = found is not None and not report.flaws
-    document["campaign"] = found.record.campaign if found and intact else ""
-    document["notes"] = (
-        [*dossier_lines(report), *cycle_lines(found.record)] if found and intact else []
-    )
+    document["campaign"] = intact.record.campaign if intact else ""
+    document["notes"] = [*dossier_lines(report), *cycle_lines(intact.record)] if intact else []
     answer(options.json, document, *lines)
-    if options.html is not None and found is not None and not report.flaws:
-        write_file(options.html, found.derived()[DOSSIER].decode())
+    if options.html is not None and intact:
+        write_file(options.html, intact.derived()[DOSSIER].decode())
     return report.exit_code
+
+
+_STATED = ("run", "node", "hardware_class", "started", "baseline", "version")
+"""Fields of the manifest that the JSON has under the same names."""
 
 
 def _document(place: Path, report: SealReport) -> dict[str, Any]:
@@ -98,13 +100,8 @@ def _document(place: Path, report: SealReport) -> dict[str, Any]:
         "decision": None if report.verdict is None else report.verdict.decision.value,
         "headline": "" if report.verdict is None else report.verdict.headline,
         "components": [] if report.verdict is None else list(report.verdict.components),
-        "run": None if manifest is None else manifest.run,
-        "node": None if manifest is None else manifest.node,
-        "hardware_class": None if manifest is None else manifest.hardware_class,
-        "started": None if manifest is None else manifest.started,
-        "baseline": None if manifest is None else manifest.baseline,
+        **{name: getattr(manifest, name, None) for name in _STATED},
         "files": {} if manifest is None else {one.name: one.sha256 for one in manifest.files},
-        "version": None if manifest is None else manifest.version,
         "dossier_compared": report.compared,
         "signatures": [
             {

@@ -32,14 +32,9 @@ def explain(parser: argparse.ArgumentParser, text: str, codes: str = FINE_OR_WRO
 def add_action(
     actions: Any, name: str, run: Callable[..., Any], text: str, codes: str = FINE_OR_WRONG
 ) -> argparse.ArgumentParser:
-    """Declare an action of a command, and return its parser.
+    """Declare an action that `run` carries out, and return its parser.
 
-    Args:
-        actions: What `add_subparsers` returned.
-        name: The action's name.
-        run: Carries it out.
-        text: Its help: a sentence without capital and full stop.
-        codes: What its exit codes mean.
+    `text` is its help, without capital and full stop; `codes` says what its exit codes mean.
     """
     action: argparse.ArgumentParser = actions.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=codes
@@ -205,13 +200,9 @@ def add_split(parser: argparse.ArgumentParser) -> None:
 def add_json(
     parser: argparse.ArgumentParser, what: str, *, bare: bool = False, inherited: bool = False
 ) -> None:
-    """Declare ``--json``, which names a file or, as ``-``, the standard output.
+    """Declare ``--json``, which writes `what` into a file or, as ``-``, to the standard output.
 
-    Args:
-        parser: The command's parser.
-        what: What is written, e.g. ``the inventory``.
-        bare: The option without a value prints, too.
-        inherited: A parent parser has the option, too.
+    With `bare` the option prints without a value, too; with `inherited` a parent parser has it, too.
     """
     more: dict[str, Any] = {"nargs": "?", "const": "-"} if bare else {}
     more |= {"default": argparse.SUPPRESS} if inherited else {}

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import few
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.hardware.inventory.hardware_classes import node_facts, split_by, split_key
 from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
@@ -69,8 +70,7 @@ def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
     for name in names:
         if not any(name in facts for facts in every.values()):
             known = sorted({name for facts in every.values() for name in facts})
-            more = ", ..." if len(known) > MAX_NAMES_LISTED else ""
-            choices = f"choose one of: {', '.join(known[:MAX_NAMES_LISTED])}{more}"
+            choices = f"choose one of: {few(known, MAX_NAMES_LISTED)}"
             raise CommandError(
                 f"--split {name}: no run has this attribute; {choices if known else 'no run has any'}"
             )

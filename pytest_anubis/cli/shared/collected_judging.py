@@ -143,9 +143,8 @@ def judge_collected(
     ahead = {*_ahead(runs, time.time()), *killed}
     judged = _judged(runs, baselines, ahead, strictness)
     near, aged = of_latest_days(runs, ahead)
-    if any(
-        verdict.decision is Decision.ACCEPTED for verdict in _verdicts_on(judged, aged).values()
-    ):
+    known = _by_unit(judged)
+    if any(known[unit][0].decision is Decision.ACCEPTED for unit in aged & known.keys()):
         judged = _aged_out(judged, _judged(near, baselines, ahead, strictness), aged)
     judged = replace(judged, notes=(*judged.notes, *_by_file_dates(runs)))
     judged = _with_step_shares(_with_unlike(judged, _started(runs)), runs)
@@ -190,53 +189,47 @@ def _judged(
         )
 
 
-def _verdicts_on(judged: JudgedFleet, units: Collection[Unit]) -> dict[Unit, NodeVerdict]:
-    """Return the verdicts on some nodes."""
-    known = zip(judged.nodes, judged.details, strict=True)
-    found = {(verdict.node, detail.hardware_class): verdict for verdict, detail in known}
-    return {unit: found[unit] for unit in units if unit in found}
+_Units = dict[Unit, tuple[NodeVerdict, NodeDetail]]
+
+
+def _by_unit(judged: JudgedFleet) -> _Units:
+    """Return (node, hardware class) -> its verdict and what that rests on, in the order of the fleet."""
+    return {
+        (verdict.node, detail.hardware_class): (verdict, detail)
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+    }
+
+
+def _with_units(judged: JudgedFleet, units: _Units) -> JudgedFleet:
+    nodes = tuple(verdict for verdict, _ in units.values())
+    return replace(judged, nodes=nodes, details=tuple(detail for _, detail in units.values()))
 
 
 def _aged_out(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -> JudgedFleet:
     """Return the verdicts; a node that only its older runs complete is no longer accepted."""
-    alone = _verdicts_on(near, aged)
-    details = {
-        (verdict.node, detail.hardware_class): detail
-        for verdict, detail in zip(near.nodes, near.details, strict=True)
-    }
-    nodes, of_nodes = [], []
-    for verdict, detail in zip(judged.nodes, judged.details, strict=True):
-        unit = verdict.node, detail.hardware_class
-        now = alone.get(unit, verdict)
-        if verdict.decision is Decision.ACCEPTED and now.decision is not Decision.ACCEPTED:
-            days = f"{COMPLETING_SECONDS / 86400:g}"
-            why = f"what is over {days} days older than its latest run completes it no more"
-            old = Blocker(cause=why, act="measure it again")
-            verdict = replace(now, blocking=(*now.blocking, old))
-            detail = details[unit]
-        nodes.append(verdict)
-        of_nodes.append(detail)
-    return replace(judged, nodes=tuple(nodes), details=tuple(of_nodes))
+    units = _by_unit(judged)
+    days = f"{COMPLETING_SECONDS / 86400:g}"
+    why = f"what is over {days} days older than its latest run completes it no more"
+    old = Blocker(cause=why, act="measure it again")
+    for unit, (now, detail) in _by_unit(near).items():
+        accepted = unit in aged and units[unit][0].decision is Decision.ACCEPTED
+        if accepted and now.decision is not Decision.ACCEPTED:
+            units[unit] = replace(now, blocking=(*now.blocking, old)), detail
+    return _with_units(judged, units)
 
 
 def _with_step_shares(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
     """Add to the verdict on each slow time that has parts how much of the loss each part causes."""
     if not any(one.metric.part_of for one in runs.populations):
         return judged
-    found = with_collected_shares(_by_unit(judged), runs.populations, judged.baselines)
-    details = (
-        replace(detail, verdicts=found[verdict.node, detail.hardware_class])
-        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
-    )
+    found = with_collected_shares(_verdicts(judged), runs.populations, judged.baselines)
+    units = _by_unit(judged).items()
+    details = (replace(detail, verdicts=found[unit]) for unit, (_, detail) in units)
     return replace(judged, details=tuple(details))
 
 
-def _by_unit(judged: JudgedFleet) -> dict[Unit, tuple[MetricVerdict, ...]]:
-    """Return (node, hardware class) -> the verdicts on it."""
-    return {
-        (verdict.node, detail.hardware_class): detail.verdicts
-        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
-    }
+def _verdicts(judged: JudgedFleet) -> dict[Unit, tuple[MetricVerdict, ...]]:
+    return {unit: detail.verdicts for unit, (_, detail) in _by_unit(judged).items()}
 
 
 def _with_shared_parts(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
@@ -246,7 +239,7 @@ def _with_shared_parts(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
         for run in sorted(runs.runs, key=lambda run: run.started)
         if run.inventory
     }
-    verdicts = _by_unit(judged)
+    verdicts = _verdicts(judged)
     parts = parts_of_collected(runs.populations, latest, verdicts, judged.baselines, _started(runs))
     nodes = (
         with_part_act(replace(verdict, shared=parts[unit])) if parts.get(unit) else verdict
@@ -257,28 +250,22 @@ def _with_shared_parts(judged: JudgedFleet, runs: RunSet) -> JudgedFleet:
 
 def _with_unlike(judged: JudgedFleet, began: Mapping[RunNode, str]) -> JudgedFleet:
     """Mark accepted nodes that learning found unlike the healthy ones, and add a note on all of them."""
-    nodes = list(judged.nodes)
-    details = list(judged.details)
+    units = _by_unit(judged)
     unlike_nodes: dict[str, str] = {}
-    for place, (verdict, detail) in enumerate(zip(nodes, details, strict=True)):
+    for (node, key), (verdict, detail) in units.items():
         if verdict.decision is not Decision.ACCEPTED:
             continue
-        key = detail.hardware_class
-        one = unlike_node(verdict.node, judged.baselines.get(key))
+        one = unlike_node(node, judged.baselines.get(key))
         if one is not None and not _recovered(one, key, judged.columns, began):
             unlike = unlike_text(one)
-            unlike_nodes[verdict.node] = unlike
+            unlike_nodes[node] = unlike
             known = f"{UNLIKE}: {unlike}; {ACCEPTED_UNLIKE}"
-            nodes[place] = replace(verdict, noted=(*verdict.noted, known))
-            details[place] = replace(detail, unlike=unlike)
+            noted = replace(verdict, noted=(*verdict.noted, known))
+            units[node, key] = noted, replace(detail, unlike=unlike)
     if not unlike_nodes:
         return judged
-    return replace(
-        judged,
-        nodes=tuple(nodes),
-        details=tuple(details),
-        notes=(*judged.notes, accepted_unlike(unlike_nodes)),
-    )
+    judged = replace(judged, notes=(*judged.notes, accepted_unlike(unlike_nodes)))
+    return _with_units(judged, units)
 
 
 def _recovered(
@@ -357,12 +344,8 @@ def _judged_journals(runs: RunSet) -> dict[str, list[JudgedRun]]:
 
 def _started(runs: RunSet) -> dict[RunNode, str]:
     """Return when each run began; a run that may be another machine's has no date, so it answers nothing."""
-    others = {(run.run, run.node) for run in runs.journals if run.replayed}
-    return {
-        unit: "" if unit in others else run.started
-        for run in runs.runs
-        for unit in ((run.run, run.node),)
-    }
+    dates = {(run.run, run.node): run.started for run in runs.runs}
+    return dates | {(run.run, run.node): "" for run in runs.journals if run.replayed}
 
 
 def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:

@@ -8,11 +8,9 @@ class CommandError(Exception):
 
 
 def of_file(error: Exception, *, done: str = "read") -> CommandError:
-    """Return the error for a file that could not be used, without the system's error number.
+    """Return the line for a file that cannot be used (not `done`), without the system's error number.
 
-    Args:
-        error: An error of this package, which is a line for people already, or the system's.
-        done: What could not be done with the file.
+    An error of this package is a line for people already.
     """
     if isinstance(error, OSError) and error.filename is not None:
         return CommandError(f"{error.filename}: cannot be {done} ({error.strerror})")

@@ -64,7 +64,7 @@ def use(store: str, work: Callable[[History], T], *, limit: float | None = None)
 
     Args:
         store: The store's folder or a database URL.
-        work: Gets the open history; it prints nothing, since its time is limited.
+        work: It prints nothing, since its time is limited.
         limit: Seconds; None: as many as one query may take.
 
     Raises:
@@ -92,14 +92,7 @@ def read(store: str, work: Callable[[History], T]) -> T:
 
 
 def check_file_is_there(place: str) -> None:
-    """Refuse an SQLite URL whose file does not exist: reading would create it.
-
-    Args:
-        place: A URL or the folder of a store; folders are not checked.
-
-    Raises:
-        CommandError: The file does not exist.
-    """
+    """Refuse an SQLite URL whose file does not exist: reading would create it. Folders are not checked."""
     file = history_file(place) if "://" in place else None
     if file is not None and not file.exists():
         raise CommandError(
@@ -116,12 +109,7 @@ def day_and_time(moment: float) -> str:
 
 
 def plain_record(record: Any, *times: str) -> dict[str, Any]:
-    """Return a record of the history for JSON.
-
-    Args:
-        record: A dataclass of `core.history` whose fields are plain.
-        times: Its fields with times, which become ISO 8601; None stays None.
-    """
+    """Return a record of `core.history` for JSON; its fields `times` become ISO 8601, None stays None."""
     from pytest_anubis.store.history.database import shown_time
 
     plain: dict[str, Any] = to_plain(record)
@@ -139,12 +127,7 @@ def model_path(store: str) -> Path | None:
 
 
 def load_risk_model(path: Path) -> RiskModel:
-    """Read a risk model.
-
-    Raises:
-        CommandError: Its content is invalid.
-        HistoryError: It cannot be read, or has another schema.
-    """
+    """Read a risk model."""
     from pytest_anubis.selector.risk.forecast import RiskModel
     from pytest_anubis.store.history.risk_model_files import read_model
 

@@ -23,7 +23,7 @@ from pytest_anubis.codec import to_plain
 from pytest_anubis.codec.regular_files import file_sha256
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.fleet_survey import TraitShift
-from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.store.atomic import writing_atomically
@@ -64,10 +64,7 @@ def write_judged(
         path: The file, replaced when all is written.
         progress: Called with (done, all) populations.
         shifts: Traits that separate nodes of a class.
-        inputs: Further keys: ``inputs`` and ``options``, from `judged_inputs`.
-
-    Raises:
-        OSError: The disk refuses.
+        inputs: Further keys, from `judged_inputs`.
     """
     with writing_atomically(path) as out:
         for text in judged_json(judged, progress, shifts, inputs):
@@ -110,9 +107,12 @@ def judged_json(
     written: dict[int, set[int]] = {}
     for number, row in first:
         written.setdefault(number, set()).add(row)
-    heads = _LastHeads()
+    units: tuple[Sequence[str], Sequence[str]] = ((), ())
+    heads: list[str] = []
     for number, table in enumerate(tables):
-        texts = table.rows(heads)
+        if table.units != units:  # most populations have the same units
+            units, heads = table.units, table.heads()
+        texts = table.texts(heads)
         left_out = written.get(number)
         if left_out:
             texts = [text for row, text in enumerate(texts) if row not in left_out]
@@ -160,27 +160,26 @@ class _Table:
 
     def row(self, row: int) -> str:
         """Return one row."""
-        (text,) = self._texts(slice(row, row + 1), self._heads(slice(row, row + 1)))
+        (text,) = self.texts(self.heads(row, row + 1), row, row + 1)
         return text
 
-    def rows(self, heads: _LastHeads) -> list[str]:
-        """Return every row."""
-        population = self.columns.population
-        return self._texts(
-            slice(0, len(population)),
-            heads.of(population, lambda: self._heads(slice(0, len(population)))),
-        )
+    @property
+    def units(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The nodes and the devices of the rows."""
+        return self.columns.population.nodes, self.columns.population.devices
 
-    def _heads(self, part: slice) -> list[str]:
-        population = self.columns.population
+    def heads(self, first: int = 0, end: int | None = None) -> list[str]:
+        """Return the beginnings of some rows, which name the node and the device."""
+        nodes, devices = self.units
         return [
             f'{{"node": {_quoted(node)}, "device": {_quoted(device)}, '
-            for node, device in zip(population.nodes[part], population.devices[part], strict=True)
+            for node, device in zip(nodes[first:end], devices[first:end], strict=True)
         ]
 
-    def _texts(self, part: slice, heads: Sequence[str]) -> list[str]:
+    def texts(self, heads: Sequence[str], first: int = 0, end: int | None = None) -> list[str]:
+        """Return some rows, whose beginnings are known."""
         columns = self.columns
-        first = part.start
+        part = slice(first, end)
         tails = self._tails
         similarities = _numbers(columns.similarity[part])
         # Most of a row's text is shared with other rows of its population.
@@ -194,7 +193,7 @@ class _Table:
         ends = list(map(tails.__getitem__, kinds))
         special = np.flatnonzero(columns.outcome[part] != PASS) + first
         for row in {*special.tolist(), *columns.waived, *columns.changes, *columns.answered}:
-            if first <= row < part.stop:
+            if first <= row < first + len(ends):
                 ends[row - first] = self._end(row, ends[row - first])
         fixed = f'{self._fixed}, "value": '
         values = _numbers(columns.value[part])
@@ -244,21 +243,6 @@ class _Tails(dict[tuple[int, int, float | None, bool], str]):
             f'"reference": "{by}"}}'
         )
         return text
-
-
-class _LastHeads:
-    """Cache of the row beginnings of the last population: most populations have the same units."""
-
-    def __init__(self) -> None:
-        self._units: tuple[Sequence[str], Sequence[str]] = ((), ())
-        self._heads: list[str] = []
-
-    def of(self, population: Population, make: Callable[[], list[str]]) -> list[str]:
-        """Return the beginnings for a population."""
-        units = (population.nodes, population.devices)
-        if units != self._units:
-            self._units, self._heads = units, make()
-        return self._heads
 
 
 @lru_cache(maxsize=65536)

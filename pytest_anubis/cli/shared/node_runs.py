@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from pytest_anubis.cli.shared.latest_days import Unit
@@ -33,15 +34,10 @@ class NodeRuns:
             key = columns.population.hardware_class
             for place, node in enumerate(columns.population.nodes):
                 self._places.setdefault((node, key), []).append((columns, place))
-        self._shared: dict[
-            int, dict[str, Any]
-        ] = {}  # fields that all passes by one criterion share
-        self._runs: dict[Unit, list[RunRecord]] = {}
-        for run in runs.runs:
-            self._runs.setdefault((run.node, run.hardware_class), []).append(run)
-        self._journals: dict[Unit, list[RunRecord]] = {}
-        for run in runs.journals:
-            self._journals.setdefault((run.node, run.hardware_class), []).append(run)
+        # Fields that all passes by one criterion share, by its columns.
+        self._shared: dict[int, dict[str, Any]] = {}
+        self._runs = _by_unit(runs.runs)
+        self._journals = _by_unit(runs.journals)
 
     def run_of(self, row: NodeRow, *, brief: bool = False) -> RunRecord:
         """Return everything that was collected of one node as one run, with the verdicts of today.
@@ -108,3 +104,10 @@ class NodeRuns:
                 "similarity": alike,
             }
         )
+
+
+def _by_unit(runs: Sequence[RunRecord]) -> dict[Unit, list[RunRecord]]:
+    found: dict[Unit, list[RunRecord]] = {}
+    for run in runs:
+        found.setdefault((run.node, run.hardware_class), []).append(run)
+    return found

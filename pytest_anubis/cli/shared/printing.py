@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,7 +35,7 @@ def say(*lines: str, file: TextIO | None = None, flush: bool = False) -> None:
 
     Args:
         lines: One string a line, without line ends.
-        file: Where to; default the standard output.
+        file: Default: the standard output.
         flush: Write it at once.
     """
     width = edge(file)
@@ -76,6 +76,11 @@ def show(text: str, *, file: TextIO | None = None) -> None:
         _discard_rest(out, error)
 
 
+def few(names: Sequence[str], most: int) -> str:
+    """Return the first names in a line, with ``...`` for others."""
+    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
+
+
 def flush_output(file: TextIO | None = None) -> None:
     """Write everything that was printed so far, if there still is a reader."""
     out = file or sys.stdout
@@ -111,11 +116,7 @@ def terminal_width() -> int | None:
 
 
 def write_json(path: str, document: Mapping[str, Any], *, aside: bool = False) -> None:
-    """Write strict JSON to a file, or to the standard output for ``-``; `aside` as in `write_file`.
-
-    Raises:
-        CommandError: The file cannot be written.
-    """
+    """Write strict JSON to a file, or to the standard output for ``-``; `aside` as in `write_file`."""
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
     write_file(Path(path), text, aside=aside)
 
@@ -150,9 +151,6 @@ def answer(place: str | None, document: Mapping[str, Any], *lines: str) -> None:
             JSON and nothing else.
         document: What the lines say.
         lines: For people.
-
-    Raises:
-        CommandError: The file cannot be written.
     """
     if place != "-":
         say(*lines)
@@ -163,13 +161,7 @@ def answer(place: str | None, document: Mapping[str, Any], *lines: str) -> None:
 def write_file(path: Path, text: bytes | str, *, aside: bool = False) -> None:
     """Write a file whole or not at all, and say so; ``-`` is the standard output for a text.
 
-    Args:
-        path: The file.
-        text: Its content.
-        aside: Say so on the standard error, as the output itself is for programs.
-
-    Raises:
-        CommandError: It cannot be written.
+    With `aside` it is said on the standard error, as the output itself is for programs.
     """
     if str(path) == "-" and isinstance(text, str):
         show_answer(text)

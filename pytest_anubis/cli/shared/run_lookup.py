@@ -12,21 +12,13 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import NEVER_FINISHED, NEVER_STARTED
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import is_written, journal_path
-from pytest_anubis.store.journal.journal_reading import (
-    JOURNAL_NAME,
-    journal_file,
-    read_journal,
-)
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, journal_file, read_journal
 
 _NOT_YET = {NEVER_FINISHED: "is running now", NEVER_STARTED: "has not begun yet: the run goes on"}
 
 
 def find_journal(name: str, store: Path) -> Path:
-    """Return a run's journal, or its folder, by its folder, its journal, its id in the store, or ``latest``.
-
-    Raises:
-        CommandError: There is no such run.
-    """
+    """Return a run's journal or its folder; a run is named as for `read_run`."""
     path = Path(name)
     if name == "latest":
         runs = sorted((store / "runs").glob("*/journal.jsonl"), key=lambda p: p.stat().st_mtime)
@@ -44,11 +36,7 @@ def find_journal(name: str, store: Path) -> Path:
 
 
 def read_run(name: str, store: Path) -> RunRecord:
-    """Read a run by its folder, its journal, its id in the store, or ``latest``.
-
-    Raises:
-        CommandError: There is no such run, or its journal cannot be used.
-    """
+    """Read a run by its folder, its journal, its id in the store, or ``latest``."""
     path = find_journal(name, store)
     try:
         record = read_journal(path)
@@ -63,9 +51,9 @@ def read_run(name: str, store: Path) -> RunRecord:
 def _while_it_runs(record: RunRecord) -> RunRecord:
     """Return a run that still goes on with such a reason at its tests that have not ended."""
     results = tuple(
-        replace(one, text=_NOT_YET.get(one.text, one.text))
-        if one.outcome == "not reported"
-        else one
+        one
+        if one.outcome != "not reported"
+        else replace(one, text=_NOT_YET.get(one.text, one.text))
         for one in record.results
     )
     return replace(record, results=results)
@@ -96,9 +84,7 @@ def collected_path(name: str, store: Path) -> Path:
 def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
     """Give a run that was cut short the verdicts for its missing tests.
 
-    Args:
-        record: The run.
-        baseline: The baseline of its class today, used if the run was judged against the same one.
+    The baseline of its class today is used if the run was judged against the same one.
     """
     damaged = any(isinstance(event, DamageFound) for event in record.events)
     settled = record.node_verdict is not None and not record.broken_off and not damaged

@@ -116,13 +116,7 @@ def read_sources(options: argparse.Namespace, *, storage: SampleStorage | None =
 def read_history(
     options: argparse.Namespace, *, learning: bool = False, storage: SampleStorage | None = None
 ) -> RunSet:
-    """Read the wanted runs of the named history; as `read_collected`.
-
-    Raises:
-        CommandError: There is no such history.
-        HistoryError: It cannot be used.
-        RunsError: It has no such run.
-    """
+    """Read the wanted runs of the named history; as `read_collected`."""
     from pytest_anubis.cli.shared.collected_judging import say_notes
     from pytest_anubis.store.fleet.stored_runs import read_stored
 
@@ -140,12 +134,7 @@ def read_history(
 
 
 def read_history_run(options: argparse.Namespace, name: str) -> RunRecord | RunSet:
-    """Read one run of the named history, by its id or ``latest``; an import as a set of one run.
-
-    Raises:
-        CommandError: There is no such history.
-        HistoryError: It cannot be used, or has no such run or several.
-    """
+    """Read one run of the named history, by its id or ``latest``; an import as a set of one run."""
     from pytest_anubis.store.fleet.stored_runs import read_stored_run
 
     return read_stored_run(history_place(options.history), name, wanted_of(options))
@@ -173,14 +162,9 @@ def listed(given: list[str]) -> tuple[str, ...]:
 
 
 def registered_without_run(place: str, wanted: RunFilter) -> tuple[str, ...]:
-    """Return the registered nodes that have no run at all, sorted, without those that were removed.
+    """Return the registered nodes of a history that have no run at all, sorted, without removed ones.
 
-    Args:
-        place: Folder or URL of a history.
-        wanted: Which nodes, by name and class; its other filters concern runs.
-
-    Raises:
-        HistoryError: It cannot be read.
+    `wanted` chooses them by name and class; its other filters concern runs.
     """
     from pytest_anubis.store.history.fleet_history import nodes_without_run
 

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pytest_anubis.cli.shared.printing import say, terminal_width
+from pytest_anubis.cli.shared.printing import few, say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Triage
@@ -51,13 +51,9 @@ MAX_TESTS = 12
 def say_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     """Print what was found on many nodes.
 
-    Args:
-        options: Options of the command: ``verbose``, ``allow_missing``, perhaps ``missing``.
-        source: The nodes to show.
+    The command has the options ``verbose``, ``allow_missing``, and perhaps ``missing``.
     """
-    judged = source.judged
-    rows = source.rows
-    verbosity = options.verbose
+    judged, rows, verbosity = source.judged, source.rows, options.verbose
     cells = _missing_cells(judged, rows)
     removed = _without_stale(options, {verdict.node for verdict in judged.nodes}, set(cells))
     missing = _missing_lines(options, cells, rows)
@@ -71,8 +67,10 @@ def say_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     )
     # The first lines are those to act on, but for a class that moved as a whole a single node says little.
     findings = [f"finding: {finding.text}" for finding in judged.findings]
-    notes = [f"note: {note}" for note in (*judged.notes, *(judged.asides if verbosity > 0 else ()))]
-    if verbosity <= 0:
+    notes = [f"note: {note}" for note in judged.notes]
+    if verbosity > 0:
+        notes += [f"note: {note}" for note in judged.asides]
+    else:
         findings = [clip_but_end(one, MAX_LINE_LENGTH) for one in findings]
         notes = [clip_but_end(one, MAX_LINE_LENGTH) for one in notes]
     known = any(source.traits.get(row.verdict.node) for row in rows)
@@ -110,11 +108,11 @@ def _missing_lines(
     if "missing" not in options:
         return [f"{line}: 'anubis judge' lists them"]
     out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerows([_HEAD, *cells])
-    place = options.missing or _unused(_store(options), out.getvalue())
+    csv.writer(out, lineterminator="\n").writerows([_HEAD, *cells])
+    text = out.getvalue()
+    place = options.missing or _unused(_store(options), text)
     try:
-        write_atomically(place, out.getvalue())
+        write_atomically(place, text)
     except OSError as error:
         return [
             f"{line}: {place} cannot be written ({error.strerror}); name another --missing FILE"
@@ -129,9 +127,8 @@ def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row
     A list is outdated if all of its nodes were judged and one of its values exists now; the list that the
     user names is outdated if nothing is missing.
     """
-    if (
-        "missing" not in options or options.metrics
-    ):  # of metrics that were not chosen nothing is known
+    # Nothing is known of metrics that were not chosen.
+    if "missing" not in options or options.metrics:
         return []
     places = [options.missing] if options.missing else sorted(_store(options).glob(_LISTS))
     lines = []
@@ -226,23 +223,16 @@ def _store_of(place: Path) -> Path | None:
 
 def _unused(folder: Path, text: str) -> Path:
     """Return the path for a list that replaces no other list, since commands on the terminal name it."""
-    first = folder / MISSING
-    others = (first.with_stem(f"{first.stem}-{number}") for number in itertools.count(2))
-    return next(
-        place
-        for place in itertools.chain([first], others)
-        if not place.exists() or _holds(place, text)
-    )
-
-
-def _holds(place: Path, text: str) -> bool:
-    return place.is_file() and place.read_bytes() == text.encode()
+    first = place = folder / MISSING
+    numbers = itertools.count(2)
+    while place.exists() and not (place.is_file() and place.read_bytes() == text.encode()):
+        place = first.with_stem(f"{first.stem}-{next(numbers)}")
+    return place
 
 
 def _sharing_lines(rows: Sequence[NodeRow]) -> list[str]:
     """Return how to find what rejected nodes share, if no register of the nodes was given."""
-    rejected = sum(row.verdict.decision is Decision.REJECTED for row in rows)
-    if rejected < MIN_SHARING:
+    if sum(row.verdict.decision is Decision.REJECTED for row in rows) < MIN_SHARING:
         return []
     return ["what they share: --nodes-file FILE.csv with the columns node, rack, batch or the like"]
 
@@ -273,12 +263,11 @@ def _again(hosts: str, benchmarks: Iterable[str], which: str = "") -> str:
     """Return the command that runs benchmarks on hosts; for another tool's benchmarks, what to do instead."""
     benchmarks = set(benchmarks)
     if not all("::" in one for one in benchmarks):
-        names = ", ".join(sorted(one.rpartition("::")[2] for one in benchmarks)[:MAX_TESTS])
-        names += ", ..." if len(benchmarks) > MAX_TESTS else ""
+        names = few(sorted(one.rpartition("::")[2] for one in benchmarks), MAX_TESTS)
         return f", {_OTHER_TOOL}: {names} on {which}{hosts}"
     tests = sorted({re.sub(r"\[.*", "", one).rpartition("::")[2] for one in benchmarks})
-    few = len(tests) <= MAX_TESTS and all(map(str.isidentifier, tests))
-    chosen = shlex.join(["-k", " or ".join(tests)] if few else [])
+    named = len(tests) <= MAX_TESTS and all(map(str.isidentifier, tests))
+    chosen = shlex.join(["-k", " or ".join(tests)] if named else [])
     files = sorted({one.partition("::")[0] for one in benchmarks})
     typed = "suites/" if all(one.startswith("suites/") for one in files) else shlex.join(files)
     where = shlex.quote(str(Path.cwd()))

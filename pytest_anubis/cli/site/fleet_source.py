@@ -158,9 +158,7 @@ def gather_fleet_source(
         of_node = found.setdefault(run.node, {})
         of_node.update({name: text for name, text in run_facts(run).items() if text})
     alone = {row.verdict.node for row in rows if row.hardware_class not in judged.baselines}
-    stored: Mapping[
-        str, tuple[str, float]
-    ] = {}  # node -> its last decision, and when that run began
+    stored: Mapping[str, tuple[str, float]] = {}  # decision, and when its run began
     nodes: Sequence[NodeRecord] = ()
     if history:
         from pytest_anubis.store.history.fleet_history import last_verdicts

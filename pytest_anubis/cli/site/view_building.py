@@ -123,7 +123,7 @@ class _Cells:
 def fleet_view(source: FleetSource) -> FleetView:
     """Return the view for the pages; `write_site` adds the links to the pages of nodes and metrics."""
     rows = sorted(source.rows, key=lambda row: row.verdict.severity)
-    places = {(row.verdict.node, row.hardware_class): number for number, row in enumerate(rows)}
+    places = {row.unit: number for number, row in enumerate(rows)}
     names: dict[MetricKey, tuple[Metric, str]] = {}
     classes = {row.hardware_class for row in rows}
     shown = [one for one in source.judged.columns if one.population.hardware_class in classes]
@@ -131,42 +131,40 @@ def fleet_view(source: FleetSource) -> FleetView:
         population = columns.population
         key = (population.benchmark, population.metric.name)
         names.setdefault(key, (population.metric, population.component))
-    bad = [(row, v) for row in rows for v in row.verdicts if v.outcome is not Outcome.PASS]
-    for _, verdict in bad:  # also without a sample: a failed test, a report of the hardware
-        key = (verdict.benchmark, verdict.metric or "(test)")
+    # Those without a sample, too: a failed test, a report of the hardware.
+    bad = [
+        (row, verdict, (verdict.benchmark, verdict.metric or "(test)"))
+        for row in rows
+        for verdict in row.verdicts
+        if verdict.outcome is not Outcome.PASS
+    ]
+    for _, verdict, key in bad:
         if key not in names:
             names[key] = _metric_of(verdict), verdict.component
     order = {key: number for number, key in enumerate(names)}
     cells = _Cells(np.full((len(rows), len(names)), -1, dtype=np.int64))
     _fill(cells, shown, places, order)
-    for row, verdict in bad:
-        column = order[verdict.benchmark, verdict.metric or "(test)"]
+    for row, verdict, key in bad:
         alike = shown_similarity(verdict)
         if alike is None:  # a shown 0 counts
             alike = verdict.similarity
         packed = cells.packed(
-            names[verdict.benchmark, verdict.metric or "(test)"][0],
+            names[key][0],
             OUTCOMES.index(verdict.outcome),
             REASONS.index(verdict.reason),
             np.nan if alike is None else alike,
         )
-        where = np.array([places[row.verdict.node, row.hardware_class]])
-        cells.keep(where, column, np.atleast_1d(packed))
+        cells.keep(np.array([places[row.unit]]), order[key], np.atleast_1d(packed))
     kinds, table = cells.kinds()
     metrics = _metrics(source, names, [row.hardware_class for row in rows], kinds, table)
     chosen = sorted(
         range(len(metrics)),
         key=lambda n: (-metrics[n].failed, -metrics[n].marginal, metrics[n].worst or 0, n),
     )
-    traits = telling_traits(source.traits, rows)
-    shifts = source.shifts
-    drifts = _drifts(source)
-    # Traits that separate nodes come first.
-    traits = tuple(
-        dict.fromkeys(
-            [*(name for name in FIRST if name in traits), *(one.trait for one in shifts), *traits]
-        )
-    )
+    telling = telling_traits(source.traits, rows)
+    first = [name for name in FIRST if name in telling]
+    # Traits that separate nodes come before the others.
+    traits = tuple(dict.fromkeys([*first, *(one.trait for one in source.shifts), *telling]))
     started = sorted(run.started for run in source.runs.runs if run.started)
     closed = _precedents(source)
     return FleetView(
@@ -187,8 +185,8 @@ def fleet_view(source: FleetSource) -> FleetView:
         kinds=kinds,
         cells=[[line[n] for n in chosen] for line in table],
         traits=traits,
-        shifts=tuple(shifts),
-        drifts=tuple(drifts),
+        shifts=tuple(source.shifts),
+        drifts=tuple(_drifts(source)),
         findings=tuple(finding.text for finding in source.judged.findings),
         notes=(*source.judged.notes, *source.judged.asides),
         unjudged=tuple(filter(None, (source.no_baseline_text, source.filed_text))),
@@ -287,7 +285,6 @@ def _metrics(
     for number, (key, (metric, component)) in enumerate(names.items()):
         of = outcomes[codes[:, number]]
         low = alike[codes[:, number]]
-
         test = short(key[0]).rpartition("::")[2]
         found.append(
             FleetMetric(

@@ -31,7 +31,7 @@ from pytest_anubis.cli.commands.fleet.plan_text import (
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import add_action, add_json
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say, write_file, write_json
+from pytest_anubis.cli.shared.printing import few, say, write_file, write_json
 from pytest_anubis.core.metric import named_by
 from pytest_anubis.report.text.numbers import count_text
 
@@ -147,9 +147,7 @@ def _plan(options: argparse.Namespace) -> int:
     plan = plan_window(cases, risk.coverage, window)
     never = unknown_of(found.listed, {node_last.node.name for node_last in found.nodes})
     if never:
-        named = ", ".join(never[:MAX_NAMES_LISTED]) + (
-            ", ..." if len(never) > MAX_NAMES_LISTED else ""
-        )
+        named = few(never, MAX_NAMES_LISTED)
         say(
             f"note: not planned for, as the history does not know them: "
             f"{count_text(len(never), 'node')} of --nodes-file ({named}); run 'pytest --anubis' on them, "

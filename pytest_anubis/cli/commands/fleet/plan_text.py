@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.commands.fleet.fleet_reading import FleetRead, FleetRisk
-from pytest_anubis.cli.shared.printing import say, terminal_width
+from pytest_anubis.cli.shared.printing import few, say, terminal_width
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import table
 
@@ -86,10 +86,9 @@ def class_notes(found: FleetRead, risk: FleetRisk) -> list[str]:
                 "run 'pytest --anubis suites/' on one first"
             )
         elif known.elsewhere:
-            some = ", ".join(known.elsewhere[:MAX_NAMES_LISTED])
+            some = few(known.elsewhere, MAX_NAMES_LISTED)
             count = count_text(len(known.elsewhere), "benchmark")
-            more = ", ..." if len(known.elsewhere) > MAX_NAMES_LISTED else ""
-            notes.append(f"{name}: without {count} that only other classes have run ({some}{more})")
+            notes.append(f"{name}: without {count} that only other classes have run ({some})")
         if known.benchmarks and known.guessed:
             notes.append(
                 f"{name}: no defect is known, so what its benchmarks expose is assumed; 'anubis select' then "
