@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tests.golden.runs import BASELINES, RUNS
 
 DATE = "2026-05-03T00:00:00+00:00"
 Files = dict[str, bytes]
+Change = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,28 @@ def signed_anew(files: Mapping[str, bytes], key: Key, **manifest: Any) -> bytes:
     return bundle_bytes(with_signature(changed, key.private, signer="", signed=DATE))
 
 
-def rewritten(journal: bytes, event: str, change: Callable[[dict[str, Any]], None]) -> bytes:
+def rewritten(journal: bytes, event: str, change: Change) -> bytes:
     """Return a journal with some events changed, whose numbers and checksums are right."""
-    lines = []
-    for number, line in enumerate(journal.splitlines(keepends=True), start=1):
-        plain = parse_line(line)
-        plain.pop("seq", None)
+    lines = journal.splitlines(keepends=True)
+    for number, plain in enumerate(events_of(journal)):
         if plain["event"] == event:
             change(plain)
-            lines.append(line_of(text_of(plain), number))
-        else:
-            lines.append(line)
+            lines[number] = line_of(text_of(plain), number + 1)
     return b"".join(lines)
+
+
+def to(**fields: Any) -> Change:
+    """Return the change that gives an event's fields other values."""
+    return lambda event: event.update(fields)
+
+
+def events_of(journal: bytes) -> list[dict[str, Any]]:
+    """Return the events of a journal without their numbers, for `journal_of`."""
+    events = list(map(parse_line, journal.splitlines(keepends=True)))
+    for event in events:
+        event.pop("seq", None)
+    return events
+
+
+def journal_of(events: Sequence[dict[str, Any]]) -> bytes:
+    return b"".join(line_of(text_of(event), n) for n, event in enumerate(events, start=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from tests.cli.commands.sealed_runs import (
     rewritten,
     seal,
     signed_anew,
+    to,
     write_key,
 )
 from tests.golden.record import retimed
@@ -154,13 +155,9 @@ def test_an_honest_run_seals_and_no_other_decision_does(
     assert found["dossier_compared"]
     files = content(path.read_bytes())
     for other in set(Decision) - {says}:
-        forged = rewritten(files[JOURNAL], "node_verdict", claim(other))
+        forged = rewritten(files[JOURNAL], "node_verdict", to(decision=other.value))
         data = signed_anew({**files, JOURNAL: forged}, vendor, decision=other)
         assert flaws(data, vendor).keys() & {FlawKind.VERDICT, FlawKind.DECISION}
-
-
-def claim(decision: Decision) -> Callable[[dict[str, Any]], None]:
-    return lambda event: event.update(decision=decision.value)
 
 
 def test_the_waivers_are_those_that_the_decision_used(tmp_path: Path, vendor: Key) -> None:

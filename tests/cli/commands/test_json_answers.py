@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_anubis.cli.main import COMMANDS, module_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.store.node_standing import keep_ended
-from tests.cli.command_line import anubis
+from tests.cli.command_line import anubis, every_parser
 
 
 def answer(*arguments: str, code: int = 0) -> Any:
@@ -66,25 +63,6 @@ def test_every_verb_of_the_history_answers_in_json(here: Path) -> None:
     assert shown["runs"] == []
 
 
-def parsers(path: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, set[str]]]:
-    """Yield every action of a command that does something, with its options."""
-    options = {name for action in parser._actions for name in action.option_strings}
-    nouns = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
-    if not nouns or parser.get_default("action") is not None:
-        yield path, options
-    for noun in nouns:
-        for name in noun.choices:
-            yield from parsers(f"{path} {name}", noun.choices[name])
-
-
-def test_no_action_of_the_history_is_without_json() -> None:
-    parser = argparse.ArgumentParser()
-    importlib.import_module(module_of("history")).add(parser)
-    found = dict(parsers("history", parser))
-    assert {"history", "history nodes list", "history state"} <= found.keys()
-    assert [name for name, options in found.items() if "--json" not in options] == []
-
-
 def table(path: Path, speeds: dict[str, float]) -> None:
     rows = ["node,device,benchmark,metric,unit,better,value,class"]
     for node, speed in speeds.items():
@@ -129,18 +107,15 @@ def test_goals_have_one_json_form(here: Path) -> None:
     assert "is it fast?" in both.stdout
 
 
-def every_command() -> dict[str, argparse.ArgumentParser]:
-    found = {}
-    for command in COMMANDS:
-        found[command] = argparse.ArgumentParser()
-        importlib.import_module(module_of(command)).add(found[command])
-    return found
-
-
 def test_whatever_answers_answers_in_json_too() -> None:
-    known = [one for command in every_command().items() for one in parsers(*command)]
+    known = {}
+    for path, parser in every_parser():
+        nouns = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+        if not nouns or parser.get_default("action") is not None:  # else it only has actions
+            known[path] = {flag for action in parser._actions for flag in action.option_strings}
     assert len(known) > 30
-    assert {path for path, options in known if "--json" not in options} == set()
+    assert {"history", "history nodes list", "history state"} <= known.keys()
+    assert {path for path, options in known.items() if "--json" not in options} == set()
 
 
 def test_what_was_learned_is_told_in_json(here: Path) -> None:
@@ -203,15 +178,8 @@ def test_json_on_the_output_costs_no_other_file(
     table(here / "t.csv", {"n1": 100.0, "n2": 101.0})
     Path("none").mkdir()
     for day in range(1, 6):
-        anubis(
-            "history",
-            "incident",
-            "add",
-            "--add-nodes",
-            "--node=n1",
-            "--kind=nic",
-            f"--started=2025-06-0{day}",
-        )
+        given = ("--add-nodes", "--node=n1", "--kind=nic", f"--started=2025-06-0{day}")
+        anubis("history", "incident", "add", *given)
     done = anubis(*arguments, "--json", "-")
     assert done.returncode in (0, 20), done.stderr
     assert json.loads(done.stdout)
@@ -223,17 +191,13 @@ def test_json_on_the_output_costs_no_other_file(
 def test_a_history_is_named_alike_in_every_command() -> None:
     """``--history`` is its place everywhere; ``--store`` a folder of runs, or the older spelling of it."""
     places = set()
-    for command, parser in every_command().items():
-        waiting = [parser]
-        while waiting:
-            for action in waiting.pop()._actions:
-                if isinstance(action, argparse._SubParsersAction):
-                    waiting += action.choices.values()
-                elif action.metavar == "DIR|URL":
-                    assert action.option_strings[0] == "--history", command
-                    places.add(command)
-                elif "--store" in action.option_strings:
-                    assert action.metavar == "DIR", command
+    for path, parser in every_parser():
+        for action in parser._actions:
+            if action.metavar == "DIR|URL":
+                assert action.option_strings[0] == "--history", path
+                places.add(path.partition(" ")[0])
+            elif "--store" in action.option_strings:
+                assert action.metavar == "DIR", path
     assert places >= {"history", "select", "risk", "simulate", "push", "learn", "judge", "fleet"}
 
 

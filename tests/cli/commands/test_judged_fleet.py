@@ -59,6 +59,12 @@ def prepare() -> None:
     Path("nodes.csv").write_text("\n".join(["node,batch,serial", *nodes]) + "\n")
 
 
+def decisions() -> dict[str, str]:
+    """Return the decision on every node, as the latest JSON has it."""
+    nodes = json.loads(Path("out.json").read_text())["nodes"]
+    return {one["node"]: one["decision"] for one in nodes}
+
+
 def test_the_first_lines_say_what_to_act_on(here: Path) -> None:
     write(here / "new.csv", slow={"n40": 0.7, "n41": 0.5}, run="new", week=8)
     done = anubis("judge", "new.csv", "--nodes-file", "nodes.csv", "--json", "out.json")
@@ -70,12 +76,8 @@ def test_the_first_lines_say_what_to_act_on(here: Path) -> None:
     assert lines[2].startswith("6 values are missing on 6 nodes")
     assert [line.split()[0] for line in lines[3:5]] == ["RETEST", "RETEST"]
     assert ("n41" in lines[3], "n40" in lines[4]) == (True, True)
-    decisions = {
-        n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]
-    }
-    assert {node for node, decision in decisions.items() if decision == "REJECTED"} == {
-        *("n05", "n40", "n41")
-    }
+    rejected = {node for node, decision in decisions().items() if decision == "REJECTED"}
+    assert rejected == {"n05", "n40", "n41"}
     assert done.returncode == 1
 
 
@@ -84,10 +86,7 @@ def test_missing_values_are_listed_and_allowed(here: Path) -> None:
     lacking = [f"n{n:02d}" for n in range(9, NODES, 10)]
     for share, decision in (("10%", "ACCEPTED"), ("0", "UNDECIDED")):
         done = anubis("judge", "new.csv", "--allow-missing", share, "--json", "out.json")
-        found = {
-            n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]
-        }
-        assert {found[node] for node in lacking} == {decision}
+        assert {decisions()[node] for node in lacking} == {decision}
         assert "6 values are missing on 6 nodes" in done.stdout
         with Path(".anubis/missing.csv").open() as file:
             cells = list(csv.DictReader(file))
@@ -201,7 +200,7 @@ def test_what_a_later_round_passed_is_answered(here: Path) -> None:
     write(here / "first.csv", slow={"n40": 0.7, "n41": 0.7}, run="w1", week=8)
     write(here / "then.csv", slow={"n41": 0.7}, run="w2", week=15)
     done = anubis("judge", "first.csv", "then.csv", "--json", "out.json")
-    found = {n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]}
+    found = decisions()
     assert (found["n40"], found["n41"]) == ("ACCEPTED", "REJECTED")
     assert next(line for line in done.stdout.splitlines() if "n40" in line).endswith(
         "recovered: n40"
@@ -350,7 +349,7 @@ def test_old_runs_reject_but_complete_nothing(
             assert anubis("import", "table", name).returncode == 0
         runs = [".anubis"]
     anubis("judge", *runs, "--json", "out.json")
-    found = {n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]}
+    found = decisions()
     assert (found["n40"], found["n00"]) == (decision, "ACCEPTED")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.cli.command_line import anubis
 
 HEAD = "node,device,benchmark,metric,unit,better,value"
@@ -21,29 +19,13 @@ def rows(nodes: int, slow: int = -1) -> list[str]:
     return found
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    for name, slow in (("healthy", -1), ("new", 3)):
-        (tmp_path / f"{name}.csv").write_text("\n".join([HEAD, *rows(9, slow)]) + "\n")
-    return tmp_path
-
-
 def test_a_shared_name_is_said_once(here: Path) -> None:
+    for name, slow in (("healthy", -1), ("new", 3)):
+        (here / f"{name}.csv").write_text("\n".join([HEAD, *rows(9, slow)]) + "\n")
     learned = anubis("learn", "healthy.csv", "-o", "base", "--error-rate=none", "-v")
     judged = anubis("judge", "new.csv", "--baseline", "base", "-v", "--html", "judged.html")
-    report = (
-        "report",
-        "new.csv",
-        "--baseline",
-        "base",
-        "--node",
-        "n03",
-        "--html",
-        "n03.html",
-        "-v",
-    )
-    reported = anubis(*report)
+    given = ("--baseline", "base", "--node", "n03", "--html", "n03.html", "-v")
+    reported = anubis("report", "new.csv", *given)
     assert "finding: noisy: no criterion" in learned.stdout
     assert "n03: disk_lat 60 % longer" in judged.stdout
     assert "NOT_TESTED noisy node: no criterion" in judged.stdout

@@ -17,6 +17,7 @@ from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.cli.command_line import anubis
 from tests.golden.runs import BASELINES, RUNS
 
+CONFIRMED = "1 of 1 like it was confirmed; last note: riser exchanged"
 HEAD = "node,class,benchmark,metric,unit,better,value\n"
 
 
@@ -28,36 +29,33 @@ def test_a_journal_of_any_name_is_rebuilt(tmp_path: Path, monkeypatch: pytest.Mo
     assert anubis("report", "n17-2026-11.jsonl").stdout == asked.stdout
 
 
-def test_a_dossier_counts_closed_defects_like_its_own(here: Path) -> None:
+def with_defects(store: Path) -> None:
+    """Keep a history in which two defects of the node with a slow card are closed, one found later."""
     run = read_journal(RUNS / "slow-card")
     failed = next(v.benchmark for v in run.verdicts if v.outcome is Outcome.FAIL)
-    with History(here / ".anubis") as history:
+    with History(store) as history:
         record_run(history, dataclasses.replace(run, run="another", verdicts=()))
         for found, note in ((1.0, "riser exchanged"), (None, "found after the run")):
             add_defect(history, node=run.node, benchmarks=[failed], found=found, note=note)
+
+
+def test_a_dossier_counts_closed_defects_like_its_own(here: Path) -> None:
+    with_defects(here / ".anubis")
     for more, counted in (((), 1), (("--store", "empty"), 0)):
         done = anubis("report", str(RUNS / "slow-card"), "--html", "n.html", *more)
         assert done.returncode == 0, done.stderr
-        page = (here / "n.html").read_text(encoding="utf-8")
-        text = "1 of 1 like it was confirmed; last note: riser exchanged"
-        assert page.count(text) == counted
+        assert (here / "n.html").read_text(encoding="utf-8").count(CONFIRMED) == counted
 
 
 def test_pages_of_judged_nodes_count_closed_defects_like_theirs(here: Path) -> None:
     shutil.copytree(RUNS / "slow-card", here / ".anubis" / "runs" / "slow-card")
     shutil.copytree(RUNS / "accepted", here / ".anubis" / "runs" / "accepted")
-    run = read_journal(RUNS / "slow-card")
-    failed = next(v.benchmark for v in run.verdicts if v.outcome is Outcome.FAIL)
-    with History(here / ".anubis") as history:
-        record_run(history, dataclasses.replace(run, run="another", verdicts=()))
-        for found, note in ((1.0, "riser exchanged"), (None, "found after the run")):
-            add_defect(history, node=run.node, benchmarks=[failed], found=found, note=note)
+    with_defects(here / ".anubis")
     of = (".anubis/runs", "--baseline", str(BASELINES))
     assert anubis("judge", *of, "--html", "judged.html").returncode == 1
     assert anubis("report", "--fleet", *of, "--html", "site").returncode == 0
-    text = "1 of 1 like it was confirmed; last note: riser exchanged"
     for page in ("judged.html", "site/nodes/node-gpu-a.html"):
-        assert (here / page).read_text(encoding="utf-8").count(text) == 1
+        assert (here / page).read_text(encoding="utf-8").count(CONFIRMED) == 1
 
 
 def test_an_unknown_node_is_refused_with_known_ones(here: Path) -> None:

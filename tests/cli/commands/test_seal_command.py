@@ -25,12 +25,6 @@ BASELINE = f"--baseline={BASELINES}"
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def ours(here: Path) -> Key:
     return write_key(here, "ours")
 

@@ -12,21 +12,22 @@ import pytest
 from pytest_anubis.cli.commands.sealing.sealed_decision import decided, journal_record
 from pytest_anubis.core.seal import BASELINE, JOURNAL, FlawKind
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.store.journal.journal_lines import line_of, parse_line, text_of
 from tests.cli.command_line import anubis
 from tests.cli.commands.sealed_runs import (
+    Change,
     Files,
     Key,
     content,
+    events_of,
     flaws,
+    journal_of,
     rewritten,
     seal,
     signed_anew,
+    to,
     verify,
     write_key,
 )
-
-Change = Callable[[dict[str, Any]], None]
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +63,6 @@ def forged(files: Files, key: Key, *changes: tuple[str, Change], **manifest: Any
     return signed_anew({**files, JOURNAL: journal}, key, **manifest)
 
 
-def to(**fields: Any) -> Change:
-    return lambda event: event.update(fields)
-
-
 def at(*path: Any, value: Any) -> Change:
     def change(event: Any) -> None:
         for step in path[:-1]:
@@ -78,12 +75,8 @@ def at(*path: Any, value: Any) -> Change:
 # The gate
 
 
-def narrow(event: dict[str, Any]) -> None:
-    event["inventory"]["accelerators"][2]["link_width"] = 8
-
-
-def erring(event: dict[str, Any]) -> None:
-    event["inventory"]["accelerators"][5]["ecc_uncorrected"] = 3
+narrow = at("inventory", "accelerators", 2, "link_width", value=8)
+erring = at("inventory", "accelerators", 5, "ecc_uncorrected", value=3)
 
 
 @pytest.mark.parametrize("fault", [narrow, erring])
@@ -145,33 +138,27 @@ def test_a_gate_that_was_off_finds_nothing(vendor: Key, sealed: Callable[[str], 
     assert run.verdict.decision is Decision.REJECTED
 
 
-def erring_more(inventory: dict[str, Any]) -> None:
-    inventory["accelerators"][5]["ecc_uncorrected"] = 3
-
-
 def lost(inventory: dict[str, Any]) -> None:
     del inventory["accelerators"][7]
 
 
-def freed(inventory: dict[str, Any]) -> None:
-    inventory["accelerators"][5]["memory_free"] = 1 << 30
-
-
 @pytest.mark.parametrize(
     ("change", "found"),
-    [(erring_more, [FlawKind.VERDICT]), (lost, [FlawKind.VERDICT]), (freed, [])],
+    [
+        (at("accelerators", 5, "ecc_uncorrected", value=3), [FlawKind.VERDICT]),
+        (lost, [FlawKind.VERDICT]),
+        (at("accelerators", 5, "memory_free", value=1 << 30), []),
+    ],
 )
 def test_a_fault_at_the_end_needs_its_verdict(
     vendor: Key, sealed: Callable[[str], Files], change: Change, found: list[FlawKind]
 ) -> None:
     files = sealed("slow-card")
-    events = [parse_line(line) for line in files[JOURNAL].splitlines(keepends=True)]
+    events = events_of(files[JOURNAL])
     inventory = json.loads(json.dumps(events[0]["inventory"]))
     change(inventory)
     end = next(n for n, event in enumerate(events) if event["event"] == "node_verdict")
     events.insert(end, {"event": "inventory_changed", "inventory": inventory, "at": 1777669200.0})
-    for event in events:
-        event.pop("seq", None)
     data = signed_anew({**files, JOURNAL: journal_of(events)}, vendor)
     assert list(flaws(data, vendor)) == found
 
@@ -207,10 +194,9 @@ def test_a_good_verdict_needs_its_values(
     vendor: Key, sealed: Callable[[str], Files], outcome: str
 ) -> None:
     files = sealed("slow-card")
-    events = [parse_line(line) for line in files[JOURNAL].splitlines(keepends=True)]
+    events = events_of(files[JOURNAL])
     events = [e for e in events if (e["event"], e.get("device")) != ("measurement", "cuda:5")]
     for event in events:
-        event.pop("seq", None)
         if event["event"] == "verdict":
             event["outcome"] = outcome
         elif event["event"] == "test_finished":
@@ -221,16 +207,8 @@ def test_a_good_verdict_needs_its_values(
     assert list(flaws(data, vendor)) == [FlawKind.VERDICT]
 
 
-def journal_of(events: list[dict[str, Any]]) -> bytes:
-    return b"".join(line_of(text_of(event), n) for n, event in enumerate(events, start=1))
-
-
-def fails(event: dict[str, Any]) -> None:
-    event |= {"outcome": "FAIL", "reason": "beyond"}
-
-
 def test_an_accepted_run_has_no_failure(vendor: Key, sealed: Callable[[str], Files]) -> None:
-    data = forged(sealed("accepted"), vendor, ("verdict", fails))
+    data = forged(sealed("accepted"), vendor, ("verdict", to(outcome="FAIL", reason="beyond")))
     assert list(flaws(data, vendor)) == [FlawKind.VERDICT]
 
 

@@ -30,7 +30,6 @@ from pytest_anubis.store.baselines.baseline_files import (
     baseline_to_plain,
     save_baseline,
 )
-from pytest_anubis.store.journal.journal_lines import line_of, parse_line, text_of
 from pytest_anubis.store.sealing.acceptance_bundle import (
     _pieces,
     bundle_bytes,
@@ -44,10 +43,13 @@ from tests.cli.commands.sealed_runs import (
     Files,
     Key,
     content,
+    events_of,
     flaws,
+    journal_of,
     rewritten,
     seal,
     signed_anew,
+    to,
     verify,
     write_key,
 )
@@ -177,41 +179,27 @@ def test_a_second_file_of_one_name_is_named(tmp_path: Path, vendor: Key, archive
     assert flaws(path.read_bytes(), vendor) == {FlawKind.TWICE: [JOURNAL]}
 
 
-def written(path: Path, files: Files, change: Callable[[zipfile.ZipInfo], None]) -> bytes:
-    """Return an archive as another program writes it, with something about the journal changed."""
-    with zipfile.ZipFile(path, "w") as packed:
-        for name, one in files.items():
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("compress_type", zipfile.ZIP_DEFLATED),
+        ("external_attr", (stat.S_IFLNK | 0o777) << 16),
+        ("date_time", (2026, 1, 1, 0, 0, 0)),
+        ("comment", b"more"),
+    ],
+)
+def test_a_repacked_archive_is_refused(
+    tmp_path: Path, vendor: Key, archive: bytes, field: str, value: object
+) -> None:
+    path = tmp_path / "sealed.zip"
+    with zipfile.ZipFile(path, "w") as packed:  # as another program writes it
+        for name, one in files_of_bundle(archive)[0].items():
             info = zipfile.ZipInfo(name)
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             if name == JOURNAL:
-                change(info)
+                setattr(info, field, value)
             packed.writestr(info, one)
-    return path.read_bytes()
-
-
-def packed(info: zipfile.ZipInfo) -> None:
-    info.compress_type = zipfile.ZIP_DEFLATED
-
-
-def linked(info: zipfile.ZipInfo) -> None:
-    info.external_attr = (stat.S_IFLNK | 0o777) << 16
-
-
-def dated(info: zipfile.ZipInfo) -> None:
-    info.date_time = (2026, 1, 1, 0, 0, 0)
-
-
-def commented(info: zipfile.ZipInfo) -> None:
-    info.comment = b"more"
-
-
-@pytest.mark.parametrize("change", [packed, linked, dated, commented])
-def test_a_repacked_archive_is_refused(
-    tmp_path: Path, vendor: Key, archive: bytes, change: Callable[[zipfile.ZipInfo], None]
-) -> None:
-    every, _ = files_of_bundle(archive)
-    data = written(tmp_path / "sealed.zip", every, change)
-    assert JOURNAL in flaws(data, vendor)[FlawKind.REPACKED]
+    assert JOURNAL in flaws(path.read_bytes(), vendor)[FlawKind.REPACKED]
 
 
 def test_nothing_of_a_bomb_is_unpacked(tmp_path: Path, vendor: Key) -> None:
@@ -334,11 +322,9 @@ def accept(event: dict[str, Any]) -> None:
 def lied_about(journal: bytes) -> bytes:
     """Return the journal of a rejected run in which everything but the values speaks of a healthy node."""
     journal = rewritten(journal, "node_verdict", accept)
-    journal = rewritten(journal, "run_finished", lambda event: event.update(exit_status=0))
-    journal = rewritten(journal, "test_finished", lambda event: event.update(outcome="passed"))
-    return rewritten(
-        journal, "verdict", lambda event: event.update(outcome="PASS", reason="within")
-    )
+    journal = rewritten(journal, "run_finished", to(exit_status=0))
+    journal = rewritten(journal, "test_finished", to(outcome="passed"))
+    return rewritten(journal, "verdict", to(outcome="PASS", reason="within"))
 
 
 @pytest.mark.parametrize(
@@ -357,14 +343,6 @@ def test_a_rewritten_verdict_is_refused(
     assert not (tmp_path / "sealed.zip").exists()
 
 
-def other_component(event: dict[str, Any]) -> None:
-    event["components"] = ["network"]
-
-
-def no_component(event: dict[str, Any]) -> None:
-    event["components"] = []
-
-
 def other_card(event: dict[str, Any]) -> None:
     if event["outcome"] == "FAIL":
         event["device"] = "cuda:2"
@@ -373,7 +351,8 @@ def other_card(event: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("kind", "lie"),
     [
-        *(("node_verdict", other_component), ("node_verdict", no_component)),
+        ("node_verdict", to(components=["network"])),
+        ("node_verdict", to(components=[])),
         ("verdict", other_card),
     ],
 )
@@ -436,15 +415,14 @@ def test_a_waiver_counts_as_of_the_runs_day(tmp_path: Path, vendor: Key, files: 
 
 def with_waivers(journal: bytes, waiver: dict[str, Any]) -> bytes:
     """Return the journal of a run that a waiver lets pass, as it says itself."""
-    events = [parse_line(line) for line in journal.splitlines(keepends=True)]
+    events = events_of(journal)
     events.insert(1, {"event": "waivers", "waivers": [waiver], "at": 1777669200.0})
     for event in events:
-        event.pop("seq", None)
         if event["event"] == "node_verdict":
             accept(event)
         elif event["event"] == "run_finished":
             event["exit_status"] = 0
-    return b"".join(line_of(text_of(event), n) for n, event in enumerate(events, start=1))
+    return journal_of(events)
 
 
 def anew_of(journal: bytes, files: Files) -> Files:
@@ -474,7 +452,7 @@ def test_a_newer_form_names_its_version(vendor: Key, files: Files) -> None:
 
 
 def test_an_older_journal_names_the_other_version(vendor: Key, files: Files) -> None:
-    journal = rewritten(files[JOURNAL], "run_started", lambda event: event.update(schema=1))
+    journal = rewritten(files[JOURNAL], "run_started", to(schema=1))
     data = signed_anew({**files, JOURNAL: journal}, vendor, version="0.1.0")
     (flaw,) = verify(data, vendor).report.flaws
     assert (flaw.kind, flaw.version) == (FlawKind.UNDECIDABLE, "0.1.0")

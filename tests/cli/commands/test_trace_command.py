@@ -38,16 +38,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_script_is_recorded_and_ended_when_its_steps_are_there(script: Path) -> None:
     for steps in (1, 2):
-        result = anubis(
-            "trace",
-            "record",
-            "-o",
-            f"{steps}.trace.json.gz",
-            f"--steps={steps}",
-            "--",
-            str(script),
-            "99",
-        )
+        given = ("-o", f"{steps}.trace.json.gz", f"--steps={steps}", "--", str(script), "99")
+        result = anubis("trace", "record", *given)
         assert result.returncode == 0, result.stderr
     assert not (script.parent / "steps").exists()
     once, twice = (read_trace(script.parent / f"{steps}.trace.json.gz") for steps in (1, 2))
@@ -203,12 +195,9 @@ def test_a_profile_predicts_its_own_trace_and_says_what_it_scaled(tmp_path: Path
         ["--profile=ops.json", "--ranks=0"],
     ],
 )
-def test_a_wrong_profile_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path, two_products(), "known.trace.json")
-    (tmp_path / "ops.json").write_text('{"format": "anubis-operations", "device": 3}')
+def test_a_wrong_profile_is_one_line(here: Path, arguments: list[str]) -> None:
+    write(here, two_products(), "known.trace.json")
+    (here / "ops.json").write_text('{"format": "anubis-operations", "device": 3}')
     result = anubis("trace", "predict", "known.trace.json", *arguments)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
 

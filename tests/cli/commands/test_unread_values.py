@@ -91,6 +91,11 @@ def test_a_head_that_stands_again_is_no_node(here: Path) -> None:
     assert anubis("judge", written("other.csv", other)).returncode == 20
 
 
+def one_odd_cell(odd: str, usual: str) -> list[str]:
+    """Return a node's rows with a further cell each, one of which differs."""
+    return [f"{row},{odd if number == 30 else usual}" for number, row in enumerate(rows("b00", 4))]
+
+
 @pytest.mark.parametrize(
     ("column", "bad", "good"),
     [
@@ -110,9 +115,7 @@ def test_a_column_that_says_of_a_failure_is_read(
     here: Path, column: str, bad: str, good: str
 ) -> None:
     for word, code in ((good, 0), (bad, 1)):
-        table = [
-            f"{row},{word if number == 30 else good}" for number, row in enumerate(rows("b00", 4))
-        ]
+        table = one_odd_cell(word, good)
         assert anubis("judge", written("t.csv", table, f"{HEAD},{column}")).returncode == code
 
 
@@ -129,9 +132,7 @@ def test_a_column_that_says_of_a_failure_is_read(
 def test_a_column_of_outcome_words_is_read(
     here: Path, column: str, usual: str, other: str, code: int
 ) -> None:
-    table = [
-        f"{row},{other if number == 30 else usual}" for number, row in enumerate(rows("b00", 4))
-    ]
+    table = one_odd_cell(other, usual)
     done = anubis("judge", written("t.csv", table, f"{HEAD},{column}"))
     assert done.returncode == code
     imported = anubis("import", "table", "t.csv").stdout
@@ -204,45 +205,31 @@ def test_a_remark_of_no_failure_is_ignored(here: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "word", "code"),
+    ("column", "word", "usual", "code"),
     [
-        ("status", "PREEMPTED", 20),
-        ("failed", "3", 20),
-        ("passed", "8/8", 0),
-        ("passed", "0/0", 20),
-        ("errors", "8/8", 20),
-        ("error", "2/2", 20),
-        ("result", "71.2", 0),
-        ("Comment", "FAILED twice, then rebooted", 20),
-        ("operator_notes", "no errors", 0),
-        ("host_log", "NVRM: Xid 79, GPU has fallen off the bus", 20),
+        ("status", "PREEMPTED", "", 20),
+        ("failed", "3", "", 20),
+        ("passed", "8/8", "", 0),
+        ("passed", "0/0", "", 20),
+        ("errors", "8/8", "", 20),
+        ("error", "2/2", "", 20),
+        ("result", "71.2", "", 0),
+        ("Comment", "FAILED twice, then rebooted", "", 20),
+        ("operator_notes", "no errors", "", 0),
+        ("host_log", "NVRM: Xid 79, GPU has fallen off the bus", "", 20),
+        ("rc", "0:0", "0", 0),
+        ("rc", "SIGKILL", "0", 1),
+        ("rc", "SIGKILL", "", 1),  # codes of failures only
+        ("rc", "", "", 0),
+        ("rc", "None", "", 20),
+        *(("rc", word, "0", 20) for word in ("", "N/A", "None", "null", "nan")),
     ],
 )
-def test_an_unknown_outcome_word_accepts_nothing(
-    here: Path, column: str, word: str, code: int
+def test_an_unknown_outcome_or_return_code_accepts_nothing(
+    here: Path, column: str, word: str, usual: str, code: int
 ) -> None:
-    table = [f"{row},{word if number == 30 else ''}" for number, row in enumerate(rows("b00", 4))]
+    table = one_odd_cell(word, usual)
     assert anubis("judge", written("t.csv", table, f"{HEAD},{column}")).returncode == code
-
-
-@pytest.mark.parametrize(
-    ("word", "usual", "code"),
-    [
-        ("0:0", "0", 0),
-        ("SIGKILL", "0", 1),
-        ("SIGKILL", "", 1),  # codes of failures only
-        ("", "", 0),
-        ("None", "", 20),
-        *((word, "0", 20) for word in ("", "N/A", "None", "null", "nan")),
-    ],
-)
-def test_a_return_code_that_is_not_told_is_no_success(
-    here: Path, word: str, usual: str, code: int
-) -> None:
-    table = [
-        f"{row},{word if number == 30 else usual}" for number, row in enumerate(rows("b00", 4))
-    ]
-    assert anubis("judge", written("t.csv", table, f"{HEAD},rc")).returncode == code
 
 
 def test_a_refused_file_leaves_its_node_undecided(here: Path) -> None:

@@ -31,10 +31,9 @@ def test_pair(anubis_metric):
 
 
 @pytest.mark.usefixtures("quick_processes")
-def test_gaps_are_said_and_are_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "test_parts.py").write_text(SUITE)
-    (tmp_path / "conftest.py").write_text(QUIET)
+def test_gaps_are_said_and_are_no_success(here: Path) -> None:
+    (here / "test_parts.py").write_text(SUITE)
+    (here / "conftest.py").write_text(QUIET)
     result = anubis("learn", "test_parts.py", "--rounds", "3", "--pytest-args=--anubis-in-process")
     assert result.returncode == 20, result.stdout + result.stderr
     lines = result.stdout.splitlines()

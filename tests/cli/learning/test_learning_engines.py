@@ -172,7 +172,7 @@ def test_lost_workers_end_learning_with_a_line(monkeypatch: pytest.MonkeyPatch) 
     engine = object.__new__(engines.DaskEngine)
     engine._address = NOWHERE
     monkeypatch.setattr(engines.DaskEngine, "_threads", lambda self: {})
-    for future, said in ((Silent(), "are gone"), (Killed(), "memory"), (Lost(), "broke")):
+    for future, said in ((Silent(), "no workers"), (Killed(), "memory"), (Lost(), "broke")):
         with pytest.raises(CommandError, match=said) as found:
             engine._result(future)
         assert "\n" not in str(found.value)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_anubis.cli.learning import rounds
-from pytest_anubis.cli.learning.disturbed_rounds import wholly_disturbed
+from pytest_anubis.cli.learning.rounds import wholly_disturbed
 from pytest_anubis.core.run import RunRecord
 from tests.cli.command_line import anubis
 from tests.quiet import QUIET
@@ -107,12 +107,9 @@ def test_noisy(anubis_metric):
 
 
 @pytest.mark.usefixtures("quick_processes")
-def test_a_coarse_baseline_proposes_longer_learning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "test_parts.py").write_text(NOISY)
-    (tmp_path / "conftest.py").write_text(QUIET)  # a disturbed machine gets another proposal
+def test_a_coarse_baseline_proposes_longer_learning(here: Path) -> None:
+    (here / "test_parts.py").write_text(NOISY)
+    (here / "conftest.py").write_text(QUIET)  # a disturbed machine gets another proposal
     result = anubis("learn", "test_parts.py", "--rounds", "4", IN_PROCESS)
     lines = result.stdout.splitlines()
     at = lines.index(

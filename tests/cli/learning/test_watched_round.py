@@ -39,15 +39,14 @@ def measured(
     )
 
 
-def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    suite = tmp_path / "test_suite.py"
+def test_round_is_watched_and_read(here: Path) -> None:
+    suite = here / "test_suite.py"
     suite.write_text(
         "import pathlib, time\n"
         "def test_speed(anubis_metric):\n"
         "    anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')\n"
         "    end = time.monotonic() + 30\n"
-        f"    while not pathlib.Path({str(tmp_path / 'seen')!r}).exists() and time.monotonic() < end:\n"
+        f"    while not pathlib.Path({str(here / 'seen')!r}).exists() and time.monotonic() < end:\n"
         "        time.sleep(0.05)\n",
         encoding="utf-8",
     )
@@ -56,9 +55,9 @@ def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def see(progress: RunProgress) -> None:
         seen.append(progress)
         if progress.doing:
-            (tmp_path / "seen").touch()
+            (here / "seen").touch()
 
-    record = measured(tmp_path / "store", "test_suite.py", see)
+    record = measured(here / "store", "test_suite.py", see)
     assert [one.metric.name for one in record.measurements] == ["speed"]
     assert any(one.doing == "test_speed on node" or one.doing == "test_speed" for one in seen)
     assert max(one.planned for one in seen) == 1
@@ -73,18 +72,15 @@ def test_round_that_fails_shows_what_it_printed(
     assert "no_such_module_here" in capsys.readouterr().out
 
 
-def test_a_partial_round_keeps_its_measurements(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "test_suite.py").write_text(
+def test_a_partial_round_keeps_its_measurements(here: Path) -> None:
+    (here / "test_suite.py").write_text(
         "def test_speed(anubis_metric):\n"
         "    anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')\n"
         "def test_bad(anubis_metric):\n"
         "    assert 1 == 2, 'a wrong sum'\n",
         encoding="utf-8",
     )
-    record = measured(tmp_path / "store", "test_suite.py")
+    record = measured(here / "store", "test_suite.py")
     assert [one.metric.name for one in record.measurements] == ["speed"]
     assert [one.test for one in failed_tests(record)] == ["test_suite.py::test_bad"]
 
@@ -139,11 +135,10 @@ def interrupted() -> None:
 
 @pytest.mark.parametrize("happens", [interrupted, terminated])
 def test_an_interrupt_reaches_the_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]
+    here: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(watched_round, "INTERRUPT_GRACE", 0.0)
-    (tmp_path / "test_long.py").write_text(
+    (here / "test_long.py").write_text(
         "import time\ndef test_x(anubis_metric):\n    time.sleep(60)\n", encoding="utf-8"
     )
 
@@ -153,8 +148,8 @@ def test_an_interrupt_reaches_the_round(
 
     with pytest.raises(KeyboardInterrupt):
         # Without a worker: one that is inside a test is waited for.
-        measured(tmp_path / "store", "test_long.py", tell, pytest_args="-p no:xdist")
-    record = read_journal(tmp_path / "store" / "runs" / "r1")
+        measured(here / "store", "test_long.py", tell, pytest_args="-p no:xdist")
+    record = read_journal(here / "store" / "runs" / "r1")
     assert record.ended  # its journal was closed
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 

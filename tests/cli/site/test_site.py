@@ -92,10 +92,7 @@ def test_clear_passes_are_short_and_alike(fleet: tuple[Path, Any]) -> None:
     assert short > 40
 
 
-def test_the_register_comes_from_the_history(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_register_comes_from_the_history(here: Path) -> None:
     nodes = [f"n{number:02d}" for number in range(12)]
     rows = "".join(
         f"{node},c,b,rate,GB/s,higher,,{100 + at % 3}\n" for at, node in enumerate(nodes)
@@ -113,10 +110,7 @@ def test_the_register_comes_from_the_history(
     assert "S11" not in data  # a serial number is no trait
 
 
-def test_journals_have_costs_and_plain_failures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_journals_have_costs_and_plain_failures(here: Path) -> None:
     for name in ("slow-card", "accepted", "faults"):
         shutil.copytree(RUNS / name, f"runs/{name}")
     assert anubis("report", "--fleet", "runs", "--html", "site").returncode == 0
@@ -141,12 +135,11 @@ def table(folder: Path, *names: str) -> Path:
     return runs / "t.csv"
 
 
-def test_only_our_own_pages_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    runs = table(tmp_path, "n1", "n2")
+def test_only_our_own_pages_are_replaced(here: Path) -> None:
+    runs = table(here, "n1", "n2")
     for _ in range(2):
         assert anubis("report", "--fleet", str(runs), "--html", "site").returncode == 0
-    assert (tmp_path / "site/nodes/node-n1.html").stat().st_mode & 0o777 == 0o644
+    assert (here / "site/nodes/node-n1.html").stat().st_mode & 0o777 == 0o644
     shutil.rmtree("site")
     Path("site").mkdir()
     Path("site/index.html").write_text("mine")
@@ -177,20 +170,16 @@ def test_only_our_own_pages_are_replaced(tmp_path: Path, monkeypatch: pytest.Mon
         (("--nodes-file", "no.csv"), "no runs yet"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
-    given: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    table(tmp_path, "n1")
+def test_what_cannot_be_done_is_one_line(given: tuple[str, ...], words: str, here: Path) -> None:
+    table(here, "n1")
     refused = anubis("report", *given)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert words in refused.stderr
     assert not Path("s").exists()
 
 
-def test_racks_come_from_a_table_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    runs = table(tmp_path, "n1", "n2", "n3", "n4")
+def test_racks_come_from_a_table_of_nodes(here: Path) -> None:
+    runs = table(here, "n1", "n2", "n3", "n4")
     register = "Node,Rack,serial\nn1,left,s1\nn2,left,s2\nn3,right,s3\nn4,right,s4\n"
     Path("mine.csv").write_text(register)
     done = anubis("report", "--fleet", str(runs), "--nodes-file", "mine.csv", "--html", "a")
@@ -205,11 +194,8 @@ def test_racks_come_from_a_table_of_nodes(tmp_path: Path, monkeypatch: pytest.Mo
     assert "no node of this table was judged" in done.stdout
 
 
-def test_a_cell_shows_a_median_of_zero_as_the_terminal_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    runs = table(tmp_path, *(f"n{number}" for number in range(8)))
+def test_a_cell_shows_a_median_of_zero_as_the_terminal_does(here: Path) -> None:
+    runs = table(here, *(f"n{number}" for number in range(8)))
     assert anubis("learn", str(runs), "--error-rate", "none", "-o", "base").returncode == 0
     row = "n3,c,t.py::test_a,rate,GB/s,higher,memory,"
     runs.write_text(HEAD + "".join(f"{row}{value}\n" for value in (0, 0, 0, 101, 102)))
@@ -220,11 +206,10 @@ def test_a_cell_shows_a_median_of_zero_as_the_terminal_does(
     assert "FAIL, nothing at all" in json.dumps(data)
 
 
-def test_names_in_files_stay_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_names_in_files_stay_text(here: Path) -> None:
     evil = EVIL.replace("\n", "").replace("\r", "").replace("\ud800", "").replace("\udc80", "")
     names = ("../../etc/x", "</script><script>alert(1)</script>", "con", "CON", evil)
-    runs = table(tmp_path, *names)
+    runs = table(here, *names)
     done = anubis("report", "--fleet", str(runs), "--html", "site")
     assert done.returncode == 0, done.stderr
     assert all(line.isprintable() for line in done.stdout.split("\n"))
@@ -234,7 +219,7 @@ def test_names_in_files_stay_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     index = Path("site/index.html").read_text("utf-8")
     assert Rules(index).wrong == []
     assert "<script>alert" not in index
-    assert {p.name for p in tmp_path.iterdir()} == {"runs", "site"}
+    assert {p.name for p in here.iterdir()} == {"runs", "site"}
 
 
 def test_a_nodes_file_depends_on_no_other_node() -> None:
@@ -245,11 +230,10 @@ def test_a_nodes_file_depends_on_no_other_node() -> None:
 
 
 def test_of_very_many_nodes_the_worst_have_a_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pytest_anubis.cli.site.site_writing.MAX_NODE_PAGES", 1)
-    runs = table(tmp_path, "n1", "n2")
+    runs = table(here, "n1", "n2")
     assert anubis("report", "--fleet", str(runs), "--html", "site").returncode == 0
     page = Path("site/index.html").read_text("utf-8")
     assert Rules(page).wrong == []
@@ -258,12 +242,11 @@ def test_of_very_many_nodes_the_worst_have_a_page(
     assert "<th scope='row'>n2</th>" in page
 
 
-def test_a_fleet_is_shown_from_its_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_fleet_is_shown_from_its_history(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_ANUBIS_HISTORY", raising=False)
-    runs = table(tmp_path, "n1", "n2")
+    runs = table(here, "n1", "n2")
     assert anubis("push", str(runs), "--history", "fleet").returncode == 0
-    url = f"sqlite:///{tmp_path}/fleet/history.sqlite"
+    url = f"sqlite:///{here}/fleet/history.sqlite"
     given: tuple[str, ...]
     for given in (("--fleet", "fleet"), ("--fleet", "--history", "fleet"), ("--fleet", url)):
         done = anubis("report", *given, "--html", "site")
@@ -282,13 +265,10 @@ def test_a_fleet_is_shown_from_its_history(tmp_path: Path, monkeypatch: pytest.M
     assert not Path("no").exists()
 
 
-def test_a_missing_baseline_is_said_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_missing_baseline_is_said_everywhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_ANUBIS_HISTORY", raising=False)
     names = [f"n{number}" for number in range(8)]
-    runs = table(tmp_path, *names)
+    runs = table(here, *names)
     assert anubis("learn", str(runs), "--error-rate", "none", "-o", "base").returncode == 0
     bad = runs.read_text().replace(
         '"n3",c,t.py::test_a,rate,GB/s,higher,memory,10',
