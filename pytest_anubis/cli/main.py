@@ -74,13 +74,9 @@ def module_of(command: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; an unexpected error of the program itself ends with a traceback and `BROKEN`.
+    """Run one command, by default the process's command line, and return its exit code.
 
-    Args:
-        arguments: The command line without the program's name; default: the process's.
-
-    Returns:
-        The exit code.
+    An error of this package ends it with one line and `WRONG`, another one with a traceback and `BROKEN`.
     """
     if sys.stdout is None:  # the caller closed it (``>&-``); files must not get its number
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
@@ -151,11 +147,7 @@ def _is_ours(error: Exception) -> bool:
 
 
 def refuse_blanks(words: Sequence[str]) -> None:
-    """Refuse blank words where a name belongs, such as ``--node "$NODE"`` without such a variable.
-
-    Raises:
-        CommandError: A word is blank, or the value behind an option's ``=`` is.
-    """
+    """Refuse blank words where a name belongs, such as ``--node "$NODE"`` without such a variable."""
     before = ""
     for word in words:
         if word == "--":  # pytest's arguments follow

@@ -171,10 +171,7 @@ def _say_time_left(rounds: int, number: int, begin: float) -> None:
 def order(first: RunRecord, number: int, open_ones: Collection[str] = ()) -> list[str]:
     """Return the tests in this round's own order, so that every round brings other pairs together.
 
-    Args:
-        first: The first run, which planned them.
-        number: The round, from 0, which keeps pytest's order.
-        open_ones: Benchmarks of pairs that must meet again; they come first.
+    The first run has planned them, and round 0 keeps its order. Benchmarks of open pairs come first.
     """
     plans = list(first.planned)
     if number:

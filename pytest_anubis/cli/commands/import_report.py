@@ -133,12 +133,9 @@ class FoldedLines:
         self._counts: dict[str, int] = {}
 
     def add(self, about: object, text: str, *, kind: str = "") -> None:
-        """Take a line.
+        """Take a line about a file, which it may name.
 
-        Args:
-            about: The file that it is about, which the text may name.
-            text: The line.
-            kind: Lines of one kind say the same; empty: those that only differ in the file.
+        Lines of one `kind` say the same; without a kind those do that only differ in the file.
         """
         if self._all:
             say(text)

@@ -139,11 +139,7 @@ chosen by clear moments, raise limits: --pytest-args='--anubis-quiet-limit=steal
 
 
 def run(options: argparse.Namespace) -> int:
-    """Learn, write one baseline per hardware class, and return the exit code.
-
-    Raises:
-        CommandError: Wrong usage or input, a round failed as a whole, or a class has no criterion.
-    """
+    """Learn, write one baseline per hardware class, and return the exit code."""
     result = _result(options)
     if options.json is not None and (result.classes or not result.error):
         document = {
@@ -248,12 +244,8 @@ def _learn(
 ) -> LearnResult:
     """Learn every hardware class of some runs, print the lines of each, and write its baseline.
 
-    Args:
-        options: Options of the command.
-        paths: The runs, unless a history is named.
-        rounds: The rounds on this machine; None if the runs were collected.
-        longer: Command that measures longer.
-        see: Commands that show the nodes that the lines name.
+    `rounds` are those on this machine, None if the runs were collected; `longer` and `see` are commands to be
+    suggested.
     """
     from pytest_anubis.cli.shared.collected_judging import read_collected
     from pytest_anubis.store.samples.spilled_values import SpilledValues

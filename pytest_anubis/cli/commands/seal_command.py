@@ -161,12 +161,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _sealed(options: argparse.Namespace) -> tuple[dict[str, bytes], list[str]]:
-    """Return the files of the seal of a run, without signatures, and notes on it.
-
-    Raises:
-        CommandError: There is no such run, or not the baseline that judged it.
-        SealingError: It cannot be sealed.
-    """
+    """Return the files of the seal of a run, without signatures, and notes on it."""
     from pytest_anubis.cli.commands.sealing.sealed_decision import decided, journal_record
 
     journal, place = _journal(options)
@@ -190,12 +185,7 @@ def _sealed(options: argparse.Namespace) -> tuple[dict[str, bytes], list[str]]:
 
 
 def _journal(options: argparse.Namespace) -> tuple[bytes, str]:
-    """Return the journal of the named run, byte by byte, and its place in words.
-
-    Raises:
-        CommandError: There is none, or its run still goes on.
-        HistoryError: The history has no such journal.
-    """
+    """Return the journal of the named run, byte by byte, and its place in words."""
     name = options.name or "latest"
     if options.history:
         from pytest_anubis.store.fleet.stored_runs import read_stored_journal
@@ -213,11 +203,7 @@ def _journal(options: argparse.Namespace) -> tuple[bytes, str]:
 
 
 def _baseline(options: argparse.Namespace, record: RunRecord) -> bytes:
-    """Return the file of the baseline that judged a run.
-
-    Raises:
-        CommandError: It is not there.
-    """
+    """Return the file of the baseline that judged a run."""
     place = baseline_place(options)
     path = find_baseline(place, record.hardware_class) if place.exists() else None
     if path is None:
@@ -235,11 +221,7 @@ def _baseline(options: argparse.Namespace, record: RunRecord) -> bytes:
 
 
 def _opened(path: Path) -> tuple[dict[str, bytes], list[str]]:
-    """Return the files of an archive to be signed once more, and notes on it.
-
-    Raises:
-        CommandError: It cannot be read, or is not intact.
-    """
+    """Return the files of an archive to be signed once more, and notes on it."""
     from pytest_anubis.cli.commands.sealing.seal_checking import check_seal
 
     checked = check_seal(_content(path, LARGEST_DATA), None)
@@ -262,11 +244,7 @@ def _content(path: Path, largest: int) -> bytes:
 
 
 def _password(key: Path) -> str:
-    """Return the password of an encrypted key, from the environment or the terminal.
-
-    Raises:
-        KeyFileError: There is neither.
-    """
+    """Return the password of an encrypted key, from the environment or the terminal."""
     known = os.environ.get(PASSWORD)
     if known is not None:
         return known

@@ -76,11 +76,7 @@ def _reason(error: OSError) -> str:
 
 
 def source(package: Path) -> Path:
-    """Return the folder of the benchmark set in the package; in a clone it is a link.
-
-    Raises:
-        CommandError: It does not exist.
-    """
+    """Return the folder of the benchmark set in the package; in a clone it is a link."""
     place = package / SHIPPED / NAME
     if not (place / _WITNESS).is_file():
         raise CommandError(

@@ -127,11 +127,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def load_trace(path: Path) -> ExecutionTrace:
-    """Return the trace of a file.
-
-    Raises:
-        CommandError: It cannot be read, or is no execution trace.
-    """
+    """Return the trace of a file."""
     try:
         return read_trace(path)
     except OSError as error:

@@ -82,7 +82,7 @@ def learned_class(
     engine: Executor | None = None,
     storage: SampleStorage | None = None,
 ) -> Baseline:
-    """Learn the baseline of one class.
+    """Learn the baseline of one class from its populations.
 
     Args:
         options: Options of the command.
@@ -92,9 +92,6 @@ def learned_class(
         progress: Called with (done, all) after every criterion.
         engine: Learns metrics in parallel; None: one after the other.
         storage: Keeps the values that exceed the memory.
-
-    Raises:
-        LearnError: The populations contradict each other.
     """
     from pytest_anubis.cli.learning.kept_decisions import decisions_in
     from pytest_anubis.validator import learn_baseline

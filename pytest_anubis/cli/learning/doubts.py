@@ -36,13 +36,10 @@ def doubts_of(
     options: argparse.Namespace,
     explain_disturbance: Callable[[Sequence[tuple[str, str]]], str] | None = None,
 ) -> tuple[list[str], bool]:
-    """Return lines on what makes a baseline less than it claims, and whether anything does.
+    """Return lines on what makes a baseline with criteria less than it claims, and whether anything does.
 
-    Args:
-        baseline: As learned, with at least one criterion.
-        populations: What it was learned from.
-        options: Options of the command; ``--accept-rate`` silences the doubt about the error rate.
-        explain_disturbance: Says what disturbed some metrics and what helps; None if the runs were collected.
+    `explain_disturbance` says what disturbed some metrics and what helps; it is None if the runs were
+    collected. The option ``--accept-rate`` silences the doubt about the error rate.
     """
     lines: list[str] = []
     check = baseline.self_check

@@ -55,12 +55,9 @@ class Gaps:
 
 
 def gaps_of(runs: RunSet, key: str | None = None, *, partly: bool = False) -> Gaps:
-    """Return what none of some runs measured.
+    """Return what none of some runs measured, of one hardware class or all.
 
-    Args:
-        runs: What was read.
-        key: Hardware class of the runs that count; None: all runs.
-        partly: Only some metrics were read, so it is unknown which were never recorded.
+    With `partly` only some metrics were read, so it is unknown which were never recorded.
     """
     recorded = {
         (one.benchmark, one.metric.name)
@@ -98,9 +95,7 @@ def gaps_of(runs: RunSet, key: str | None = None, *, partly: bool = False) -> Ga
 def nothing_measured(gaps: Gaps, *, refused: bool) -> CommandError:
     """Return the error for runs that recorded no metric.
 
-    Args:
-        gaps: What they did not measure; its lines are printed already.
-        refused: Some runs or files were refused, and lines about them are printed already.
+    The lines about gaps, and about refused runs and files, are printed already.
     """
     if refused:
         why = (

@@ -38,10 +38,6 @@ def decisions_in(folder: Path, hardware_class: str) -> Callable[[Criterion], Dec
     """Return a function that gives a new criterion the decision about its groups in the baseline in force.
 
     Learning calls it before the self-check, so that the check counts what the decision rejects.
-
-    Args:
-        folder: Folder of the file in force, if there is one.
-        hardware_class: The class.
     """
     return _kept_from(_in_force(folder, hardware_class))
 
@@ -60,11 +56,7 @@ def _in_force(folder: Path, hardware_class: str) -> Baseline | None:
 
 
 def check_size(hardware_class: str, folder: Path, nodes: Collection[str]) -> None:
-    """Refuse to replace the baseline of many nodes by one of a few.
-
-    Raises:
-        CommandError: The baseline in force is of more than twice as many nodes.
-    """
+    """Refuse to replace the baseline of many nodes by one of less than half as many."""
     before = _in_force(folder, hardware_class)
     count = 0 if before is None else len(before.nodes)
     if count >= PROTECTED_NODES and 2 * len(nodes) < count:
@@ -106,16 +98,10 @@ def with_decisions(
 def with_kept_decisions(
     baseline: Baseline, folder: Path, measured: Collection[str]
 ) -> tuple[Baseline, list[str]]:
-    """Return a baseline with the decisions about the same groups in the one that it replaces.
+    """Return a baseline with the decisions about the same groups in the one that it replaces, and lines.
 
-    Args:
-        baseline: As learned.
-        folder: Folder of its file, and of the one before it if there is one.
-        measured: Benchmarks that were learned from, also those without a criterion.
-
-    Returns:
-        The baseline, and lines: one on the benchmarks that are no longer judged, one for each metric whose
-        decision was kept.
+    One line is on benchmarks that are judged no longer: `measured` has those that were learned from, also
+    without a criterion. Each metric whose decision was kept has another.
     """
     before = _in_force(folder, baseline.hardware_class)
     if before is None:

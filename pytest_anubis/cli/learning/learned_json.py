@@ -19,12 +19,8 @@ def class_answer(
 ) -> dict[str, Any]:
     """Return what was learned of one hardware class.
 
-    Args:
-        baseline: As learned.
-        path: Its file; None if it was not written, as it has no criterion.
-        replaced: Where the baseline that was in force before is kept; None if there was none.
-        gaps: What was not measured.
-        doubtful: Whether the baseline is less than it claims.
+    `path` is None if no file was written, as there is no criterion, and `replaced` is where the baseline
+    before is kept, if there was one. It is `doubtful` if it is less than it claims.
     """
     without = uncovered_components(baseline)
     plain: dict[str, Any] = to_plain(

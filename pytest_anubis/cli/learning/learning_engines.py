@@ -46,15 +46,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def check_engine(options: argparse.Namespace, *, measuring: bool) -> None:
-    """Refuse options that contradict each other.
-
-    Args:
-        options: Options of the command.
-        measuring: Tests are measured here, and no collected runs are read.
-
-    Raises:
-        CommandError: They do.
-    """
+    """Refuse options that contradict each other; if `measuring`, tests are measured and no runs are read."""
     if measuring and (options.engine == "dask" or options.scheduler):
         raise CommandError(
             "--engine and --scheduler are for runs that were collected; tests are measured here"
@@ -72,11 +64,7 @@ def check_engine(options: argparse.Namespace, *, measuring: bool) -> None:
 
 @contextlib.contextmanager
 def engine_of(options: argparse.Namespace) -> Iterator[Executor | None]:
-    """Yield the executor that learns the metrics; None for this process.
-
-    Raises:
-        CommandError: The cluster cannot be used.
-    """
+    """Yield the executor that learns the metrics; None for this process."""
     if not options.scheduler:
         yield None
         return
@@ -199,11 +187,7 @@ class DaskEngine(Executor):
     def map(  # type: ignore[override]
         self, fn: Callable[[T], R], tasks: Iterable[T], **_: Any
     ) -> Iterator[R]:
-        """Yield what a function returns for each task, in their order.
-
-        Raises:
-            CommandError: No worker is left, or tasks end their workers.
-        """
+        """Yield what a function returns for each task, in their order."""
         waiting: deque[Any] = deque()
         for task in tasks:
             if len(waiting) >= TASKS_PER_THREAD * max(sum(self._threads().values()), 1):

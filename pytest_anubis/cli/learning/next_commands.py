@@ -35,13 +35,9 @@ _REPEATED = (("--promise", "promise"), ("--without", "without"), ("--split", "sp
 
 
 def first_command(verb: str) -> str:
-    """Return the command line that learns or certifies with the project's own benchmark set.
+    """Return the command line that learns or certifies (`verb`) with the project's own benchmark set.
 
-    Args:
-        verb: ``learn`` or ``certify``.
-
-    Returns:
-        The line; if the set is not in this folder, it begins with the command that copies it here.
+    If the set is not in this folder, it begins with the command that copies it here.
     """
     before = "" if Path("suites").is_dir() else "anubis suites && "
     return f"{before}anubis {verb} suites/"
@@ -50,10 +46,8 @@ def first_command(verb: str) -> str:
 def pytest_command(options: argparse.Namespace, root: str = "") -> list[str]:
     """Return the command line that judges this machine by what was learned.
 
-    Args:
-        options: Options of the command.
-        root: pytest's root folder, from this folder; empty if it is this one. pytest reads baselines below
-            its root, and this command writes them below the current folder.
+    `root` is pytest's root folder, from this folder; empty if it is this one. pytest reads baselines below
+    its root, and this command writes them below the current folder.
     """
     more = []
     if options.profile != "smoke":
@@ -80,10 +74,7 @@ def see_commands(options: argparse.Namespace) -> list[list[str]]:
 def kept_line(options: argparse.Namespace, finished: Sequence[Path], min_rounds: int) -> str:
     """Return what an interrupted learning has kept, and the command that uses it.
 
-    Args:
-        options: Options of the command.
-        finished: Folders of the rounds that ended.
-        min_rounds: Fewest rounds from which anything can be learned.
+    It has kept the folders of the rounds that ended; of fewer than `min_rounds` nothing can be learned.
     """
     if not finished:
         return "no round was finished, so there is nothing to learn from yet"
@@ -114,11 +105,9 @@ def longer_command(
 
 
 def _given(options: argparse.Namespace, *, measuring: bool = True) -> list[str]:
-    """Return the options that change what is learned, where they differ from their defaults.
+    """Return the options that are not at their defaults and change what is learned.
 
-    Args:
-        options: Options of the command.
-        measuring: Include those that only concern the measuring.
+    Those that only concern the measuring are left out if it is not `measuring`.
     """
     words = []
     for flag, name, default in _DEFAULTS:

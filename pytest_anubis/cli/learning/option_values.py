@@ -102,11 +102,7 @@ def is_named(one: Population | Measurement | Criterion, names: Collection[str]) 
 
 
 def check_names(options: argparse.Namespace, populations: Sequence[Population]) -> None:
-    """Refuse names of ``--without`` and ``--promise`` that no run has, and a ``--without`` that names all.
-
-    Raises:
-        CommandError: A name is unknown, or nothing is left to learn.
-    """
+    """Refuse names of ``--without`` and ``--promise`` that no run has, and a ``--without`` that names all."""
     for name in options.without:
         if not any(is_named(population, [name]) for population in populations):
             raise CommandError(

@@ -83,14 +83,8 @@ class Rounds:
     def of_number(self, wanted: int, undersampled: FindUndersampled) -> list[Path]:
         """Run `wanted` rounds, then at most as many again of tests without `wanted` quiet samples.
 
-        Two rounds in a row that were disturbed throughout end it early.
-
-        Args:
-            wanted: How many rounds.
-            undersampled: Returns which metrics have fewer quiet samples than wanted.
-
-        Raises:
-            CommandError: `wanted` is less than `MIN_ROUNDS`, or a round failed as a whole.
+        Two rounds in a row that were disturbed throughout end it early. `undersampled` returns which metrics
+        have fewer quiet samples than wanted.
         """
         if wanted < MIN_ROUNDS:
             raise CommandError(
@@ -134,12 +128,9 @@ class Rounds:
                 `MIN_ROUNDS_ON_CARDS`, are run however long they take; a line after the first says so.
             detect: Loss that every metric is to find, relative.
             learn: Learns from the rounds so far.
-            undersampled: Returns which metrics have fewer quiet samples than wanted.
+            undersampled: As of `of_number`.
             asked: The user gave the time: rounds for an uncovered component may exceed it by `OVERTIME`, else
                 by any time.
-
-        Raises:
-            CommandError: A round failed as a whole.
         """
         begin = time.monotonic()
         end_seconds = END_SECONDS

@@ -16,11 +16,8 @@ deadlines, the Selector's choice and predicted durations are wrong."""
 def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
     """Return a line for each benchmark that took more than `MAX_FACTOR` times its declared cost, worst first.
 
-    The lower median over runs and devices counts, so that one disturbed run says nothing. A journal has the
-    declared costs for the profile of its run.
-
-    Args:
-        runs: Runs of one hardware class.
+    The lower median over the runs of a hardware class and devices counts, so that one disturbed run says
+    nothing. A journal has the declared costs for the profile of its run.
     """
     taken: dict[str, list[tuple[float, float, float]]] = {}  # factor, seconds, declared cost
     for run in runs:

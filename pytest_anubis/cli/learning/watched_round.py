@@ -70,7 +70,7 @@ def run_round(
     tell: Callable[[RunProgress], None],
     without: Sequence[str] = (),
 ) -> RunRecord:
-    """Run the tests once, only measuring, in a process and a run of their own.
+    """Run the tests once, only measuring, in a process and a run of their own; some of them may fail.
 
     Args:
         tests: Files, folders or node ids.
@@ -82,13 +82,9 @@ def run_round(
         without: Node ids of tests that are left out. To name the others instead would not do: ids begin at
             pytest's root, and paths on a command line at the current folder.
 
-    Returns:
-        The round; some of its tests may have failed (`failed_tests`).
-
     Raises:
         CommandError: The round broke off, left a file uncollected, measured nothing in tests that passed, or
             ended with a code other than 0, 1 and 20; its output is on stdout.
-        JournalError: It ended with 0, and its journal cannot be read.
     """
     command = [
         *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure"),

@@ -99,11 +99,7 @@ def add_baseline(parser: argparse.ArgumentParser, *, more: str = "") -> None:
 
 
 def baseline_place(options: argparse.Namespace) -> Path:
-    """Return where the baselines in force are: the named place, else the default one, which may be missing.
-
-    Raises:
-        CommandError: The named place does not exist.
-    """
+    """Return where the baselines in force are: the named place, else the default, which may be missing."""
     named: Path | None = options.baseline
     if named is not None and not named.exists():
         raise CommandError(f"--baseline {named}: no such file or folder; name one that is there")

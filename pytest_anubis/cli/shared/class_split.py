@@ -56,11 +56,7 @@ def class_lines(runs: RunSet) -> list[str]:
 
 
 def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
-    """Return the runs with hardware classes split by attributes; the keys equal those of ``--anubis-split``.
-
-    Raises:
-        CommandError: No run has one of them.
-    """
+    """Return the runs with hardware classes split by attributes, with the keys of ``--anubis-split``."""
     if not names:
         return runs
     from pytest_anubis.core.gather import Gather

@@ -63,14 +63,8 @@ def read_collected(
 ) -> RunSet:
     """Read journals, imports, tables and folders of them; print what was wrong and what is left out.
 
-    Args:
-        paths: Where they are.
-        wanted: Which runs and samples are taken.
-        learning: Refuse runs from which nothing may be learned.
-        storage: Keeps the values that exceed the memory; None: all stay in memory.
-
-    Raises:
-        RunsError: A path does not exist, or there is no run in any of them.
+    With `learning`, runs from which nothing may be learned are refused. `storage` keeps the values that
+    exceed the memory; without it all stay there.
     """
     with Progress("reading") as progress:
         runs = read_runs(
@@ -127,9 +121,6 @@ def judge_collected(
         baselines: Hardware class -> its baseline.
         places: Files, folders and histories that the runs are from, which know which defects were closed.
         **strictness: From `strictness_of`; without it the defaults apply.
-
-    Raises:
-        CommandError: A required name is in no baseline.
     """
     for name in strictness.get("required", ()):
         one = Requirement((name,))
@@ -288,12 +279,7 @@ def _recovered(
 
 
 def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]) -> dict[str, Any]:
-    """Return the options of `add_require` and `add_strictness` as arguments of `judge_collected`.
-
-    Raises:
-        CommandError: The clock is behind a baseline.
-        WaiverError: The file of waivers cannot be read.
-    """
+    """Return the options of `add_require` and `add_strictness` as arguments of `judge_collected`."""
     created = {moment(one.created) or 0.0: key for key, one in baselines.items()}
     latest = max(created, default=0.0)
     behind = latest - time.time()
@@ -399,12 +385,7 @@ def _waivers_today(runs: Sequence[RunRecord]) -> dict[str, tuple[Waiver, ...]]:
 def with_answers(judged: JudgedFleet, runs: RunSet, places: Places) -> JudgedFleet:
     """Make a rejected node undecided if the operator closed the defect of each run that rejects it.
 
-    Only another run shows whether the repair worked.
-
-    Args:
-        judged: The verdicts.
-        runs: What was judged.
-        places: Files, folders and histories that the runs are from.
+    Only another run shows whether the repair worked. The runs are from `places`: files, folders, histories.
     """
     rejected = {one.node for one in judged.nodes if one.decision is Decision.REJECTED}
     paths = [one for one in places if isinstance(one, Path)]

@@ -274,9 +274,7 @@ _DECIDING = (
 def judged_inputs(options: argparse.Namespace, places: Sequence[Path]) -> dict[str, Any]:
     """Return ``inputs``, ``baseline_files`` and ``options``, those that decide, as plain data.
 
-    Args:
-        options: Options of the command; ``since`` is in seconds since 1970.
-        places: Files and folders that the runs are from; none for a history, which has no file of its own.
+    `places` are files and folders that the runs are from; none for a history, which has no file of its own.
     """
     named = {
         "baseline": options.baseline or DEFAULT_BASELINE,

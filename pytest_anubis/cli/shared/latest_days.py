@@ -21,9 +21,7 @@ RunNode = tuple[str, str]
 def of_latest_days(runs: RunSet, ahead: Collection[RunNode]) -> tuple[RunSet, set[Unit]]:
     """Return the runs that complete each node's latest one, and the nodes that have older runs.
 
-    Args:
-        runs: What was collected; a run without a date is never too old.
-        ahead: (run, node) of runs whose clock was ahead; they make no other run old.
+    A run without a date is never too old, and the runs in `ahead`, whose clock was, make no other run old.
     """
     began = {(run.run, run.node, run.hardware_class): moment(run.started) for run in runs.runs}
     latest: dict[Unit, float] = {}

@@ -42,10 +42,7 @@ class NodeRuns:
     def run_of(self, row: NodeRow, *, brief: bool = False) -> RunRecord:
         """Return everything that was collected of one node as one run, with the verdicts of today.
 
-        Args:
-            row: The node.
-            brief: Leave out the sentence and the certainty of passes far from their limit: a fleet has
-                millions of them.
+        If it is `brief`, passes far from their limit have no sentence and no certainty: a fleet has millions.
         """
         unit = row.verdict.node, row.hardware_class
         measurements: list[Measurement] = []

@@ -31,12 +31,8 @@ def say(*lines: str, file: TextIO | None = None, flush: bool = False) -> None:
     """Print lines of text; on a terminal, long sentences continue on the next line, between words.
 
     Rows of tables and lines with a command to be typed stay one line. A name from a journal, a baseline or a
-    table may hold line ends, colours and terminal commands: they are printed as escapes.
-
-    Args:
-        lines: One string a line, without line ends.
-        file: Default: the standard output.
-        flush: Write it at once.
+    table may hold line ends, colours and terminal commands: they are printed as escapes. With `flush` the
+    lines are written at once.
     """
     width = edge(file)
     parts = (part for line in lines for part in _parts(printable(line), width))
@@ -144,13 +140,9 @@ def show_answer(text: str) -> None:
 
 
 def answer(place: str | None, document: Mapping[str, Any], *lines: str) -> None:
-    """Give a command's answer as lines for people, as JSON, or both.
+    """Give a command's answer as lines for people, as JSON, or both, by the value of ``--json``.
 
-    Args:
-        place: The value of ``--json``: None prints the lines, a file is written as well, ``-`` prints the
-            JSON and nothing else.
-        document: What the lines say.
-        lines: For people.
+    Without a place the lines are printed, a file is written as well, and ``-`` prints the JSON alone.
     """
     if place != "-":
         say(*lines)

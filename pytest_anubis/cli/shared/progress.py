@@ -87,10 +87,9 @@ class LiveLine:
         self._live = None
 
     def show(self, text: str) -> None:
-        """Replace the line; a file gets it if it has changed and the last one is old enough.
+        """Replace the line, which may name files and processes of others.
 
-        Args:
-            text: One line; it may name files and processes of others.
+        A file gets it if it has changed and the last one is old enough.
         """
         text = printable(text)
         if self._live is not None:

@@ -97,11 +97,7 @@ def source_words(options: argparse.Namespace) -> list[str]:
 
 
 def read_sources(options: argparse.Namespace, *, storage: SampleStorage | None = None) -> RunSet:
-    """Read the wanted runs from the named files or the named history; as `read_collected`.
-
-    Raises:
-        CommandError: Neither is named, or both are.
-    """
+    """Read the wanted runs from the named files or the named history; as `read_collected`."""
     from pytest_anubis.cli.shared.collected_judging import read_collected
 
     if bool(options.runs) == bool(options.history):
@@ -141,11 +137,7 @@ def read_history_run(options: argparse.Namespace, name: str) -> RunRecord | RunS
 
 
 def history_place(name: str) -> Path | str:
-    """Return a history that must exist: a URL, or the folder of a store.
-
-    Raises:
-        CommandError: The folder does not exist.
-    """
+    """Return a history that must exist: a URL, or the folder of a store."""
     if "://" in name:
         check_file_is_there(name)
         return name

@@ -141,9 +141,6 @@ def gather_fleet_source(
         places: Files and folders that were named.
         without_run: Registered nodes without a run, as far as the history knows.
         whole_page: The page of all nodes is to be written, which shows how validation itself does.
-
-    Raises:
-        HistoryError: A table or the history cannot be read.
     """
     history = options.history
     found = register_of([history] if history else places, options.nodes_file)
@@ -316,15 +313,10 @@ def is_history(place: str) -> bool:
 
 
 def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
-    """Return what is registered of nodes.
+    """Return what is registered of nodes: in a history, in a table, or in files and folders.
 
-    Args:
-        places: Where the runs are: a history, or files and folders. Of a folder its store's history and its
-            table of nodes are read as well.
-        table: A table of nodes that replaces those in the folders.
-
-    Raises:
-        HistoryError: A table, or a history that was named, cannot be read; another history is noted.
+    Of a folder its store's history and its table of nodes are read, the latter unless a table is named. A
+    history that cannot be read is noted, and refused if it was named.
     """
     found: Traits = {}
     for name in filter(may_be_there, _every_home(places)):
@@ -393,11 +385,7 @@ def _defects(homes: Sequence[str], *, named: bool) -> list[Defect] | None:
 
 
 def read_register(path: Path) -> Traits:
-    """Return a table's traits of each node: every column except those in `_NO_TRAITS`.
-
-    Raises:
-        HistoryError: It cannot be read or has no column ``node``.
-    """
+    """Return a table's traits of each node: every column except those in `_NO_TRAITS`."""
     from pytest_anubis.store.history.csv_rows import read_rows
 
     return {

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 def baselines_in_force(options: argparse.Namespace) -> dict[str, Baseline]:
-    """Return the baselines of `add_baseline` by hardware class; none if the default place does not exist.
-
-    Raises:
-        CommandError: They cannot be read, or the named place does not exist.
-    """
+    """Return the baselines of `add_baseline` by hardware class; none if the default place does not exist."""
     place = baseline_place(options)
     try:
         return load_baselines(place) if place.exists() else {}
@@ -37,11 +33,7 @@ def baselines_in_force(options: argparse.Namespace) -> dict[str, Baseline]:
 
 
 def import_judge(options: argparse.Namespace) -> Judge | None:
-    """Return the judge of imports, by the baselines of `add_baseline`; None without any.
-
-    Raises:
-        CommandError: The named baselines cannot be read.
-    """
+    """Return the judge of imports, by the baselines of `add_baseline`; None without any."""
     baselines = baselines_in_force(options)
     return _ImportJudge(baselines) if baselines else None
 

@@ -47,9 +47,6 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
     """Write the pages, and return the index.
 
     A page of another kind with the same name is not replaced.
-
-    Raises:
-        CommandError: It cannot be written, or something else is there.
     """
     index = folder / "index.html"
     _refuse_others(index)
@@ -118,11 +115,7 @@ def _without_page(view: FleetView) -> list[str]:
 
 
 def _refuse_others(index: Path) -> None:
-    """Refuse to replace a page that is not the index of a fleet.
-
-    Raises:
-        CommandError: There is one, or it cannot be read.
-    """
+    """Refuse to replace a page that is not the index of a fleet."""
     try:
         with open_regular(index) as there:
             ours = MARK.encode() in there.read(_MARK_BYTES)

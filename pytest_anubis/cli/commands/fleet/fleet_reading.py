@@ -99,9 +99,6 @@ def read_fleet_now(
     """Read the fleet that was named; `whole` includes incidents, defects and durations, for its risk.
 
     `validated` includes what every run spent, for the figures about validation.
-
-    Raises:
-        CommandError: It cannot be read, or has no wanted node.
     """
     wanted = wanted_of(options)
     listed = tuple(name for name in _listed(options.nodes_file) if wanted.wants_node(name))
@@ -210,11 +207,7 @@ def _of_history(
 
 
 def risk_of(found: FleetRead, horizon: float, model: Path | None, now: float) -> FleetRisk | None:
-    """Return the risks of a fleet; None if no incident was ever recorded.
-
-    Raises:
-        CommandError: The history is invalid, or the model cannot be read.
-    """
+    """Return the risks of a fleet; None if no incident was ever recorded."""
     from pytest_anubis.selector.planning.fleet_coverage import (
         LastPass,
         class_coverage,

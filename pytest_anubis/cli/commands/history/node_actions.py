@@ -193,11 +193,7 @@ def answer_import(
     left_out: int,
     more: str = "",
 ) -> int:
-    """Print what became of a table's lines; return the exit code.
-
-    Raises:
-        CommandError: There was no good line.
-    """
+    """Print what became of a table's lines; return the exit code, or refuse a table without a good line."""
     plain = {
         "added": result.added,
         "known": result.known,

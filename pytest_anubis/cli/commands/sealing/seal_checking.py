@@ -47,11 +47,9 @@ class CheckedSeal:
 
 
 def check_seal(data: bytes, keys: Sequence[PublicKey] | None) -> CheckedSeal:
-    """Verify an archive.
+    """Verify an archive that the keys, and no others, must have signed.
 
-    Args:
-        data: Its bytes.
-        keys: The keys that must have signed, and no others; None accepts any, before a signature is added.
+    Without keys any signature counts, before another one is added.
     """
     files, odd = files_of_bundle(data)
     flaws = list(odd)

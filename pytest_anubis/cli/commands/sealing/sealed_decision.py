@@ -75,11 +75,7 @@ class SealedRun:
 
 
 def journal_record(journal: bytes, place: str) -> RunRecord:
-    """Return the run of a journal that has a decision to be sealed.
-
-    Raises:
-        SealingError: It is no journal, or nothing was judged.
-    """
+    """Return the run of a journal that has a decision to be sealed."""
     try:
         record = state_of(io.BytesIO(journal), place).record()
     except JournalError as error:
@@ -93,13 +89,10 @@ def journal_record(journal: bytes, place: str) -> RunRecord:
 
 
 def decided(record: RunRecord, baseline: bytes | None) -> SealedRun:
-    """Decide about a run from its values and its baseline, and compare that with what the journal says.
+    """Decide about a run from its values and the content of its baseline's file, if it had one.
 
-    Waivers count as on the day on which the run began, and the run is decided alone, without earlier ones.
-
-    Args:
-        record: The run, from `journal_record`.
-        baseline: The content of the baseline's file; None if the run had none.
+    The decision must be what the journal says. Waivers count as on the day on which the run began, and the
+    run is decided alone, without earlier ones.
 
     Raises:
         VerdictError: The decision differs.

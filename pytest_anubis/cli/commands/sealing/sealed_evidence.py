@@ -53,15 +53,7 @@ def unstated_fault(
     """Return the first finding of the gate for which the journal has no verdict; empty if there is none.
 
     A run without a baseline was compared with that of a similar class, which no seal has: only what fails
-    by itself counts then.
-
-    Args:
-        record: The run.
-        inventories: From `inventories_of`.
-        baseline: What judged the run.
-
-    Raises:
-        CodecError: The baseline's inventory cannot be read.
+    by itself counts then. The inventories are from `inventories_of`.
     """
     if not inventories or any(part.get("gate") == "off" for part in record.parts):
         return ""
