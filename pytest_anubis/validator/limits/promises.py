@@ -1,6 +1,7 @@
 """Apply operators' decisions to criteria: losses that are promised to fail (`--promise`), and slower groups.
 
 It also states how many healthy nodes a promise rejects, and drops criteria that no sample could fail.
+`baseline_learning`, `learning_findings` and `kept_decisions` use it.
 """
 
 from __future__ import annotations
