@@ -53,8 +53,10 @@ _STEPS = 1000
 """Steps of a similarity in a cell: they distinguish a loss of a tenth of a per cent."""
 _NO_SIMILARITY = 2 * _STEPS
 """Number for no similarity, after all others."""
-_SIMILARITIES, _OUTCOMES, _REASONS, _UNITS = 4096, 8, 64, 4096
-"""How many of each a cell's code has room for; `_NO_SIMILARITY` is the largest similarity."""
+_SHAPE = (len(OUTCOME_ORDER), _NO_SIMILARITY + 1, len(OUTCOMES), len(REASONS), 4096)
+"""How many ranks, similarities, outcomes, reasons and units a cell's code has room for."""
+_NOTHING = np.iinfo(np.int64).max
+"""Code of a cell where nothing was measured."""
 _UNKNOWN = 2.0
 """Similarity of a cell without a comparison, as in `CellKind`."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -68,7 +70,7 @@ class _Cells:
 
     Attributes:
         code: Shape (nodes, metrics): rank, similarity, outcome, reason and unit packed into one number that
-            sorts the worst first; -1 where nothing was measured.
+            sorts the worst first; `_NOTHING` where nothing was measured.
         units: Direction and unit -> their number.
     """
 
@@ -85,36 +87,28 @@ class _Cells:
         """Return verdicts as numbers, the worst the smallest."""
         unit = self.units.setdefault((metric.better, metric.unit), len(self.units))
         alike = np.nan_to_num(np.asarray(similarity, dtype=np.float64) * _STEPS, nan=_NO_SIMILARITY)
-        code = _RANK[np.asarray(outcome)] * _SIMILARITIES + np.rint(alike).astype(np.int64)
-        code = (code * _OUTCOMES + outcome) * _REASONS + reason
-        return np.asarray(code * _UNITS + unit, dtype=np.int64)
+        steps = np.rint(alike).astype(np.int64)
+        parts = (_RANK[np.asarray(outcome)], steps, outcome, reason, unit)
+        return np.asarray(np.ravel_multi_index(parts, _SHAPE), dtype=np.int64)
 
     def keep(self, rows: npt.NDArray[np.int64], column: int, codes: npt.NDArray[np.int64]) -> None:
         """Keep the worst of the present and the new codes."""
-        here = np.full(len(self.code), np.iinfo(np.int64).max)
-        np.minimum.at(here, rows, codes)
-        old = self.code[:, column]
-        here = np.where(old >= 0, np.minimum(here, old), here)
-        self.code[:, column] = np.where(here == np.iinfo(np.int64).max, -1, here)
+        np.minimum.at(self.code[:, column], rows, codes)
 
     def kinds(self) -> tuple[tuple[CellKind, ...], list[list[int]]]:
         """Return the kinds of cells, the worst first, and the number of each cell's kind."""
         names = {number: unit for unit, number in self.units.items()}
-        found = np.unique(self.code[self.code >= 0])
-        kind_of: dict[int, CellKind] = {}
-        for code in found.tolist():
-            rest, unit = divmod(code, _UNITS)
-            rest, reason = divmod(rest, _REASONS)
-            rest, outcome = divmod(rest, _OUTCOMES)
-            alike = rest % _SIMILARITIES
+        known = self.code != _NOTHING
+        found = np.unique(self.code[known])
+        kind_of: list[CellKind] = []
+        for _, alike, outcome, reason, unit in np.transpose(np.unravel_index(found, _SHAPE)):
             better, name = names[unit]
-            similarity = None if alike == _NO_SIMILARITY else alike / _STEPS
-            kind_of[code] = cell_kind(OUTCOMES[outcome], REASONS[reason], similarity, better, name)
-        kinds = sorted(set(kind_of.values()))
+            similarity = None if alike == _NO_SIMILARITY else float(alike) / _STEPS
+            kind_of.append(cell_kind(OUTCOMES[outcome], REASONS[reason], similarity, better, name))
+        kinds = sorted(set(kind_of))
         place = {kind: number for number, kind in enumerate(kinds)}
-        table = np.array([place[kind_of[code]] for code in found.tolist()], dtype=np.int64)
+        table = np.array([place[kind] for kind in kind_of], dtype=np.int64)
         cells = np.full(self.code.shape, -1, dtype=np.int64)
-        known = self.code >= 0
         if known.any():
             cells[known] = table[np.searchsorted(found, self.code[known])]
         return tuple(kinds), [[int(kind) for kind in row] for row in cells]
@@ -142,7 +136,7 @@ def fleet_view(source: FleetSource) -> FleetView:
         if key not in names:
             names[key] = _metric_of(verdict), verdict.component
     order = {key: number for number, key in enumerate(names)}
-    cells = _Cells(np.full((len(rows), len(names)), -1, dtype=np.int64))
+    cells = _Cells(np.full((len(rows), len(names)), _NOTHING, dtype=np.int64))
     _fill(cells, shown, places, order)
     for row, verdict, key in bad:
         alike = shown_similarity(verdict)
