@@ -16,6 +16,9 @@ from pytest_anubis.store.history.database import History
 from tests.cli.commands.test_judge_command import fleet, write
 from tests.store.fleet.test_pushing import journal
 
+Values = dict[tuple[str, str, str], list[float]]
+"""Node, device and metric -> its values."""
+
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -32,6 +35,21 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     return out + err
 
 
+def taught(here: Path, capsys: pytest.CaptureFixture[str]) -> Values:
+    """Import a sound fleet as old.csv, learn its baseline, and return its values."""
+    values = fleet(8, 4)
+    write(here / "old.csv", values)
+    said(capsys, "import", "table", "old.csv")
+    said(capsys, "learn", ".anubis/imports", "--error-rate", "none")
+    return values
+
+
+def slowed(here: Path, values: Values, node: str) -> None:
+    """Write new.csv, in which one card of a node is slower than the rest of the fleet."""
+    values[node, "cuda:1", "rate"] = [0.8 * v for v in values[node, "cuda:1", "rate"]]
+    write(here / "new.csv", values)
+
+
 def test_a_history_is_learned_judged_and_shown(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -40,8 +58,7 @@ def test_a_history_is_learned_judged_and_shown(
     text = said(capsys, "push", "old.csv", "--history", "fleet")
     assert text.splitlines()[-1] == "fleet: 8 runs filed, 0 known already"
     said(capsys, "learn", "--history", "fleet", "--error-rate", "none")
-    values["n03", "cuda:1", "rate"] = [0.8 * v for v in values["n03", "cuda:1", "rate"]]
-    write(here / "new.csv", values)
+    slowed(here, values, "n03")
     said(capsys, "push", "new.csv", "--history", "fleet")  # judged by ./baselines
     listed = json.loads(said(capsys, "history", "--store", "fleet", "--json", "-"))["nodes"]
     verdicts = {node["name"]: node["verdict"] for node in listed}
@@ -93,9 +110,7 @@ def test_push_says_what_it_did_and_what_it_could_not(
 def test_a_stores_imports_go_into_its_own_history(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(here / "old.csv", fleet(8, 4))
-    said(capsys, "import", "table", "old.csv")
-    said(capsys, "learn", ".anubis/imports", "--error-rate", "none")
+    taught(here, capsys)
     assert "anubis push --history .anubis" in said(capsys, "fleet", "status", code=2)
     assert said(capsys, "push", ".anubis/imports") == ".anubis: 8 runs filed, 0 known already\n"
     assert said(capsys, "push") == ".anubis: 0 runs filed, 8 known already\n"
@@ -124,10 +139,7 @@ def test_an_import_of_another_file_of_the_same_name_is_not_filed_yet(
 def test_a_missing_import_prevents_acceptance(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    values = fleet(8, 4)
-    write(here / "old.csv", values)
-    said(capsys, "import", "table", "old.csv")
-    said(capsys, "learn", ".anubis/imports", "--error-rate", "none")
+    values = taught(here, capsys)
     health = ("health", "--node", "n03")
     assert "anubis push .anubis --history .anubis" in said(capsys, *health, code=20)
     said(capsys, "push")
@@ -269,8 +281,7 @@ def test_damaged_import_is_not_taken_for_filed(
     said(capsys, "import", "table", "old.csv", "--date", "2026-11-01")
     said(capsys, "push")
     said(capsys, "health", "--node", "n02")
-    values["n02", "cuda:1", "rate"] = [0.8 * v for v in values["n02", "cuda:1", "rate"]]
-    write(here / "new.csv", values)
+    slowed(here, values, "n02")
     said(capsys, "import", "table", "new.csv", "--date", "2026-11-02")
     new = here / ".anubis/imports/new.csv.npz"
     (new.parent / folder).mkdir(exist_ok=True)

@@ -174,52 +174,48 @@ def test_judge_knows_which_nodes_are_out_of_service_already(said: dict[str, str]
     assert "take out of service" not in done.stdout
 
 
-def test_the_latest_value_is_shown_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+SPEAKING = (
+    ("fleet", "status", "--history", "fleet"),
+    ("fleet", "drain-list", "--history", "fleet"),
+)
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go to a folder without the fleet of the other tests, where only old.csv is to learn from."""
     monkeypatch.chdir(tmp_path)
     write("old.csv", 1, sick=False)
+
+
+def imported(*tables: str) -> list[str]:
+    """Import tables, learn from old.csv, and return the files of the imports."""
+    assert anubis("import", "table", "old.csv", *tables).returncode == 0
+    assert anubis("learn", ".anubis/imports/old.csv.npz").returncode == 0
+    return [f".anubis/imports/{name}.npz" for name in tables]
+
+
+@pytest.mark.usefixtures("empty")
+def test_the_latest_value_is_shown_everywhere() -> None:
     write("before.csv", 8, sick=True, rate_of_n03=60)
     write("new.csv", 15, sick=True, rate_of_n03=62)
-    assert anubis("import", "table", "old.csv", "before.csv", "new.csv").returncode == 0
-    assert anubis("learn", ".anubis/imports/old.csv.npz").returncode == 0
-    by = (".anubis/imports/before.csv.npz", IMPORT, "--baseline", "baselines")
+    by = (*imported("before.csv", "new.csv"), "--baseline", "baselines")
     assert anubis("push", *by, "--history", "fleet").returncode == 0
-    for words in (
-        ("judge", *by),
-        ("fleet", "status", "--history", "fleet"),
-        ("fleet", "drain-list", "--history", "fleet"),
-    ):
+    for words in (("judge", *by), *SPEAKING):
         said = anubis(*words).stdout
         (line,) = [one for one in said.splitlines() if "n03" in one and "expected" in one]
         assert re.search(r"\b62 ?TFLOP/s", line), line
         assert "measure again" not in line  # two runs agree
 
 
-def test_a_look_survives_an_unrelated_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write("old.csv", 1, sick=False)
+@pytest.mark.usefixtures("empty")
+def test_a_look_survives_an_unrelated_run() -> None:
     write("before.csv", 8, sick=True, rate_of_n03=97)
     head, *rows = Path("before.csv").read_text(encoding="utf-8").splitlines()
     again = [one.replace("-08T", "-09T") for one in rows if one.startswith("n03,")]
     Path("new.csv").write_text("\n".join([head, *(o for o in again if ",launch," in o)]) + "\n")
-    Path("newer.csv").write_text(
-        "\n".join(
-            [
-                head,
-                *(
-                    re.sub(",97,|-09T", lambda m: {",97,": ",100,"}.get(m[0], "-10T"), o)
-                    for o in again
-                ),
-            ]
-        )
-        + "\n"
-    )
-    assert (
-        anubis("import", "table", "old.csv", "before.csv", "new.csv", "newer.csv").returncode == 0
-    )
-    assert anubis("learn", ".anubis/imports/old.csv.npz").returncode == 0
-    files = [".anubis/imports/before.csv.npz", IMPORT, ".anubis/imports/newer.csv.npz"]
+    newer = [o.replace(",97,", ",100,").replace("-09T", "-10T") for o in again]
+    Path("newer.csv").write_text("\n".join([head, *newer]) + "\n")
+    files = imported("before.csv", "new.csv", "newer.csv")
     for count, word in ((2, "LOOK AT"), (3, "ACCEPTED")):
         by = (*files[:count], "--baseline", "baselines")
         assert anubis("push", *by, "--history", f"fleet{count}").returncode == 0
@@ -230,12 +226,9 @@ def test_a_look_survives_an_unrelated_run(tmp_path: Path, monkeypatch: pytest.Mo
             assert ("LOOK AT" in said) == (word == "LOOK AT"), (count, said)
 
 
-def test_no_command_names_what_passed_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("empty")
+def test_no_command_names_what_passed_later() -> None:
     """The worst of a run was named, passed since or not: the wrong card was repaired."""
-    monkeypatch.chdir(tmp_path)
-    write("old.csv", 1, sick=False)
     write("good.csv", 15, sick=False)
     write("before.csv", 8, sick=True)
     text = Path("before.csv").read_text(encoding="utf-8")
@@ -247,16 +240,9 @@ def test_no_command_names_what_passed_later(
     good = Path("good.csv").read_text(encoding="utf-8").splitlines()
     again = [one for one in good if one.startswith("n03,") and ",gemm," in one]
     Path("new.csv").write_text("\n".join([good[0], *again]) + "\n", encoding="utf-8")
-    assert anubis("import", "table", "old.csv", "before.csv", "new.csv").returncode == 0
-    assert anubis("learn", ".anubis/imports/old.csv.npz").returncode == 0
-    by = (".anubis/imports/before.csv.npz", IMPORT, "--baseline", "baselines")
+    by = (*imported("before.csv", "new.csv"), "--baseline", "baselines")
     assert anubis("push", *by, "--history", "fleet").returncode == 0
-    for words in (
-        ("judge", *by),
-        ("fleet", "status", "--history", "fleet"),
-        ("fleet", "drain-list", "--history", "fleet"),
-        ("health", "--node", "n03", "--store", "fleet"),
-    ):
+    for words in (("judge", *by), *SPEAKING, ("health", "--node", "n03", "--store", "fleet")):
         said = anubis(*words).stdout
         line = next(one for one in said.splitlines() if "n03" in one or words[0] == "health")
         assert re.search(r"\b7\.6 us", line), line

@@ -79,7 +79,7 @@ narrow = at("inventory", "accelerators", 2, "link_width", value=8)
 erring = at("inventory", "accelerators", 5, "ecc_uncorrected", value=3)
 
 
-@pytest.mark.parametrize("fault", [narrow, erring])
+@pytest.mark.parametrize("fault", [narrow, erring], ids=["narrow", "erring"])
 def test_a_fault_without_a_verdict_is_refused(
     vendor: Key, sealed: Callable[[str], Files], fault: Change
 ) -> None:
@@ -149,6 +149,7 @@ def lost(inventory: dict[str, Any]) -> None:
         (lost, [FlawKind.VERDICT]),
         (at("accelerators", 5, "memory_free", value=1 << 30), []),
     ],
+    ids=["erring", "lost", "freed"],
 )
 def test_a_fault_at_the_end_needs_its_verdict(
     vendor: Key, sealed: Callable[[str], Files], change: Change, found: list[FlawKind]

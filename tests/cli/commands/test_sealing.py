@@ -355,6 +355,7 @@ def other_card(event: dict[str, Any]) -> None:
         ("node_verdict", to(components=[])),
         ("verdict", other_card),
     ],
+    ids=["another component", "no component", "another card"],
 )
 def test_another_blamed_part_is_refused(
     vendor: Key, files: Files, kind: str, lie: Callable[[dict[str, Any]], None]
