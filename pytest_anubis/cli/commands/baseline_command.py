@@ -161,10 +161,8 @@ def _list(options: argparse.Namespace) -> None:
         except BaselineError as error:
             say(f"cannot be used: {error}")
             broken += 1
-    if options.json != "-":
-        say(*(f"{path.name}: {baseline_line(baseline)}" for path, baseline in rows))
-    if options.json is not None:
-        write_json(options.json, {"baselines": [_summary(*row) for row in rows]})
+    lines = (f"{path.name}: {baseline_line(baseline)}" for path, baseline in rows)
+    answer(options.json, {"baselines": [_summary(*row) for row in rows]}, *lines)
     if broken:
         raise CommandError(f"{broken} of {len(paths)} baselines cannot be used; see above")
 

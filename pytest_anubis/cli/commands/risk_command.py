@@ -113,9 +113,9 @@ def _model(options: argparse.Namespace, fleet: FleetHistory, now: float) -> Risk
 
     if options.load is not None:
         return histories.load_risk_model(options.load)
-    kept = histories.model_path(options.history)
     fresh = options.model is not None or options.save is not None
-    if not fresh and kept is not None and kept.exists():
+    kept = None if fresh else histories.kept_model(options.history)
+    if kept is not None:
         return histories.load_risk_model(kept)
     with Progress("fitting") as progress:
         progress.say(count_text(len(fleet.incidents), "incident"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
@@ -17,12 +16,12 @@ from pytest_anubis.codec import to_plain
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.selector.choice.known_benchmarks import KnownBenchmarks, known_benchmarks
+from pytest_anubis.selector.choice.known_benchmarks import known_benchmarks
 from pytest_anubis.selector.selector_error import SelectorError
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import NodeRecord
-    from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, Offer
+    from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest
 
 PLAN_DIFFERS = (
     "note: as with pytest --anubis-select, risks come from the history and no benchmark that passed earlier "
@@ -118,7 +117,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[str, ...]]:
-    from pytest_anubis.selector.choice.choice_inputs import ChoiceRequest, choose, gather_inputs
+    from pytest_anubis.selector.choice.choice_inputs import (
+        ChoiceRequest,
+        Offer,
+        choose,
+        gather_inputs,
+    )
     from pytest_anubis.store.history.fleet_history import read_fleet
 
     request = ChoiceRequest(
@@ -136,11 +140,15 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[s
     fleet = histories.read(
         options.history, lambda history: read_fleet(history, hardware_class=key, profile=profile)
     )
-    path = histories.model_path(options.history)
-    model = histories.load_risk_model(path) if path is not None and path.exists() else None
+    path = histories.kept_model(options.history)
+    model = None if path is None else histories.load_risk_model(path)
     place = shown_place(options.history)
     known = known_benchmarks(fleet, key)
-    offers = _offers(known, place)
+    if not known.components:
+        raise CommandError(
+            f"{place}: the history knows no benchmark of this hardware class; run "
+            "'pytest --anubis suites/' on such a node first"
+        )
     try:
         inputs = gather_inputs(
             fleet,
@@ -149,7 +157,10 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[s
             horizon=options.horizon,
             model=model,
         )
-        offers = [replace(one, pinned=one.benchmark in inputs.always) for one in offers]
+        offers = [
+            Offer(benchmark=name, component=part, pinned=name in inputs.always)
+            for name, part in known.components.items()
+        ]
         return choose(inputs, offers, request), request, known.elsewhere
     except SelectorError as error:
         raise CommandError(f"{place}: {error}") from error
@@ -174,15 +185,3 @@ def _nodes(names: Sequence[str], known: tuple[NodeRecord, ...]) -> list[NodeReco
             f"--node: the nodes are of {len(classes)} hardware classes; choose for one class at a time"
         )
     return nodes
-
-
-def _offers(known: KnownBenchmarks, place: str) -> list[Offer]:
-    """Return the benchmarks that ran on nodes of the class, or raise `CommandError` if none did."""
-    from pytest_anubis.selector.choice.choice_inputs import Offer
-
-    if not known.components:
-        raise CommandError(
-            f"{place}: the history knows no benchmark of this hardware class; run "
-            "'pytest --anubis suites/' on such a node first"
-        )
-    return [Offer(benchmark=name, component=part) for name, part in known.components.items()]

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.learning.doubts import doubts_of, has_doubtful_values, rejected_lines
 from pytest_anubis.cli.learning.gaps import Gaps, gaps_of, nothing_measured
-from pytest_anubis.cli.learning.learned_json import class_answer
 from pytest_anubis.cli.learning.next_commands import pytest_command
 from pytest_anubis.cli.learning.rounds import Rounds
 from pytest_anubis.cli.learning.true_costs import cost_lines
@@ -29,6 +28,7 @@ from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.run_sources import wanted_of
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import UnlikeNode
 from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
@@ -66,7 +66,7 @@ class LearnResult:
     """Result of the command, for its exit code and its JSON answer."""
 
     exit_code: int
-    classes: Sequence[dict[str, Any]] = ()  # `class_answer` of each class
+    classes: Sequence[dict[str, Any]] = ()  # the answer about each class
     failed: Mapping[str, str] = field(default_factory=dict)  # test that failed in a round -> why
     nothing: str = ""  # why nothing could be learned
     error: str = ""  # why the command fails, perhaps after it wrote some baselines
@@ -301,9 +301,7 @@ class ClassLearner:
             path=path,
             doubtful=doubtful,
             lines=lines,
-            answer=class_answer(
-                baseline, path, replaced, gaps=gaps, doubtful=doubtful or path is None
-            ),
+            answer=_answer(baseline, path, replaced, gaps=gaps, doubtful=doubtful or path is None),
         )
 
     def _baseline(self, key: str, populations: list[Population]) -> tuple[Baseline, list[str]]:
@@ -360,3 +358,50 @@ class ClassLearner:
         if several:
             page = page.with_name(f"{page.stem}-{one.path.stem}{page.suffix}")
         write_file(page, learn_page(seal(one.baseline), populations))  # named by its sealed digest
+
+
+def _answer(
+    baseline: Baseline, path: Path | None, replaced: Path | None, *, gaps: Gaps, doubtful: bool
+) -> dict[str, Any]:
+    """Return what was learned of one hardware class.
+
+    `path` is None if no file was written, as there is no criterion, and `replaced` is where the baseline
+    before is kept, if there was one. It is `doubtful` if it is less than it claims.
+    """
+    without = uncovered_components(baseline)
+    plain: dict[str, Any] = to_plain(
+        {
+            "hardware_class": baseline.hardware_class,
+            "digest": seal(baseline).digest if baseline.criteria else "",
+            "nodes": len(baseline.nodes),
+            "runs": len(baseline.runs),
+            "one_machine": baseline.one_machine,
+            "error_rate": baseline.error_rate,
+            "self_check": baseline.self_check,
+            "criteria": [
+                {
+                    "benchmark": one.benchmark,
+                    "metric": one.metric.name,
+                    "component": one.component,
+                    "group": one.group,
+                    "scope": one.scope,
+                    "finds": one.shown_loss,
+                    "coarse": one.coarse,
+                }
+                for one in baseline.criteria
+            ],
+            "unjudged": baseline.unjudged,
+            "undecided": baseline.undecided,
+            "without_criterion": [one.component for one in without if not one.coarse],
+            "coarse_components": {one.component: one.shown_loss for one in without if one.coarse},
+            "findings": baseline.findings,
+        }
+    )
+    return plain | {
+        "file": path and str(path),
+        "replaced": replaced and str(replaced),
+        "doubtful": doubtful,
+        "skipped": [{"test": test, "reason": why} for test, why in gaps.skipped],
+        "not_applicable": gaps.not_applicable,
+        "never_recorded": [{"benchmark": test, "metric": name} for test, name in gaps.unset],
+    }

@@ -126,6 +126,12 @@ def model_path(store: str) -> Path | None:
     return None if "://" in store else Path(store) / MODEL_NAME
 
 
+def kept_model(store: str) -> Path | None:
+    """Return the risk model that a store keeps; None if there is none."""
+    path = model_path(store)
+    return path if path is not None and path.exists() else None
+
+
 def load_risk_model(path: Path) -> RiskModel:
     """Read a risk model."""
     from pytest_anubis.selector.risk.forecast import RiskModel

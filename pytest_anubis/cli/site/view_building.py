@@ -87,8 +87,9 @@ class _Cells:
         """Return verdicts as numbers, the worst the smallest."""
         unit = self.units.setdefault((metric.better, metric.unit), len(self.units))
         alike = np.nan_to_num(np.asarray(similarity, dtype=np.float64) * _STEPS, nan=_NO_SIMILARITY)
-        steps = np.rint(alike).astype(np.int64)
-        parts = (_RANK[np.asarray(outcome)], steps, outcome, reason, unit)
+        kinds = np.asarray(outcome, dtype=np.int64)
+        why = np.asarray(reason, dtype=np.int64)
+        parts = (_RANK[kinds], np.rint(alike).astype(np.int64), kinds, why, np.int64(unit))
         return np.asarray(np.ravel_multi_index(parts, _SHAPE), dtype=np.int64)
 
     def keep(self, rows: npt.NDArray[np.int64], column: int, codes: npt.NDArray[np.int64]) -> None:

@@ -175,7 +175,7 @@ def _of_history(
     from pytest_anubis.store.fleet.validation_runs import filed_validation_runs
     from pytest_anubis.store.history.fleet_history import of_class, read_fleet
 
-    named = _named(options)
+    named = history_named(options)
     place: Path | str = named if "://" in named else Path(named)
     if not histories.may_be_there(named) and not is_mistaken(named):
         raise CommandError(
@@ -246,13 +246,8 @@ def risk_of(found: FleetRead, horizon: float, model: Path | None, now: float) ->
     return FleetRisk(outlook=outlook, mixes=mixes, coverage=coverage, left=left)
 
 
-def kept_model(options: argparse.Namespace) -> Path | None:
-    """Return the risk model in the history's folder; None if there is none."""
-    path = histories.model_path(_named(options))
-    return path if path is not None and path.exists() else None
-
-
-def _named(options: argparse.Namespace) -> str:
+def history_named(options: argparse.Namespace) -> str:
+    """Return the history that is read if no folders are."""
     named: str = options.history or os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis"
     return named
 

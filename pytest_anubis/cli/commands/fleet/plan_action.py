@@ -16,7 +16,7 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
     FleetRead,
     FleetRisk,
     add_fleet,
-    kept_model,
+    history_named,
     read_fleet_now,
     risk_of,
 )
@@ -130,7 +130,8 @@ def _plan(options: argparse.Namespace) -> int:
     pools = _pools(options)
     now = time.time()
     found = read_fleet_now(options, whole=True)
-    risk = risk_of(found, options.horizon, kept_model(options), now)
+    model = histories.kept_model(history_named(options))
+    risk = risk_of(found, options.horizon, model, now)
     if risk is None:
         raise CommandError(
             f"{found.place}: no incident is known, so it is unknown what a validation spares; "

@@ -16,7 +16,7 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
     FleetRead,
     FleetRisk,
     add_fleet,
-    kept_model,
+    history_named,
     read_fleet_now,
     risk_of,
 )
@@ -116,7 +116,8 @@ def _status(options: argparse.Namespace) -> int:
     now = time.time()
     to = "-" if options.format == "json" else options.json
     found = read_fleet_now(options, whole=True, validated=to is not None)
-    risk = risk_of(found, options.horizon, kept_model(options), now)
+    model = histories.kept_model(history_named(options))
+    risk = risk_of(found, options.horizon, model, now)
     statuses = statuses_of(
         found.nodes,
         now=now,
