@@ -48,6 +48,8 @@ from pytest_anubis.store.waiver_files import WaiverError, read_waivers
 
 ENV_STORE = "PYTEST_ANUBIS_STORE"  # repeated here, since `options` loads pytest
 
+IMPORTS = "imports"  # repeated here, since the importers load numpy
+
 ACTS = ("drain", "drain-resume", "label")
 
 
@@ -167,7 +169,7 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         standing, node, now=now, max_age=limit, boot=boot_id(), alive=alive, holds=holds
     )
     if found.decision is Decision.ACCEPTED:
-        others = _imports(options.store).is_dir() or has_foreign_verdict(options.store, node)
+        others = (options.store / IMPORTS).is_dir() or has_foreign_verdict(options.store, node)
         if filed is None and others:  # an imported run, or one of another store, may be worse
             filed = _filed(options.store, node, now, limit)
         return found if filed is None or filed.decision is Decision.ACCEPTED else filed
@@ -181,14 +183,10 @@ def _is_filed(store: Path, node: str, run: str) -> bool:
     return may_be_there(str(store)) and use(str(store), partial(has_run, node=node, run=run))
 
 
-def _imports(store: Path) -> Path:
-    return store / "imports"
-
-
 def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health | None:
     """Return the answer of the store's history on an imported node, or that an import is not filed yet."""
     there = may_be_there(str(store))
-    if not there and not _imports(store).is_dir():  # opening a history takes a third of a second
+    if not there and not (store / IMPORTS).is_dir():  # opening a history takes a third of a second
         return None
     from pytest_anubis.fleet.fleet_status import Status, statuses_of
     from pytest_anubis.store.fleet.last_runs import NodeState, last_of_history

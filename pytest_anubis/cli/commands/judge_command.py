@@ -177,21 +177,11 @@ def _dossier_command(
         if given is not None
         for word in (name, str(given))
     ]
-    runs = map(str, options.runs)
-    return [
-        "anubis",
-        "report",
-        *runs,
-        *source_words(options),
-        *named,
-        *strictness_words(options),
-        *(word for name in options.split for word in ("--split", name)),
-        "--node",
-        node,
-        *(["--class", row.hardware_class] if several else []),
-        "--html",
-        "node.html",
-    ]
+    words = ["anubis", "report", *map(str, options.runs), *source_words(options), *named]
+    words += strictness_words(options)
+    words += [word for name in options.split for word in ("--split", name)]
+    words += ["--node", node, *(["--class", row.hardware_class] if several else [])]
+    return [*words, "--html", "node.html"]
 
 
 def _baselines(options: argparse.Namespace) -> dict[str, Baseline]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -260,22 +261,14 @@ def _outcomes(
 ) -> Iterator[tuple[tuple[Key, int], Outcome]]:
     from pytest_anubis.selector.simulation.simulated_fleet import simulate
 
-    hours = options.time / 3600
+    one = partial(simulate, world, nodes=options.nodes, horizon=options.time / 3600)
     jobs = min(options.jobs or os.cpu_count() or 1, len(tasks))
     if jobs == 1:
         for key, seed in tasks:
-            yield (
-                (key, seed),
-                simulate(world, policies[key], nodes=options.nodes, horizon=hours, seed=seed),
-            )
+            yield (key, seed), one(policies[key], seed=seed)
         return
     with ProcessPoolExecutor(max_workers=jobs) as pool:
-        waiting = {
-            pool.submit(
-                simulate, world, policies[key], nodes=options.nodes, horizon=hours, seed=seed
-            ): (key, seed)
-            for key, seed in tasks
-        }
+        waiting = {pool.submit(one, policies[key], seed=seed): (key, seed) for key, seed in tasks}
         try:
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
@@ -292,9 +285,13 @@ def _figures(outcomes: dict[Key, list[Outcome]]) -> list[Figures]:
     return [figures(policy, knob, runs, none, full) for (policy, knob), runs in outcomes.items()]
 
 
+def _given(options: argparse.Namespace) -> list[str]:
+    return [name for name in OWN_OPTIONS if getattr(options, name) not in (None, "")]
+
+
 def _title(options: argparse.Namespace) -> str:
     seen = "seen" if options.kinds_seen else "not seen"
-    own = [f"--{name}" for name in OWN_OPTIONS if getattr(options, name) not in (None, "")]
+    own = [f"--{name}" for name in _given(options)]
     with_own = f" with your own {', '.join(own)}" if own else ""
     return (
         f"scenario {options.scenario}{with_own}, {options.nodes} nodes for {options.time / 86400:g} days, "
@@ -306,7 +303,7 @@ def _fitted(options: argparse.Namespace, own: OwnFleet, found: list[Figures]) ->
     """Return what the history and the scenario contributed, and how often incidents came in both."""
     if not options.history:
         return []
-    given = {name for name in OWN_OPTIONS if getattr(options, name) not in (None, "")}
+    given = set(_given(options))
     ours = [] if "costs" in given else ["durations and what they find"]
     ours += [] if own.mtbi is None else ["how often incidents come"]
     names = {"manifest": "how fast a defect shows", "stays": "how many repairs leave it"}

@@ -153,16 +153,9 @@ def _record(options: argparse.Namespace) -> int:
     file = options.output.resolve()
     before = written_at(file)
     # The recording process may not start in another folder: a script opens files of its folder.
+    words = [str(file), str(options.steps), options.script, *options.rest]
     code = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            module,
-            str(file),
-            str(options.steps),
-            options.script,
-            *options.rest,
-        ],
+        [sys.executable, "-m", module, *words],
         check=False,
         stdout=2 if options.json == "-" else None,  # JSON has the standard output to itself
         env={"TORCH_CPP_LOG_LEVEL": "ERROR", **os.environ},  # the observer warns that it is on
@@ -171,24 +164,19 @@ def _record(options: argparse.Namespace) -> int:
         name = options.rest[0] if options.script == "-m" else options.script
         ended = "" if code == NO_TRACE else f" ended with {code}, and"
         raise CommandError(f"{name}:{ended} no trace was recorded")
-    trace = load_trace(file)
-    facts = trace_facts(trace)
-    count = len(trace.operations)
-    lines = [
-        f"{options.output}: {count} operations of {options.steps} step{'s' * (options.steps > 1)}"
-    ]
-    refused = refusal_lines(facts)
+    facts = trace_facts(load_trace(file))
+    count, steps = facts["operations"], options.steps
     answer(
         options.json,
         {
             "file": str(options.output),
-            "steps": options.steps,
+            "steps": steps,
             "operations": count,
             "not_replayable": facts["not_replayable"],
             "refused": facts["refused"],
         },
-        *lines,
-        *(refused or [f"next: anubis learn {options.output}"]),
+        f"{options.output}: {count} operations of {steps} step{'s' * (steps > 1)}",
+        *(refusal_lines(facts) or [f"next: anubis learn {options.output}"]),
     )
     return 0
 

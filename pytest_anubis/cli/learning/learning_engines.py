@@ -129,16 +129,15 @@ class DaskEngine(Executor):
             context = security().get_connection_args("client").get("ssl_context")
         except (OSError, ValueError, TypeError) as error:  # no such file, or no certificate in it
             said = str(error).partition("\n")[0][:80]  # a line's worth
-            raise CommandError(f"--scheduler {self._address}: {said}; {mend}") from None
+            raise self._error(f"{said}; {mend}") from None
         if context is None:
-            raise CommandError(f"--scheduler {self._address}: TLS without certificates; {mend}")
+            raise self._error(f"TLS without certificates; {mend}")
 
     def _check(self) -> int:
         threads = self._threads()
         if not threads:
-            raise CommandError(
-                f"--scheduler {self._address}: it has no workers; start some: dask worker {self._address} "
-                "--nthreads 1"
+            raise self._error(
+                f"it has no workers; start some: dask worker {self._address} --nthreads 1"
             )
         mine = versions()
         try:
@@ -147,18 +146,18 @@ class DaskEngine(Executor):
             found = {self._address: error}
         for worker, theirs in sorted(found.items()):
             if isinstance(theirs, BaseException):
-                raise CommandError(
-                    f"--scheduler {self._address}: worker {worker} cannot run pytest-anubis "
-                    f"({str(theirs)[:80]}); install pytest-anubis {__version__} there"
+                raise self._error(
+                    f"worker {worker} cannot run pytest-anubis ({str(theirs)[:80]}); install pytest-anubis "
+                    f"{__version__} there"
                 )
             other = [
                 f"{name} {theirs.get(name)}" for name in mine if theirs.get(name) != mine[name]
             ]
             if other:
                 here = ", ".join(f"{name} {mine[name]}" for name in mine)
-                raise CommandError(
-                    f"--scheduler {self._address}: worker {worker} has {', '.join(other)}; here are {here}: "
-                    "install the same, or the baselines would differ"
+                raise self._error(
+                    f"worker {worker} has {', '.join(other)}; here are {here}: install the same, or the "
+                    "baselines would differ"
                 )
         return len(threads)
 
@@ -171,9 +170,10 @@ class DaskEngine(Executor):
 
     def _broken(self, error: BaseException) -> CommandError:
         said = str(error)[:80] or type(error).__name__  # a line's worth
-        return CommandError(
-            f"--scheduler {self._address}: the connection broke ({said}); see that it runs, and learn again"
-        )
+        return self._error(f"the connection broke ({said}); see that it runs, and learn again")
+
+    def _error(self, text: str) -> CommandError:
+        return CommandError(f"--scheduler {self._address}: {text}")
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         """Return a finished future with a worker's result or error."""
@@ -206,14 +206,14 @@ class DaskEngine(Executor):
             except TimeoutError:
                 alone = 0.0 if self._threads() else alone + POLL_SECONDS
                 if alone >= MAX_SECONDS_ALONE:
-                    raise CommandError(
-                        f"--scheduler {self._address}: it has had no workers for a minute; start some and "
-                        "learn again (a worker that is killed again and again needs more memory)"
+                    raise self._error(
+                        "it has had no workers for a minute; start some and learn again (a worker that is "
+                        "killed again and again needs more memory)"
                     ) from None
             except KilledWorker:
-                raise CommandError(
-                    f"--scheduler {self._address}: workers died while they learned the same metric; give "
-                    "them more memory (dask worker --memory-limit)"
+                raise self._error(
+                    "workers died while they learned the same metric; give them more memory (dask worker "
+                    "--memory-limit)"
                 ) from None
             except (CancelledError, OSError) as error:
                 raise self._broken(error) from None

@@ -290,14 +290,9 @@ def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]
             "right, the baseline was learned by a clock that was ahead: learn it anew"
         )
     waivers = None if options.waivers is None else read_waivers(options.waivers, today())
-    return {
-        "fail_on": options.fail_on,
-        "require_all": options.require_all,
-        "other_machine": options.other_machine,
-        "required": options.require,
-        "allow_missing": options.allow_missing,
-        "waivers": waivers,
-    }
+    same = ("fail_on", "require_all", "other_machine", "allow_missing")
+    named = {name: getattr(options, name) for name in same}
+    return {**named, "required": options.require, "waivers": waivers}
 
 
 def rows_of(judged: JudgedFleet) -> list[NodeRow]:

@@ -286,9 +286,12 @@ def _shifts(
             and row.verdict.decision is Decision.REJECTED
         }
         found += trait_shifts(table, wanted, rejected, began)
-    return sorted(
-        found, key=lambda s: (not s.worse, -s.rejected / len(s.nodes), _lowest_similarity(s))
-    )
+
+    def order(one: TraitShift) -> tuple[bool, float, float]:
+        lowest = min((metric.similarity for metric in one.metrics), default=1.0)
+        return not one.worse, -one.rejected / len(one.nodes), lowest
+
+    return sorted(found, key=order)
 
 
 def _part_shifts(rows: Sequence[NodeRow]) -> list[TraitShift]:
@@ -299,10 +302,6 @@ def _part_shifts(rows: Sequence[NodeRow]) -> list[TraitShift]:
         rejected = [one.node for one in own if one.decision is Decision.REJECTED]
         found += part_shifts(key, {one.node: one.shared for one in own}, rejected)
     return found
-
-
-def _lowest_similarity(shift: TraitShift) -> float:
-    return min((one.similarity for one in shift.metrics), default=1.0)
 
 
 def is_history(place: str) -> bool:
@@ -403,14 +402,11 @@ def telling_traits(
 ) -> tuple[str, ...]:
     """Return the names of traits that distinguish nodes of one class, in the order of the columns."""
     values: dict[str, dict[str, set[str]]] = {}
-    sizes: dict[str, int] = {}
+    sizes = Counter(row.hardware_class for row in rows)
     for row in rows:
-        sizes[row.hardware_class] = sizes.get(row.hardware_class, 0) + 1
-        own = traits.get(row.verdict.node, {})
-        for name, text in own.items():
-            if name in NOT_SEPARATING:
-                continue
-            values.setdefault(name, {}).setdefault(row.hardware_class, set()).add(text)
+        for name, text in traits.get(row.verdict.node, {}).items():
+            if name not in NOT_SEPARATING:
+                values.setdefault(name, {}).setdefault(row.hardware_class, set()).add(text)
     telling = [
         name
         for name, by_class in values.items()

@@ -131,6 +131,10 @@ def plan_line(one: PlannedNode) -> str:
     return " ".join([f"{one.start:.0f}", one.node, *(run.benchmark for run in one.runs)])
 
 
+_OF_RUN = ("benchmark", "start", "seconds", "lane")
+"""Fields of a run that the JSON has under the same names."""
+
+
 def plan_document(
     options: argparse.Namespace,
     plan: WindowPlan,
@@ -147,11 +151,7 @@ def plan_document(
         "at_once": options.at_once,
         "pools": dict(window.pools),
         "partners": list(partners),
-        "spared": plan.spared,
-        "spent": plan.spent,
-        "value": plan.value,
-        "bound": plan.bound,
-        "gap": plan.gap,
+        **{name: getattr(plan, name) for name in ("spared", "spent", "value", "bound", "gap")},
         "another_hour": plan.hour,
         "one_more": dict(plan.one_more),
         "used": dict(plan.used),
@@ -168,10 +168,7 @@ def plan_document(
                 "spared": one.spared,
                 "runs": [
                     {
-                        "benchmark": run.benchmark,
-                        "start": run.start,
-                        "seconds": run.seconds,
-                        "lane": run.lane,
+                        **{name: getattr(run, name) for name in _OF_RUN},
                         "units": {
                             pool: [partners[unit] for unit in units]
                             if pool == PARTNER and partners

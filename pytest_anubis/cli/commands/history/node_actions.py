@@ -114,13 +114,9 @@ def list_nodes(options: argparse.Namespace) -> None:
             node_traits(history),
         ),
     )
-    columns = sorted(
-        {name for known in traits.values() for name in known},
-        key=lambda name: (
-            _FIRST_TRAITS.index(name) if name in _FIRST_TRAITS else len(_FIRST_TRAITS),
-            name,
-        ),
-    )
+    known = {name for own in traits.values() for name in own}
+    columns = [name for name in _FIRST_TRAITS if name in known]
+    columns += sorted(known.difference(columns))
     head = ["node", "state", "since", "hardware class", "in service since", "measured", "verdict"]
     head += columns[:_MAX_TRAITS]
     rows = [head]

@@ -26,7 +26,6 @@ from pytest_anubis.core.seal import (
     FlawKind,
     Manifest,
     SealReport,
-    Signed,
 )
 from pytest_anubis.store.sealing.acceptance_bundle import files_of_bundle
 from pytest_anubis.store.sealing.manifest_form import (
@@ -65,7 +64,9 @@ def check_seal(data: bytes, keys: Sequence[PublicKey] | None) -> CheckedSeal:
     if manifest is not None and not (signed_other and not signatures):
         flaws += differences(manifest, files)
     if flaws or manifest is None:
-        return CheckedSeal(report=_report(manifest, signatures, flaws), files=files)
+        once = tuple(dict.fromkeys(flaws))
+        report = SealReport(manifest=manifest, signatures=signatures, flaws=once)
+        return CheckedSeal(report=report, files=files)
     run = _decided(files, manifest, flaws)
     return CheckedSeal(
         report=SealReport(
@@ -78,13 +79,6 @@ def check_seal(data: bytes, keys: Sequence[PublicKey] | None) -> CheckedSeal:
         files=files,
         run=run,
     )
-
-
-def _report(
-    manifest: Manifest | None, signatures: tuple[Signed, ...], flaws: Sequence[Flaw]
-) -> SealReport:
-    once = tuple(dict.fromkeys(flaws))
-    return SealReport(manifest=manifest, signatures=signatures, flaws=once)
 
 
 def _manifest(files: Mapping[str, bytes], flaws: list[Flaw]) -> Manifest | None:
