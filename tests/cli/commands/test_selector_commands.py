@@ -314,7 +314,6 @@ INCIDENT = "history incident add --kind nic --node"
     [
         ("select --node n99", "as do 'anubis history nodes import' and"),
         ("select", "knows 60 nodes; name one"),
-        ("select --node n05 --by budget", "needs --budget"),
         ("select --node n05 --budget=5m --by=risk", "not for --by risk"),
         ("select --node n05 --store nowhere", "no history yet"),
         ("risk --node n99", "as do 'anubis history nodes import' and"),

@@ -145,9 +145,3 @@ def test_an_exact_value_makes_no_round_quiet() -> None:
     rate = SimpleNamespace(metric=SimpleNamespace(better="higher"), disturbance=("5 % steal",))
     assert wholly_disturbed(cast(RunRecord, SimpleNamespace(measurements=[exact, rate])))
     assert not wholly_disturbed(cast(RunRecord, SimpleNamespace(measurements=[exact])))
-
-
-def test_no_rounds_at_all_are_refused(here: Path) -> None:
-    Path("test_parts.py").write_text("def test_a(): pass\n")
-    result = anubis("learn", "test_parts.py", "--rounds", "0")
-    assert (result.returncode, "at least 3" in result.stderr) == (2, True)
