@@ -29,7 +29,7 @@ from pytest_anubis.cli.shared.printing import say, show_answer, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.run_sources import (
     add_sources,
-    history_place,
+    histories_of,
     read_sources,
     registered_without_run,
     source_words,
@@ -107,8 +107,7 @@ def run(options: argparse.Namespace) -> int:
             f"can be accepted: learn one with 'anubis learn RUNS {apart}'"
         )
     places = [Path(place) for place in options.runs]
-    histories = [history_place(options.history)] if options.history else []
-    judged = judge_collected(runs, baselines, [*places, *histories], **strictness)
+    judged = judge_collected(runs, baselines, [*places, *histories_of(options)], **strictness)
     rows: Sequence[NodeRow] = rows_of(judged)
     unrun = _without_run(options, runs)
     named = [str(place) for place in options.runs]

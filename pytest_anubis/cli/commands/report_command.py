@@ -34,6 +34,7 @@ from pytest_anubis.cli.shared.run_lookup import (
 )
 from pytest_anubis.cli.shared.run_sources import (
     add_sources,
+    histories_of,
     read_history,
     read_history_run,
     registered_without_run,
@@ -192,7 +193,8 @@ def _fleet(options: argparse.Namespace) -> int:
     places = [options.history] if options.history else options.fleet
     wanted = wanted_of(options)
     baselines = baselines_in_force(options)
-    judged = judge_collected(runs, baselines, files, **strictness_of(options, baselines))
+    known = [*files, *histories_of(options)]
+    judged = judge_collected(runs, baselines, known, **strictness_of(options, baselines))
     rows = rows_of(judged)
     if not rows:
         raise CommandError("no node has a sample in there; give other runs or imports")
@@ -251,7 +253,8 @@ def _collected(
         every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # checked below
         runs = read_collected(paths, every_class)
     runs = split_classes(runs, options.split)
-    judged = judge_collected(runs, baselines, paths, **strictness_of(options, baselines))
+    known = [*paths, *histories_of(options)]
+    judged = judge_collected(runs, baselines, known, **strictness_of(options, baselines))
     every = rows_of(judged)
     rows = [row for row in every if options.node in (None, row.verdict.node)]
     classes = sorted({row.hardware_class for row in rows})

@@ -148,6 +148,11 @@ def history_place(name: str) -> Path | str:
     return Path(name)
 
 
+def histories_of(options: argparse.Namespace) -> list[Path | str]:
+    """Return the history of ``--history``, if it is given: it knows which defects were closed."""
+    return [history_place(options.history)] if options.history else []
+
+
 def listed(given: list[str]) -> tuple[str, ...]:
     """Return the names or patterns of an option that is given several times, or takes several with commas."""
     return tuple(part.strip() for text in given for part in text.split(",") if part.strip())

@@ -276,6 +276,9 @@ def test_a_lost_history_begins_anew_with_a_note(here: Path) -> None:
     number = next(str(one["number"]) for one in defects_found if one["node"] == "n40")
     assert anubis(*defects, "close", number, "--as", "false-alarm").returncode == 0
     assert [anubis(*one).returncode for one in ask] == [20, 1, 0]  # what is answered is not kept
+    for node, decision in (("n40", "UNDECIDED"), ("n41", "REJECTED")):
+        found = anubis("report", "--history", "fleet", "--node", node, "--json", "-").stdout
+        assert json.loads(found)["node_verdict"]["decision"] == decision
 
 
 def test_an_unreadable_history_stops_no_judging(here: Path) -> None:
