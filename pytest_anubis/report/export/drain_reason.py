@@ -7,7 +7,7 @@ Each run's decision gets one; `anubis health` and `anubis fleet status` word oth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pytest_anubis.core.asking.next_step import throughout
 from pytest_anubis.core.metric import measured_text
@@ -41,10 +41,10 @@ def drain_reason(verdict: NodeVerdict, metrics: Sequence[MetricVerdict], run: st
         return line(f"{LEADER}ACCEPTED", run=run)
     wanted = Outcome.FAIL if verdict.decision is Decision.REJECTED else Outcome.INCONCLUSIVE
     verdicts = [one for one in metrics if one.outcome in (wanted, Outcome.MARGINAL)]
-    worst = worst_of(verdicts)
-    if worst is None:
+    if not verdicts:
         first = verdict.hindrances[0].fact if verdict.hindrances else verdict.headline
         return line(f"{LEADER}{verdict.decision.value}", first, run=run)
+    worst = min(verdicts, key=lambda one: one.severity)
     if worst.reason is Reason.NO_BASELINE:
         return line(f"{LEADER}NO-BASELINE", worst.text, run=run)
     if worst.reason is Reason.DISTURBED:
@@ -65,10 +65,6 @@ def drain_reason(verdict: NodeVerdict, metrics: Sequence[MetricVerdict], run: st
         values = f"{worst.part or 'worse in its distribution'}; median {values}"
     return line(code, place, values, where, run=run)
 
-
-def worst_of(bad: Iterable[MetricVerdict]) -> MetricVerdict | None:
-    """Return the most severe of some verdicts; None if there are none."""
-    return min(bad, key=lambda one: one.severity, default=None)
 
 
 def unjudged_text(count: int) -> str:

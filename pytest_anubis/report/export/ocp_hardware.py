@@ -17,7 +17,16 @@ from pytest_anubis.core.run import RunRecord
 SERIAL = "serial"
 """A trait that is left out: the inventory has it, unless the run was redacted."""
 
-_MAIN_MEMORY = "main memory"
+_OTHER = {"serialNumber": "serial", "location": "pci"}
+_CARD = {
+    "manufacturer": "vendor",
+    "serialNumber": "serial",
+    "partNumber": "part",
+    "location": "pci",
+}
+_CHASSIS = {"manufacturer": "vendor", "serialNumber": "serial"}
+_PROCESSOR = {"manufacturer": "vendor", "revision": "microcode"}
+"""Field of the format -> reading of the inventory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,22 +55,22 @@ def tested_node(record: RunRecord) -> TestedNode:
     named = {place: name for name in reversed(devices) if (place := card_number(name)) is not None}
     for place, card in enumerate(cards):
         part = named.get(place, f"accelerator:{place}")
-        hardware[part] = _card(card)
+        hardware[part] = _part("accelerator", _text(card.get("name")), card, _CARD)
         software |= _firmware(part, {"vbios": card.get("vbios"), "firmware": card.get("firmware")})
     for kind, key in (("disk", "disks"), ("network port", "nics")):
         for one in _items(inventory, key):
             part = _text(one.get("name"))
-            if (
-                part and part not in hardware
-            ):  # no name in the inventory replaces a card or the host
-                hardware[part] = _other(one, kind)
+            # No name in the inventory replaces a card or the host.
+            if part and part not in hardware:
+                hardware[part] = _part(kind, _text(one.get("model")) or part, one, _OTHER)
                 software |= _firmware(part, {"firmware": one.get("firmware")})
     for device in devices:
         place = card_number(device)
-        slot = next(
-            (i for i, c in enumerate(cards) if (pci := _text(c.get("pci"))) and pci in device), None
-        )
-        place = slot if place is None else place
+        if place is None:
+            slots = (
+                i for i, c in enumerate(cards) if (pci := _text(c.get("pci"))) and pci in device
+            )
+            place = next(slots, None)
         if place is not None and place < len(cards):
             ids[device] = named.get(place, f"accelerator:{place}")
         else:
@@ -100,44 +109,22 @@ def _host(inventory: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         for key in ("system", "processor", "memory")
     )
     return {
-        "node": {
-            "name": _text(system.get("product")) or "node",
-            "manufacturer": _known(system.get("vendor")),
-            "serialNumber": _known(system.get("serial")),
-            "partType": "chassis",
-        },
-        "cpu": {
-            "name": _text(processor.get("model")) or "cpu",
-            "manufacturer": _known(processor.get("vendor")),
-            "revision": _known(processor.get("microcode")),
-            "partType": "CPU",
-        },
+        "node": _part("chassis", _text(system.get("product")) or "node", system, _CHASSIS),
+        "cpu": _part("CPU", _text(processor.get("model")) or "cpu", processor, _PROCESSOR),
         "memory": {
-            "name": _MAIN_MEMORY,
+            "name": "main memory",
             "version": f"{size} bytes" if (size := _text(memory.get("total"))) else None,
             "partType": "memory",
         },
     }
 
 
-def _card(card: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "name": _text(card.get("name")) or "accelerator",
-        "manufacturer": _known(card.get("vendor")),
-        "serialNumber": _known(card.get("serial")),
-        "partNumber": _known(card.get("part")),
-        "location": _known(card.get("pci")),
-        "partType": "accelerator",
-    }
-
-
-def _other(part: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    return {
-        "name": _text(part.get("model")) or _text(part.get("name")),
-        "serialNumber": _known(part.get("serial")),
-        "location": _known(part.get("pci")),
-        "partType": kind,
-    }
+def _part(
+    kind: str, name: str, found: Mapping[str, Any], fields: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a part of the node; `fields` are the names of the format and of the inventory."""
+    known = {field: _known(found.get(key)) for field, key in fields.items()}
+    return {"name": name or kind, **known, "partType": kind}
 
 
 def _firmware(part: str, versions: Mapping[str, object]) -> dict[str, dict[str, Any]]:

@@ -45,16 +45,15 @@ def prometheus_text(
         verdicts: All metric verdicts; of several on the same metric of the same unit the last counts.
         run: Their run; None omits its times, class and name.
     """
-    families = [
-        *(_run(run) if run is not None else ()),
-        *(_node(node_verdict, verdicts) if node_verdict is not None else ()),
-        *_metrics(verdicts),
-    ]
-    return "".join(_family(name, samples) for name, samples in families if samples)
+    families = _run(run) if run is not None else {}
+    if node_verdict is not None:
+        families |= _node(node_verdict, verdicts)
+    families |= _metrics(verdicts)
+    return "".join(_family(name, samples) for name, samples in families.items())
 
 
-Family = tuple[str, dict[Labels, float]]
-"""Name without ``anubis_``, and its samples."""
+Samples = dict[Labels, float | None]
+"""Labels of a sample -> its value; None leaves it out."""
 
 _HELP = {
     "run_info": "The run that the verdicts are of, and the node's hardware class.",
@@ -83,21 +82,18 @@ _HELP = {
 }
 
 
-def _run(run: RunRecord) -> list[Family]:
+def _run(run: RunRecord) -> dict[str, Samples]:
+    """Return the run's samples by the name of their family, without ``anubis_``."""
     node: Labels = (("node", run.node),)
     started, ended = _seconds(run.started), _seconds(run.ended)
     took = None if started is None or ended is None else ended - started
     what = (("run", run.run), ("class", run.hardware_class), ("profile", run.profile))
-    return [
-        ("run_info", {(*node, *what): 1.0}),
-        ("run_start_time_seconds", _known(node, started)),
-        ("run_end_time_seconds", _known(node, ended)),
-        ("run_duration_seconds", _known(node, took)),
-    ]
-
-
-def _known(labels: Labels, value: float | None) -> dict[Labels, float]:
-    return {} if value is None else {labels: value}
+    return {
+        "run_info": {(*node, *what): 1},
+        "run_start_time_seconds": {node: started},
+        "run_end_time_seconds": {node: ended},
+        "run_duration_seconds": {node: took},
+    }
 
 
 def _seconds(moment: str) -> float | None:
@@ -108,53 +104,44 @@ def _seconds(moment: str) -> float | None:
         return None
 
 
-def _node(verdict: NodeVerdict, metrics: Sequence[MetricVerdict]) -> list[Family]:
+def _node(verdict: NodeVerdict, metrics: Sequence[MetricVerdict]) -> dict[str, Samples]:
     node = ("node", verdict.node)
     counted = dict(verdict.counts)
     outcomes = (*(outcome.value for outcome in Outcome), NOT_JUDGED)
     low, high = verdict.residual_interval or (None, None)
-    return [
-        (
-            "node_decision",
-            {
-                (node, ("decision", decision.value)): float(verdict.decision is decision)
-                for decision in Decision
-            },
-        ),
-        (
-            "node_verdicts",
-            {(node, ("outcome", name)): float(counted.get(name, 0)) for name in outcomes},
-        ),
-        ("node_blamed", {(node, ("component", name)): 1.0 for name in verdict.components}),
-        ("node_blocking", {(node,): float(len(verdict.blocking))}),
-        ("node_listed", {(node,): float(len(verdict.listed))}),
-        ("node_residual_risk", _known((node,), verdict.residual_risk)),
-        ("node_residual_risk_low", _known((node,), low)),
-        ("node_residual_risk_high", _known((node,), high)),
-        (
-            "node_word",
-            {(node, ("word", word)): float(word == word_of(verdict, metrics)) for word in WORDS},
-        ),
-        ("node_baseline_info", {(node, ("baseline", verdict.baseline)): 1.0}),
-    ]
+    called = word_of(verdict, metrics)
+    return {
+        "node_decision": {
+            (node, ("decision", one.value)): verdict.decision is one for one in Decision
+        },
+        "node_verdicts": {(node, ("outcome", name)): counted.get(name, 0) for name in outcomes},
+        "node_blamed": {(node, ("component", name)): 1 for name in verdict.components},
+        "node_blocking": {(node,): len(verdict.blocking)},
+        "node_listed": {(node,): len(verdict.listed)},
+        "node_residual_risk": {(node,): verdict.residual_risk},
+        "node_residual_risk_low": {(node,): low},
+        "node_residual_risk_high": {(node,): high},
+        "node_word": {(node, ("word", word)): word == called for word in WORDS},
+        "node_baseline_info": {(node, ("baseline", verdict.baseline)): 1},
+    }
 
 
-def _metrics(verdicts: Sequence[MetricVerdict]) -> list[Family]:
+def _metrics(verdicts: Sequence[MetricVerdict]) -> dict[str, Samples]:
     names = ("waived", "outcome", "value", "expected", "similarity", "loss", "certainty", "triage")
-    found: dict[str, dict[Labels, float]] = {name: {} for name in (*names, "threshold")}
+    found: dict[str, Samples] = {name: {} for name in (*names, "threshold")}
     for labels, v in {_labels(verdict): verdict for verdict in verdicts}.items():
         outcome = (("outcome", v.outcome.value), ("reason", v.reason.value))
-        found["outcome"][*labels, *outcome] = 1.0
+        found["outcome"][*labels, *outcome] = 1
         for name in ("value", "expected"):
-            found[name] |= _known((*labels, ("unit", v.unit)), getattr(v, name))
+            found[name][*labels, ("unit", v.unit)] = getattr(v, name)
         for name in ("similarity", "loss", "certainty", "threshold"):
-            found[name] |= _known(labels, getattr(v, name))
+            found[name][labels] = getattr(v, name)
         if v.triage:
-            found["triage"][*labels, ("triage", v.triage.value)] = 1.0
+            found["triage"][*labels, ("triage", v.triage.value)] = 1
         if v.waiver is not None:
             waiver = (("owner", v.waiver.owner), ("expires", v.waiver.expires))
-            found["waived"][*labels, *waiver] = float(not v.waiver.expired)
-    return [(f"metric_{name}", samples) for name, samples in found.items()]
+            found["waived"][*labels, *waiver] = not v.waiver.expired
+    return {f"metric_{name}": samples for name, samples in found.items()}
 
 
 def _labels(verdict: MetricVerdict) -> Labels:
@@ -168,14 +155,18 @@ def _labels(verdict: MetricVerdict) -> Labels:
     )
 
 
-def _family(family: str, samples: dict[Labels, float]) -> str:
+def _family(family: str, samples: Samples) -> str:
+    """Return the lines of a family; empty without any sample."""
     name = f"anubis_{family}"
-    lines = [f"# HELP {name} {_HELP[family]}", f"# TYPE {name} gauge"]
     # Labels that become equal by escaping would be refused as duplicates; the last counts.
     written = {
         ",".join(f'{label}="{_escaped(text)}"' for label, text in labels): value
         for labels, value in samples.items()
+        if value is not None
     }
+    if not written:
+        return ""
+    lines = [f"# HELP {name} {_HELP[family]}", f"# TYPE {name} gauge"]
     lines += [f"{name}{{{labels}}} {_number(value)}" for labels, value in written.items()]
     return "\n".join(lines) + "\n"
 
