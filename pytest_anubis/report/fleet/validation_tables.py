@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -19,25 +19,15 @@ from pytest_anubis.report.text.numbers import count_text, duration_text, value_t
 UNKNOWN = "-"
 """Cell of a figure that rests on no case."""
 
-Cell = str | int | tuple[float, str]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationSection:
-    """The section: sentences, and a table that may be empty."""
-
-    lines: tuple[str, ...]
-    table: Markup
-
-
-def validation_section(figures: ValidationFigures | None) -> ValidationSection | None:
-    """Return the section; None if no figures were computed."""
+def validation_section(figures: ValidationFigures | None) -> dict[str, Any] | None:
+    """Return the section's sentences and its table, which may be empty; None if no figures were computed."""
     if figures is None:
         return None
     every = count_text(figures.runs + figures.older, "run")
     latest = [f"From the latest {figures.runs} of {every}."] if figures.older else []
-    lines = (_accepted(figures), _rejections(figures.rejections), _timed(figures))
-    return ValidationSection(lines=(*latest, *lines), table=_table(figures.benchmarks))
+    lines = [*latest, _accepted(figures), _rejections(figures.rejections), _timed(figures)]
+    return {"lines": lines, "table": _table(figures.benchmarks)}
 
 
 def _accepted(figures: ValidationFigures) -> str:
@@ -78,22 +68,21 @@ def _table(benchmarks: tuple[BenchmarkFigures, ...]) -> Markup:
         "benchmark", "runs", "hours of tests", "confirmed defects", "per hour", "runs with a plan",
         "taken / planned", "error of the plan",
     )  # fmt: skip
-    rows = [_row(one) for one in benchmarks]
+    rows = [
+        (
+            short(one.benchmark),
+            one.runs,
+            (one.hours, value_text(one.hours)),
+            UNKNOWN if one.confirmed is None else one.confirmed,
+            _number(one.per_hour),
+            one.compared,
+            _number(one.ratio),
+            (-1.0, UNKNOWN) if one.error is None else (one.error, duration_text(one.error)),
+        )
+        for one in benchmarks
+    ]
     return block("sortable", "how validation itself does", heads, rows, numbers=range(1, 8))
 
 
-def _row(one: BenchmarkFigures) -> tuple[Cell, ...]:
-    return (
-        short(one.benchmark),
-        one.runs,
-        (one.hours, value_text(one.hours)),
-        UNKNOWN if one.confirmed is None else one.confirmed,
-        _number(one.per_hour),
-        one.compared,
-        _number(one.ratio),
-        (-1.0, UNKNOWN) if one.error is None else (one.error, duration_text(one.error)),
-    )
-
-
-def _number(value: float | None) -> Cell:
+def _number(value: float | None) -> tuple[float, str]:
     return (-1.0, UNKNOWN) if value is None else (value, value_text(value))
