@@ -62,8 +62,8 @@ def peers_plot(
     drawn = sorted((d for d in devices if finite([d.value])), key=lambda d: d.value)
     if not drawn:
         return ""
-    middle = finite([expected]) if expected is not None else []
-    limits = finite([limit]) if limit is not None and better != "equal" else []
+    middle = finite([expected])
+    limits = finite([limit]) if better != "equal" else []
     edges = [device.value for device in drawn] + middle + limits
     margin = 0.06 * (max(edges) - min(edges)) or 0.05 * abs(max(edges)) or 1.0
     frame = Frame(

@@ -63,9 +63,9 @@ class Frame:
         return round(self.floor - (self.floor - self.top) * min(1.0, max(0.0, share)))
 
 
-def finite(values: Iterable[float]) -> list[float]:
-    """Return the values that can be drawn."""
-    return [value for value in values if math.isfinite(value)]
+def finite(values: Iterable[float | None]) -> list[float]:
+    """Return the values that can be drawn; None is a value that is unknown."""
+    return [value for value in values if value is not None and math.isfinite(value)]
 
 
 def span(values: Sequence[float]) -> tuple[float, float]:

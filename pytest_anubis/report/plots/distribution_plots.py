@@ -61,7 +61,7 @@ def cdf_plot(
         An ``<svg>`` of at most 8 kB, or an empty text when there is nothing to draw.
     """
     sample, expected = sorted(finite(values)), sorted(finite(centre))
-    limits = finite([limit]) if limit is not None and better != "equal" else []
+    limits = finite([limit]) if better != "equal" else []
     if not sample and not expected:
         return ""
     edge = _edge(expected, limits)
@@ -113,7 +113,7 @@ def fan_plot(
     expected = sorted(finite(centre))
     if not good and not drawn and not expected:
         return ""
-    limits = finite([limit]) if limit is not None and better != "equal" else []
+    limits = finite([limit]) if better != "equal" else []
     edge = _edge(expected, limits)
     frame = _fan_frame(good, drawn, [*_inner(edge), *expected])
     parts = [_limit(frame, better, limits[0], unit, edge)] if limits else []

@@ -56,10 +56,10 @@ def units_plot(
     """
     good = sorted(finite(healthy))
     out = {name: value for name, value in bad.items() if finite([value])}
-    marks = finite([mark for mark in (expected, limit) if mark is not None])
+    middle, limits = finite([expected]), finite([limit])
     if not good and not out:
         return ""
-    low, high = span([*good, *marks] or list(out.values()))
+    low, high = span([*good, *middle, *limits] or list(out.values()))
     width = high - low
     frame = Frame(
         low=max(
@@ -69,10 +69,9 @@ def units_plot(
     )
     ranked = sorted([*good, *out.values()])
     parts = [axes(frame, unit)]
-    if limit is not None and better != "equal" and finite([limit]):
-        parts.append(beyond(frame, better, limit, f"limit: {value_text(limit, unit)}"))
-    if expected is not None and finite([expected]):
-        parts.append(expected_line(frame, expected, unit))
+    if better != "equal":
+        parts += [beyond(frame, better, one, f"limit: {value_text(one, unit)}") for one in limits]
+    parts += [expected_line(frame, one, unit) for one in middle]
     step = max(1, len(good) // DOTS)
     places = [(v, (ranked.index(v) + 0.5) / len(ranked)) for v in good[::step]]
     dots = "".join(f"M{frame.x(v)} {frame.y(s)}h0" for v, s in places)

@@ -43,8 +43,8 @@ def strip_plot(
     shown = [(i, v) for i, v in enumerate(values) if finite([v])]
     if len(shown) < 2:
         return ""
-    marks = finite([mark for mark in (expected, limit) if mark is not None])
-    every = [*(v for _, v in shown), *marks]
+    known = finite(values)
+    every = [*known, *finite([expected, limit])]
     low, high = min(every), max(every)
     last = len(values) - 1
 
@@ -57,19 +57,18 @@ def strip_plot(
     parts = [
         f"<path d='M{_LEFT} {y(mark)}H{_WIDTH - _LEFT}' stroke='{colour}' stroke-width='2' "
         f"stroke-dasharray='{dashes}'>{tip(f'{name} {value_text(mark, unit)}')}</path>"
-        for mark, colour, dashes, name in (
+        for given, colour, dashes, name in (
             (expected, CENTRE, "9 6", "expected"),
             (limit, BAD, "3 4", "limit"),
         )
-        if mark is not None and finite([mark])
+        for mark in finite([given])
     ]
     dots = ""
     if len(shown) <= MAX_DOTS:  # a line of no length with round ends is a dot
         dots = "".join(f"M{x(i)} {y(v)}h0" for i, v in shown)
         dots = f"<path d='{dots}' stroke='{SAMPLE}' stroke-width='7' stroke-linecap='round'/>"
     parts.append(_line(shown, points, lambda i, v: f"{x(i)} {y(v)}") + dots)
-    lowest, highest = min(v for _, v in shown), max(v for _, v in shown)
-    words = f"{label + ': ' if label else ''}{_range(lowest, highest, unit)}"
+    words = f"{label + ': ' if label else ''}{_range(min(known), max(known), unit)}"
     parts.append(text(_LEFT, _HEIGHT - 6, words))
     return picture(_WIDTH, _HEIGHT, words, "".join(parts))
 
@@ -79,7 +78,7 @@ def spark(values: Sequence[float], *, label: str, points: int = 40) -> str:
     shown = [(i, v) for i, v in enumerate(values) if finite([v])]
     if len(shown) < 2:
         return ""
-    low, high = min(v for _, v in shown), max(v for _, v in shown)
+    low, high = min(finite(values)), max(finite(values))
     if low == high:
         return ""
     last = len(values) - 1
