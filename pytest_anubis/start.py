@@ -77,13 +77,27 @@ def start(config: pytest.Config, settings: Settings) -> None:
     add_part(config, Judge(config, context), "anubis-judge")
     add_part(config, Visits(config, context), "anubis-visits")
     if config.pluginmanager.has_plugin("html") and config.getoption("htmlpath", None):
-        add_part(config, HtmlReport(run), "anubis-html")
+        add_part(config, _html_report(run), "anubis-html")
     if gate is not None and gate.stops:  # no test will run, so no worker starts
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
     elif workers:
         controller.register(config, context, run.state, run.sink, run.selection)
     else:
         _register_tests_in_process(config, run)
+
+
+def _html_report(run: Run) -> HtmlReport:
+    context = run.context
+    return HtmlReport(
+        run.state,
+        node=context.node,
+        hardware_class=context.hardware_class,
+        inventory=context.inventory,
+        baseline=context.baseline,
+        baseline_note=context.baseline_note,
+        usage_errors=run.usage_errors,
+        closed_defects=run.closed_defects,
+    )
 
 
 def _register_recording(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:

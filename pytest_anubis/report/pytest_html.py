@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 from markupsafe import Markup
@@ -54,57 +54,43 @@ MAX_OPEN_LINES = 12
 """Longer lists of blockers start folded."""
 
 
-class Context(Protocol):
-    """The facts of the run that a report shows."""
-
-    @property
-    def node(self) -> str:
-        """Name of the node."""
-
-    @property
-    def hardware_class(self) -> str:
-        """Key of the hardware class."""
-
-    @property
-    def inventory(self) -> Mapping[str, Any]:
-        """The inventory as plain data."""
-
-    @property
-    def baseline(self) -> Baseline | None:
-        """The baseline of the node's class, None without one."""
-
-    @property
-    def baseline_note(self) -> str:
-        """Why there is no baseline and what to do next."""
-
-
-class Source(Protocol):
-    """The run that a report is about; it has decided when the page is written."""
-
-    @property
-    def context(self) -> Context:
-        """The facts of the run."""
-
-    @property
-    def state(self) -> RunState:
-        """The state of the run."""
-
-    def usage_errors(self) -> list[str]:
-        """Return one line for each error in a benchmark's code."""
-
-    def closed_defects(self) -> Sequence[Defect]:
-        """Return the defects of the node's class that operators have closed."""
-
-
 class HtmlReport:
-    """Plugin that adds measurements and verdicts to pytest-html's report."""
+    """Plugin that adds measurements and verdicts to pytest-html's report.
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._criteria = blocks.criteria_by_key(source.context.baseline)
+    Args:
+        state: The state of the run, which has decided when the page is written.
+        node: Name of the node.
+        hardware_class: Key of its hardware class.
+        inventory: The inventory as plain data.
+        baseline: The baseline of the class, None without one.
+        baseline_note: Why there is no baseline and what to do next.
+        usage_errors: Returns one line for each error in a benchmark's code.
+        closed_defects: Returns the defects of the class that operators have closed.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        *,
+        node: str,
+        hardware_class: str,
+        inventory: Mapping[str, Any],
+        baseline: Baseline | None,
+        baseline_note: str,
+        usage_errors: Callable[[], list[str]],
+        closed_defects: Callable[[], Sequence[Defect]],
+    ) -> None:
+        self._state = state
+        self._node = node
+        self._inventory = inventory
+        self._baseline_note = baseline_note
+        held_against = baseline_line(baseline) if baseline else baseline_note
+        self._facts = (f"node {node}", f"hardware class {hardware_class}", held_against)
+        self._usage_errors = usage_errors
+        self._closed_defects = closed_defects
+        self._criteria = blocks.criteria_by_key(baseline)
         self._crashed: list[str] = []
         self._page: Any = None  # pytest-html's, from its own hook
-        self._title = ""
 
     # Plots are made on the controller, so that workers send only numbers. pytest-html makes the row after it.
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -115,9 +101,8 @@ class HtmlReport:
             return
         if report.when != "call":
             return
-        state = self._source.state
-        verdicts = state.verdicts_of(report.nodeid)
-        measurements = state.measured(report.nodeid)
+        verdicts = self._state.verdicts_of(report.nodeid)
+        measurements = self._state.measured(report.nodeid)
         report.anubis_verdicts = verdicts  # type: ignore[attr-defined]  # of this repetition, for its row
         if not measurements and not verdicts:
             return
@@ -129,8 +114,7 @@ class HtmlReport:
     @pytest.hookimpl(tryfirst=True)  # a user's own title is set after it, and stays
     def pytest_html_report_title(self, report: Any) -> None:
         """Give the page the name of the node as its title."""
-        self._page, self._title = report, self._source.context.node
-        report.title = self._title
+        self._page, report.title = report, self._node
 
     def pytest_html_results_table_html(self, report: Any, data: list[str]) -> None:
         """Remove what the row shows already: our own words of a failure, and the place of a skip."""
@@ -148,7 +132,7 @@ class HtmlReport:
         verdicts = getattr(report, "anubis_verdicts", None)
         if verdicts is None:
             called = report.when == "call"
-            verdicts = self._source.state.verdicts_of(report.nodeid) if called else []
+            verdicts = self._state.verdicts_of(report.nodeid) if called else []
         worst = min(verdicts, key=lambda v: v.severity, default=None)
         known = [v.similarity for v in verdicts if v.similarity is not None]
         lowest = similarity_text(min(known)) if known else ""
@@ -161,11 +145,10 @@ class HtmlReport:
 
     def _skip_reason(self, text: str, worst: MetricVerdict | None) -> Markup:
         """Return why a test was skipped, without what its badge and the top of the page say."""
-        note = self._source.context.baseline_note
         if worst:
             text = text.removeprefix(f"{worst.outcome.value}: ")
-        if note:
-            text = text.replace(note, NO_BASELINE)
+        if self._baseline_note:
+            text = text.replace(self._baseline_note, NO_BASELINE)
         disturbed = worst is not None and worst.reason is Reason.DISTURBED
         short = DISTURBED if disturbed else clip(text, MAX_SKIP_REASON)
         folded = len(text) > len(short) and width_of(text) > MAX_SKIP_REASON
@@ -173,8 +156,7 @@ class HtmlReport:
 
     def pytest_html_results_summary(self, prefix: list[str]) -> None:
         """Add the decision, the blamed parts and lists of open points on top, and the inventory."""
-        source = self._source
-        if not source.state.begun:  # --collect-only, or nothing was collected
+        if not self._state.begun:  # --collect-only, or nothing was collected
             self._finish_page("not judged")
             prefix.append(
                 render(
@@ -182,7 +164,7 @@ class HtmlReport:
                 )
             )
             return
-        context, run = source.context, source.state.record()
+        run = self._state.record()
         verdict, verdicts = run.node_verdict, run.effective_verdicts
         blocking = list(map(str, verdict.blocking)) if verdict else []
         died = without_repeated(dict.fromkeys([*run.deaths, *self._crashed]), blocking)
@@ -190,11 +172,10 @@ class HtmlReport:
         self._finish_page(word)
         self._update_rows(verdicts)
         bad = [v for v in verdicts if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
-        note = baseline_line(context.baseline) if context.baseline else context.baseline_note
         lists = (
             ("crashed", died),
             ("planned, but never reported", without_repeated(unexplained(run), blocking)),
-            ("errors in benchmarks' code", source.usage_errors()),
+            ("errors in benchmarks' code", self._usage_errors()),
         )
         page = render(
             "pytest_html.html",
@@ -206,19 +187,19 @@ class HtmlReport:
             parts=blocks.blamed_parts(
                 bad,
                 run.cards,
-                context.inventory,
+                self._inventory,
                 heading="h2",
                 losses=end_to_end_losses(verdicts),
-                closed=source.closed_defects() if bad else (),
+                closed=self._closed_defects() if bad else (),
             ),
             max_parts=MAX_PARTS,
-            facts=[f"node {context.node}", f"hardware class {context.hardware_class}", note],
+            facts=self._facts,
             questions=questions_text(asked_questions(run.planned, verdicts, run.results)),
             choice=selection_block(run.choice),
             blocking=blocking,
             max_open=MAX_OPEN_LINES,
             lists=lists,
-            inventory=inventory_block(context.inventory),
+            inventory=inventory_block(self._inventory),
         )
         prefix.append(page)
 
@@ -226,8 +207,8 @@ class HtmlReport:
         """Add the node's word to the title and fold skipped tests, unless the user chose otherwise."""
         if self._page is None:
             return
-        if self._page.title == self._title:
-            self._page.title = f"{self._title}: {word}"
+        if self._page.title == self._node:
+            self._page.title = f"{self._node}: {word}"
         folded = self._page.data.get("renderCollapsed")
         if folded == ["passed"]:  # pytest-html's default
             folded += ["skipped", "xfailed"]
@@ -238,15 +219,15 @@ class HtmlReport:
         Devices, and this run and earlier ones, are compared after the last test; pytest-html makes a row
         when its test ends.
         """
-        state, later = self._source.state, dict[tuple[str, str], MetricVerdict]()
+        later: dict[tuple[str, str], MetricVerdict] = {}
         for verdict in sorted(verdicts, key=lambda v: v.severity):
             if not verdict.test and verdict.metric and verdict.outcome is not Outcome.PASS:
                 later.setdefault((verdict.benchmark, verdict.device), verdict)
         tests = self._page.data.get("tests", {}) if self._page is not None else {}
         for test, rows in tests.items():
-            plan = state.planned.get(test)
+            plan = self._state.planned.get(test)
             found = later.get(plan.place) if plan is not None else None
-            known = state.verdicts_of(test)
+            known = self._state.verdicts_of(test)
             if found is None or not rows or not known:
                 continue
             if found.severity[:2] < min(v.severity for v in known)[:2]:

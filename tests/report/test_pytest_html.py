@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,39 +58,25 @@ def test_dies():
 """
 
 
-@dataclass
-class Source:
-    """A run whose report is written."""
-
-    context: Any
-    state: RunState
-    usage: list[str] = field(default_factory=list)
-    closed: tuple[Defect, ...] = ()
-
-    def usage_errors(self) -> list[str]:
-        return self.usage
-
-    def closed_defects(self) -> tuple[Defect, ...]:
-        return self.closed
-
-
 def hooks_of(
     *happened: Event,
     baseline: Baseline | None = None,
     usage: tuple[str, ...] = (),
     closed: tuple[Defect, ...] = (),
 ) -> HtmlReport:
-    context = SimpleNamespace(
+    state = RunState()
+    for event in (RunStarted(run="r", node="n1"), *happened):
+        state.apply(event)
+    return HtmlReport(
+        state,
         node="n1",
         hardware_class="class",
         inventory={"kernel": dossier.EVIL},
         baseline=baseline,
         baseline_note="no baseline: learn one",
+        usage_errors=lambda: list(usage),
+        closed_defects=lambda: closed,
     )
-    state = RunState()
-    for event in (RunStarted(run="r", node="n1"), *happened):
-        state.apply(event)
-    return HtmlReport(Source(context=context, state=state, usage=list(usage), closed=closed))
 
 
 def report_of(when: Any = "call", test: str = "t::x", longrepr: Any = None, **more: Any) -> Any:
