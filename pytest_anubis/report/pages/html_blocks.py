@@ -13,13 +13,13 @@ from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.end_to_end import EndToEndLoss, MetricPlace, place_of_metric
 from pytest_anubis.core.history import Defect, precedents_of
 from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.node_map import card_number
 from pytest_anubis.core.shown_loss import ALL_DEVICES
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
 from pytest_anubis.report.pages.rendering import as_markup, block
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
 from pytest_anubis.report.text.blamed_part_text import precedents_text, whole_text
-from pytest_anubis.report.text.device_identity import identity_text
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     lost_text,
@@ -41,6 +41,14 @@ _VERDICT_HEADS = (
     "metric", "verdict", "value", "expected", "limit", "loss", "certainty", "similarity", "threshold",
     "fleet percentile",
 )  # fmt: skip
+
+_CARD = {
+    "name": "model", "pci": "slot", "serial": "serial number", "part": "part number", "uuid": "UUID",
+    "vbios": "VBIOS", "firmware": "firmware",
+}  # fmt: skip
+_PROCESSOR = {"model": "model", "microcode": "microcode", "sockets": "sockets"}
+_SYSTEM = {"product": "product", "serial": "serial number", "bios": "BIOS"}
+"""Reading of the inventory -> label, the most important first."""
 
 CriterionKey = tuple[str, str, str]
 
@@ -183,24 +191,15 @@ def blamed_parts(
     shared = {
         line for (place, _), found in boxes if place == ALL_DEVICES for line in _about(found, step)
     }
-    return [
-        _part(
-            place,
-            found,
-            identity_text(place, inventory) or cards.get(place, ""),
-            [
-                *(
-                    line
-                    for line in _about(found, step)
-                    if place == ALL_DEVICES or line not in shared
-                ),
-                *_before(found, closed),
-            ],
-            heading,
-            wholes,
-        )
-        for (place, _), found in boxes
-    ]
+    drawn = []
+    for (place, _), found in boxes:
+        about = _about(found, step)
+        if place != ALL_DEVICES:
+            about = [line for line in about if line not in shared]
+        about += _before(found, closed)
+        identity = identity_text(place, inventory) or cards.get(place, "")
+        drawn.append(_part(place, found, identity, about, heading, wholes))
+    return drawn
 
 
 Wholes = Mapping[MetricPlace, EndToEndLoss]
@@ -249,6 +248,36 @@ def _card(device: str, cards: Mapping[str, str]) -> str:
         if words.startswith("slot ") and slot in device:
             return name
     return device
+
+
+def identity_text(device: str, inventory: Mapping[str, Any]) -> str:
+    """Return slot, serial number and model of a device from the inventory; empty if nothing is known.
+
+    Args:
+        device: ``cuda:3``, ``cpu``, ``node``, ...; an accelerator has its number on the node, or its slot.
+        inventory: A node's inventory as plain data; may be empty or of another shape.
+    """
+    number = card_number(device)
+    listed = inventory.get("accelerators")
+    cards = listed if isinstance(listed, list | tuple) else ()
+    # The gate names a card by its slot: "GPU 2 (0000:3a:00.0)".
+    slots = (
+        c for c in cards if isinstance(c, Mapping) and c.get("pci") and str(c["pci"]) in device
+    )
+    part, labels = inventory.get("system"), _SYSTEM
+    if number is not None and number < len(cards):
+        part, labels = cards[number], _CARD
+    elif device.partition(":")[0] == "cpu":
+        part, labels = inventory.get("processor"), _PROCESSOR
+    elif (card := next(slots, None)) is not None:
+        part, labels = card, _CARD
+    if not isinstance(part, Mapping):
+        return ""
+    return ", ".join(
+        str(part[key]) if label == "model" else f"{label} {part[key]}"
+        for key, label in labels.items()
+        if part.get(key) not in (None, "")
+    )
 
 
 def _part(

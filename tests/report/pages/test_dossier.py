@@ -31,13 +31,12 @@ from pytest_anubis.report.pages import dossier as page_module
 from pytest_anubis.report.pages import learned_page as learn_module
 from pytest_anubis.report.pages import metric_sections as cases_module
 from pytest_anubis.report.pages.dossier import run_page
-from pytest_anubis.report.pages.html_blocks import blamed_parts
+from pytest_anubis.report.pages.html_blocks import blamed_parts, identity_text
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.learned_page import learn_page
 from pytest_anubis.report.pages.line_lists import merge_alike
 from pytest_anubis.report.pages.metric_sections import cases_of, overview, short
 from pytest_anubis.report.pages.rendering import block
-from pytest_anubis.report.text.device_identity import identity_text
 from tests.report import sample_run as dossier
 from tests.report.page_rules import Page, Rules
 
