@@ -66,7 +66,6 @@ def drain_reason(verdict: NodeVerdict, metrics: Sequence[MetricVerdict], run: st
     return line(code, place, values, where, run=run)
 
 
-
 def unjudged_text(count: int) -> str:
     """Return how many metrics had no criterion, in words; empty for none."""
     return f"{count_text(count, 'metric')} without a criterion" if count else ""

@@ -54,9 +54,7 @@ def order_of(view: FleetView) -> list[int]:
 def fleet_picture(view: FleetView, order: Sequence[int]) -> dict[str, Any] | None:
     """Return the picture, light and dark, with its words and the names of its groups; None for few nodes.
 
-    Args:
-        view: The fleet.
-        order: The nodes from left to right, as `order_of` returns them.
+    `order` has the nodes from left to right, as `order_of` returns them.
     """
     if not view.metrics or len(view.nodes) < MIN_NODES:
         return None

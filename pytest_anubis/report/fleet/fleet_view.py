@@ -56,14 +56,9 @@ class CellKind:
 def cell_kind(
     outcome: Outcome, reason: Reason, similarity: float | None, better: str, unit: str
 ) -> CellKind:
-    """Return the content of a cell.
+    """Return the content of a cell from its worst verdict; `similarity` is None where nothing was compared.
 
-    Args:
-        outcome: The worst verdict.
-        reason: Its reason, which the text gives where there is no similarity.
-        similarity: One-sided, rounded to a thousandth; None where nothing was compared.
-        better: The metric's direction.
-        unit: The metric's unit.
+    The similarity is one-sided, rounded to a thousandth; without it the text gives the reason.
     """
     failed = outcome is Outcome.FAIL
     passed = outcome is Outcome.PASS

@@ -49,15 +49,9 @@ def peers_plot(
 ) -> str:
     """Return an ``<svg>`` with the devices as marks on one axis; empty when there is nothing to draw.
 
-    Bad devices are diamonds and undecided ones rings, both with their names; the others are dots.
-
-    Args:
-        devices: Any order; those whose value is not finite are left out.
-        unit: Unit of the axis.
-        better: Direction; the side that is worse than `limit` is shaded.
-        expected: Median of the criterion's centre, drawn as a dashed line.
-        limit: Median at which the verdict changes.
-        label: Description of the picture for people who cannot see it.
+    Bad devices are diamonds and undecided ones rings, both with their names; the others are dots. A dashed
+    line is at the `expected` median; the side that is worse than `limit`, at which the verdict changes, is
+    shaded. `label` describes the picture for people who cannot see it.
     """
     drawn = sorted((d for d in devices if finite([d.value])), key=lambda d: d.value)
     if not drawn:
@@ -87,8 +81,7 @@ def peers_plot(
 def peers_figures(cases: Sequence[Case]) -> list[tuple[str, str]]:
     """Return a title and a picture of every metric that more than one device has.
 
-    Args:
-        cases: All measurements; of a device that was measured several times the last counts.
+    Of a device that was measured several times the last case counts.
     """
     by_metric: dict[tuple[str, str], dict[str, Case]] = {}
     for case in cases:

@@ -70,14 +70,12 @@ def run_page(
     home: str = "",
     closed: Sequence[Defect] = (),
 ) -> str:
-    """Return the page of one run.
+    """Return the page of one run, complete or cut short.
 
     Args:
-        record: The run, complete or cut short.
-        baseline: For the expected distributions in the plots and where they come from; the verdicts
-            do not need it.
-        drawn: Measurements with plots, the worst first; the others are in the table only. None draws as
-            many as a page can hold.
+        record: The run.
+        baseline: For the expected distributions in plots and their origin; the verdicts do not need it.
+        drawn: Measurements with plots, the worst first; None: as many as a page can hold.
         home: Place of the page of the whole fleet that this one belongs to; empty if there is none.
         closed: Defects of the node's class that operators have closed.
     """

@@ -18,12 +18,7 @@ MAX_DEPTH = 8
 
 
 def inventory_block(inventory: Mapping[str, Any], *, open_: bool = False) -> Markup:
-    """Return an inventory as tables that can be folded; what the node does not have is left out.
-
-    Args:
-        inventory: Plain data of any shape; may be empty, then nothing is returned.
-        open_: Whether it starts unfolded.
-    """
+    """Return an inventory, plain data of any shape, as tables that can be folded; nothing for none."""
     if not inventory:
         return Markup()
     return fragment(

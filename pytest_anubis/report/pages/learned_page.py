@@ -40,9 +40,7 @@ Key = tuple[str, str]
 def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
     """Return the page of a baseline; metrics with findings, units left out or few units come first.
 
-    Args:
-        baseline: The baseline.
-        populations: Samples that it was learned from; a metric without samples has no plot.
+    `populations` are the samples that it was learned from; a metric without samples has no plot.
     """
     excluded: dict[Key, list[Exclusion]] = {}
     for exclusion in baseline.exclusions:

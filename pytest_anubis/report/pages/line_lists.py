@@ -17,9 +17,8 @@ MIN_ALIKE = 3
 def merge_alike(lines: Sequence[str]) -> list[str]:
     """Merge lines that say the same of several things, at the place of the first of them.
 
-    Args:
-        lines: ``THING: REASON`` each; a line of another form stays as it is. Things that differ in their
-            last word only, such as devices, share the words before it.
+    Lines are ``THING: REASON`` each; one of another form stays as it is. Things that differ in their last
+    word only, such as devices, share the words before it.
     """
     groups: dict[str, list[str]] = {}
     for line in lines:
@@ -45,10 +44,8 @@ def merge_alike(lines: Sequence[str]) -> list[str]:
 def without_repeated(lines: Iterable[str], listed: Sequence[str]) -> list[str]:
     """Return the lines about tests that another list does not name with the same device.
 
-    Args:
-        lines: ``TEST: REASON`` each, TEST with its parameters, as ``t.py::test_copy[cuda:0]``.
-        listed: Lines of the other list: ``OUTCOME BENCHMARK METRIC DEVICE: REASON``, and those of dead
-            processes.
+    The lines are ``TEST: REASON``, TEST with its parameters, as ``t.py::test_copy[cuda:0]``; those of the
+    other list ``OUTCOME BENCHMARK METRIC DEVICE: REASON``, or about dead processes.
     """
     return [
         line

@@ -93,7 +93,7 @@ def risk_lines(
     *,
     most: int | None = None,
 ) -> list[str]:
-    """Return the fleet's risk in one line, and a table of its nodes.
+    """Return the fleet's risk in one line, and a table of its nodes, riskiest first.
 
     Args:
         rows: The nodes, riskiest first.

@@ -23,11 +23,7 @@ _LEFT_OUT_FIRST = (9, 8, 7, 3)
 
 
 def simulation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the table's cells, the header first.
-
-    Args:
-        rows: One `selector.simulation.policy_comparison.Figures` a policy, as plain data.
-    """
+    """Return the table's cells, the header first; a row is a `policy_comparison.Figures` as plain data."""
     return [list(HEADER), *map(_cells, rows)]
 
 

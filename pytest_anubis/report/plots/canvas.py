@@ -69,16 +69,11 @@ def finite(values: Iterable[float | None]) -> list[float]:
 
 
 def span(values: Sequence[float]) -> tuple[float, float]:
-    """Return the range that shows values with a margin; one far value does not flatten the rest.
+    """Return the range, low and high, that shows one or more finite values with a margin.
 
-    The range is cut to three times the spread of the middle 90 % on either side; values beyond are drawn on
-    the edge, and the plot names the farthest.
-
-    Args:
-        values: At least one finite value.
-
-    Returns:
-        Low and high, low < high; never below zero, since metrics are on a ratio scale.
+    It is cut to three times the spread of the middle 90 % on either side, so that one far value does not
+    flatten the rest; values beyond are drawn on the edge, and the plot names the farthest. It never begins
+    below zero, since metrics are on a ratio scale.
     """
     ordered = sorted(values)
     last = len(ordered) - 1

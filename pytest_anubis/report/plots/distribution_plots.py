@@ -46,19 +46,18 @@ def cdf_plot(
     label: str = "",
     steps: int = MAX_STEPS,
 ) -> str:
-    """Return the empirical distribution of a sample next to the expected one.
+    """Return the empirical distribution of a sample next to the expected one, an ``<svg>`` of at most 8 kB.
+
+    It is empty when there is nothing to draw; values that are not finite are left out.
 
     Args:
-        values: The sample, any order; values that are not finite are left out of the picture.
+        values: The sample, any order.
         centre: Values of the criterion's centre, each with equal weight; may be empty.
         unit: Unit of the axis.
         better: Direction; the side that is worse than the limit is shaded.
         limit: Median at which a uniformly worse sample just crosses the threshold, None without a criterion.
         label: What the picture shows, for people who cannot see it.
         steps: Most steps of a curve.
-
-    Returns:
-        An ``<svg>`` of at most 8 kB, or an empty text when there is nothing to draw.
     """
     sample, expected = sorted(finite(values)), sorted(finite(centre))
     limits = finite([limit]) if better != "equal" else []
@@ -92,20 +91,12 @@ def fan_plot(
     label: str = "",
     counted: str = "",
 ) -> str:
-    """Return the distributions of many units, those left out by name, and their centre.
+    """Return the distributions of many units, those left out by name, and their centre, as for `cdf_plot`.
 
     Up to 24 units are thin lines; more become two bands, within which all of them and the middle 80 %
-    of them lie. Where every unit has a single value, units are points, one above the other by rank.
-
-    Args:
-        samples: One sequence of values per unit that took part.
-        centre: Values of the centre.
-        unit: Unit of the axis.
-        bad: Name -> values of the units that were left out; the first 12 are drawn.
-        better: Direction of the metric.
-        limit: Median at which a uniformly worse unit just crosses the threshold.
-        label: What the picture shows.
-        counted: How many units it shows, in words; empty counts the samples.
+    of them lie. Where every unit has a single value, units are points, one above the other by rank. Of the
+    units in `bad` (name -> values), which were left out, the first 12 are drawn. `counted` says how many
+    units there are, if they are not as many as `samples`.
     """
     good = [ordered for sample in samples if (ordered := sorted(finite(sample)))]
     out = {name: ordered for name, s in (bad or {}).items() if (ordered := sorted(finite(s)))}

@@ -42,17 +42,9 @@ def units_plot(
 ) -> str:
     """Return the medians of samples as dots, one above the other by rank; bad ones are diamonds with a name.
 
-    Args:
-        healthy: Medians of those that passed, any order.
-        bad: Name -> median of the others, the worst first.
-        unit: Unit of the axis.
-        better: Direction; the side that is worse than the limit is shaded.
-        expected: The normal value, None without a criterion.
-        limit: Median at which a unit would just be rejected.
-        label: What the picture shows, for people who cannot see it.
-
-    Returns:
-        An ``<svg>``, or an empty text if there is nothing to draw.
+    `healthy` are the medians of those that passed, `bad` name -> median of the others, the worst first. A
+    dashed line is at the `expected` value; the side that is worse than `limit`, at which a unit would just be
+    rejected, is shaded. The ``<svg>`` is empty if there is nothing to draw.
     """
     good = sorted(finite(healthy))
     out = {name: value for name, value in bad.items() if finite([value])}

@@ -21,14 +21,8 @@ def frontier_plot(
 ) -> str:
     """Return named lines of (x, y) points, e.g. validation hours against time between incidents.
 
-    Args:
-        lines: Name and points of each line, x and y not negative; a single point is a dot. Points that
-            are not finite are left out.
-        x_label: What x is, with its unit.
-        y_label: What y is, with its unit.
-
-    Returns:
-        An ``<svg>``, both axes from zero, or an empty text when there is nothing to draw.
+    Both axes begin at zero; a single point is a dot. Points that are not finite are left out, and without any
+    the text is empty. The labels say what x and y are, with their units.
     """
     known = [(name, sorted(p for p in line if len(finite(p)) == 2)) for name, line in lines]
     points = [point for _, line in known for point in line]

@@ -26,19 +26,11 @@ def strip_plot(
     limit: float | None = None,
     points: int = 100,
 ) -> str:
-    """Return values in time order, with the range that they cover in words.
+    """Return values in time order, with the range that they cover in words; empty for fewer than two.
 
-    Args:
-        values: In time order; those that are not finite leave a gap, if it is at least a column wide.
-        unit: Their unit.
-        label: What they are.
-        expected: The expected median, a dashed line; None without one.
-        limit: Median at which the unit would just fail, a dotted line; None without one.
-        points: Most values that are drawn; of more the lowest and the highest of each of ``points // 2``
-            columns.
-
-    Returns:
-        An ``<svg>``, or an empty text for fewer than two values.
+    Values that are not finite leave a gap, if it is at least a column wide. A dashed line is at the
+    `expected` median, a dotted one at the `limit`, at which the unit would just fail. Of more than `points`
+    values the lowest and the highest of each of ``points // 2`` columns are drawn.
     """
     shown = [(i, v) for i, v in enumerate(values) if finite([v])]
     if len(shown) < 2:

@@ -48,13 +48,9 @@ def failure_text(
 ) -> str:
     """Return the message of a test with a rejected metric.
 
-    Args:
-        verdicts: All verdicts of the test; at least one is FAIL or MARGINAL.
-        cards: Device -> slot and serial number of its card in words, as far as they are known.
-
-    Returns:
-        A first line that makes sense alone in a list of failures, an empty line, the table, and then
-        reasons, component, evidence and next step.
+    Its first line makes sense alone in a list of failures; an empty line, the table, and then reasons,
+    component, evidence and next step follow. Of the test's verdicts at least one is FAIL or MARGINAL;
+    `cards` are device -> slot and serial number of its card in words, as far as they are known.
     """
     verdicts = sorted(verdicts, key=lambda verdict: verdict.severity)
     bad = [verdict for verdict in verdicts if verdict.outcome in _BAD]
@@ -89,13 +85,10 @@ def failure_rows(verdicts: Sequence[MetricVerdict]) -> list[list[str]]:
 def fitted_failure(
     lines: Sequence[str], rows: Sequence[list[str]], width: int, *, wrapped: bool = True
 ) -> list[str]:
-    """Return the lines of a failure's text without the less important columns, so that its table fits.
+    """Return the lines of `failure_text` without the less important columns, so that its table fits a width.
 
-    Args:
-        lines: Those of `failure_text`.
-        rows: Its table, from `failure_rows`; lines that do not contain it are returned unchanged.
-        width: Columns of the terminal.
-        wrapped: Break the other lines at blanks.
+    Lines that do not contain the table `rows`, from `failure_rows`, are returned unchanged; `wrapped` breaks
+    the other lines at blanks.
     """
     edge = width if wrapped else None
     end = _TABLE + len(rows)

@@ -133,10 +133,8 @@ class GoalAnswers:
 def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> GoalAnswers:
     """Return the answers of the latest run, and those of earlier runs where it has none.
 
-    Args:
-        goals: The collected benchmarks.
-        runs: From the latest on. Earlier ones count only if they are of the same node, and are read only
-            as far as needed.
+    The runs come from the latest on. Earlier ones count only if they are of the same node, and are read only
+    as far as needed.
     """
     names = {goal.benchmark for goal in goals}
     rest = iter(runs)

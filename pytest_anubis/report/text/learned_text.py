@@ -45,10 +45,8 @@ def learned_lines(
 ) -> list[str]:
     """Return the summary of a baseline that was just learned.
 
-    Args:
-        baseline: As learned.
-        verbose: Every node, finding and excluded sample has its line.
-        see: Commands that show the named nodes; their word ``NODE`` becomes the worst node's name.
+    `verbose`: every node, finding and excluded sample has its line. `see` are commands that show the named
+    nodes; their word ``NODE`` becomes the worst node's name.
     """
     lines = [f"hardware class {baseline.hardware_class}", _size_line(baseline, verbose)]
     lines += coarse_lines(baseline.criteria, named=verbose)
@@ -93,13 +91,7 @@ def _size_line(baseline: Baseline, verbose: bool) -> str:
 
 
 def criteria_lines(baseline: Baseline, *, whole: bool, width: int | None = None) -> list[str]:
-    """Return the table of the criteria.
-
-    Args:
-        baseline: As learned.
-        whole: Show all rows and columns.
-        width: Columns of the terminal that the table fits unless `whole`; None: any width.
-    """
+    """Return the table of the criteria, `whole` or fitted to the width of the terminal; None: any width."""
     shown = sorted(baseline.criteria, key=_order)
     if not shown:
         return []
@@ -181,12 +173,7 @@ def _finding(finding: Finding) -> str:
 
 
 def coarse_lines(criteria: Sequence[Criterion], *, named: bool = True) -> list[str]:
-    """Return one line about the coarse criteria; none if there are none.
-
-    Args:
-        criteria: Those of a baseline.
-        named: Name each with the loss that it shows, instead of only counting them.
-    """
+    """Return one line about the coarse criteria, `named` with the losses that they show; or none."""
     losses = [
         f"{_labelled(one)} from {found_from(one.detectable, one.metric.better)} on"
         for one in sorted(criteria, key=_order)
@@ -264,8 +251,7 @@ def unlike_node(node: str, baseline: Baseline | None) -> UnlikeNode | None:
 def accepted_unlike(nodes: Mapping[str, str]) -> str:
     """Return one line about accepted nodes that learning found unlike the others; empty if none.
 
-    Args:
-        nodes: Name of such a node -> its `unlike_text`.
+    `nodes` has the name of such a node -> its `unlike_text`.
     """
     if not nodes:
         return ""

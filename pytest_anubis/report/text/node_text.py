@@ -227,13 +227,10 @@ def _name(row: NodeRow, classes: Mapping[str, Sequence[str]]) -> str:
 def _row(
     group: Sequence[NodeRow], called: Sequence[str], column: int, why: TraitShift | None = None
 ) -> str:
-    """Return the line of a group.
+    """Return the line of a group of nodes, by their names in `called`.
 
-    Args:
-        group: Its nodes.
-        called: Their names.
-        column: Width of the kinds of trouble; 0: the line has none.
-        why: The shared cause that explains all of their failures; None if there is none.
+    `column` is the width of the kinds of trouble, 0 if the line has none; `why` is the shared cause that
+    explains all of their failures, None if there is none.
     """
     first = group[0]
     names = called[0]
@@ -252,9 +249,7 @@ def _row(
 def _group_text(group: Sequence[NodeRow], only: str) -> str:
     """Return what several nodes of one line have in common; empty if their first node's cause says it.
 
-    Args:
-        group: The nodes.
-        only: Their shared cause in words; may be empty.
+    `only` is their shared cause in words; may be empty.
     """
     first = group[0]
     if only:

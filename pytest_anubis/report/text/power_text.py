@@ -19,10 +19,8 @@ LOSSES = (0.25, 0.5)
 def power_lines(baseline: Baseline, detect: float, *, verbose: bool = False) -> list[str]:
     """Return which losses the criteria find with 95 % probability.
 
-    Args:
-        baseline: As learned.
-        detect: Loss that every metric should find, relative.
-        verbose: Name the metrics that do not find it, and those without a criterion.
+    `detect` is the relative loss that every metric should find; `verbose` names the metrics that do not find
+    it, and those without a criterion.
     """
     finds = [(loss, c) for c in baseline.criteria if (loss := c.shown_loss) is not None]
     if not finds:

@@ -44,11 +44,7 @@ class RunProgress:
     cards: bool = False
 
     def text(self, left: float | None = None) -> str:
-        """Return the progress in one line.
-
-        Args:
-            left: Seconds that the rest takes; None if unknown.
-        """
+        """Return the progress in one line; `left` are the seconds that the rest takes, None if unknown."""
         idle = "starting" if not self.done else "waits for a worker"
         if self.planned and self.done >= self.planned:
             idle = "writes what it found"
@@ -73,9 +69,7 @@ def left_text(seconds: float | None) -> list[str]:
 def run_progress(state: RunState, beginning: str = "") -> RunProgress:
     """Return the progress of a run; events may arrive meanwhile.
 
-    Args:
-        state: The run's state so far.
-        beginning: Test that begins now but has no event yet; may be empty.
+    `beginning` is the test that begins now but has no event yet; may be empty.
     """
     # Copies made at once, since another thread may add to the originals.
     running = tuple(dict.fromkeys((*state.running, *([beginning] if beginning else ()))))

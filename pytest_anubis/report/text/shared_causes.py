@@ -74,10 +74,8 @@ def cause_lines(
 ) -> list[str]:
     """Return a line for each trait whose nodes are slower, or are rejected more often, than the others.
 
-    Args:
-        shifts: Traits that separate nodes, slow ones first.
-        rejected: Index in `shifts` -> the nodes that are rejected for nothing else.
-        verbose: Return all lines.
+    Traits of slow nodes come first. `rejected` has index in `shifts` -> the nodes that are rejected for
+    nothing else.
     """
     several = len({shift.hardware_class for shift in shifts}) > 1
     lines = [

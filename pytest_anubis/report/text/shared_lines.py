@@ -78,9 +78,7 @@ def baseline_line(baseline: Baseline) -> str:
 def inventory_line(inventory: Mapping[str, Any], file: object = "") -> str:
     """Return one line with an inventory's node and time; empty if it was read here and has no date.
 
-    Args:
-        inventory: Plain data of any shape.
-        file: The file that it was read from; empty or None if it was read from this machine.
+    The inventory is plain data of any shape; `file` is empty or None if it was read from this machine.
     """
     taken = inventory.get("taken")
     if not isinstance(taken, str) or not taken:

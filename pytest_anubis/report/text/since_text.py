@@ -15,9 +15,7 @@ SINCE = "since when"
 def since_text(verdict: MetricVerdict, name: str = "") -> str:
     """Return since when a metric is worse, in one sentence; empty if that is unknown.
 
-    Args:
-        verdict: The verdict on the metric.
-        name: How the sentence begins, in place of the metric's name.
+    `name` begins the sentence in place of the metric's name.
     """
     onset = verdict.onset
     if onset is None:

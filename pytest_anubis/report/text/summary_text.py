@@ -225,13 +225,9 @@ def verdict_text(node: NodeVerdict, verdicts: Sequence[MetricVerdict]) -> str:
 
 
 def in_the_way(node: NodeVerdict, known: str | None = None) -> list[str]:
-    """Return the blockers in few lines, one for each cause.
+    """Return the blockers in few lines, one for each cause; a rejected node's omit what the baseline lacks.
 
-    A rejected node's list omits what the baseline lacks.
-
-    Args:
-        node: The decision.
-        known: Reason of open verdicts that are reported elsewhere; None if there are none.
+    `known` is the reason of open verdicts that are reported elsewhere; None if there are none.
     """
     omitted = _OF_BASELINE if node.decision is Decision.REJECTED else ()
     shown = [one for one in node.hindrances if one.kind not in omitted]
@@ -330,10 +326,8 @@ def unsearched_names(verdicts: Sequence[MetricVerdict]) -> list[str]:
 def grouped(texts: Sequence[str]) -> list[str]:
     """Return one line for each reason, since forty metrics without a baseline are one fact.
 
-    Tools that are not installed are one reason.
-
-    Args:
-        texts: Lines ``subject: reason``; the subject ends at the first colon followed by a blank.
+    Texts are lines ``subject: reason``, whose subject ends at the first colon followed by a blank. Tools that
+    are not installed are one reason.
     """
     by_reason: dict[str, list[str]] = {}
     parts = [text.partition(": ") for text in map(plain_line, texts)]

@@ -90,13 +90,9 @@ def _padded(column: Sequence[str], width: int) -> list[str]:
 def fitted_table(
     rows: Sequence[list[str]], width: int, spare: Sequence[str], *, last: str = ""
 ) -> str:
-    """Return a table; leave out the columns `spare` one by one until it fits.
+    """Return a table; leave out the columns `spare` one by one, in this order, until it fits a width.
 
-    Args:
-        rows: As for `table`.
-        width: Columns of the terminal.
-        spare: Names of the columns that may be left out, in this order.
-        last: One that is left out only when the first column cannot become narrower.
+    The column `last` is left out only when the first column cannot become narrower.
     """
 
     def fits(min_width: int) -> bool:
@@ -173,10 +169,7 @@ def clip_but_end(text: str, width: int) -> str:
 def wrap(text: str, width: int | None, *, indent: str = "") -> list[str]:
     """Return a text as lines of at most a number of columns, broken at blanks; nothing is lost.
 
-    Args:
-        text: One line; its leading blanks stay.
-        width: Columns; None leaves it one line.
-        indent: Put before every line but the first.
+    Leading blanks stay, and `indent` is put before every line but the first. A width of None leaves one line.
     """
     if width is None or width_of(text) <= width:
         return [text]

@@ -15,12 +15,7 @@ MAX_NAMED = 8
 
 
 def info_lines(file: str, facts: Mapping[str, Any]) -> list[str]:
-    """Return the lines of ``anubis trace info``.
-
-    Args:
-        file: The trace's name.
-        facts: As the command's JSON has them.
-    """
+    """Return the lines of ``anubis trace info`` on a trace's file, from the facts of the command's JSON."""
     kinds = ", ".join(f"{name} {count}" for name, count in facts["kinds"].items())
     lines = [
         f"{file}: {facts['operations']} operations in {facts['nodes']} nodes, schema {facts['schema']}, "
