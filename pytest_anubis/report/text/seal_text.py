@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from pytest_anubis import __version__
 from pytest_anubis.core.run import RunRecord
@@ -13,50 +13,40 @@ from pytest_anubis.core.seal import BASELINE, Flaw, FlawKind, Manifest, SealRepo
 from pytest_anubis.report.text.numbers import moment_text
 from pytest_anubis.report.text.safe_text import printable
 
-_OF_FLAW: Mapping[FlawKind, Callable[[Flaw], str]] = {
-    FlawKind.UNREADABLE: lambda flaw: f"unreadable: {flaw.detail}{_at(flaw)}",
-    FlawKind.VERSION: lambda flaw: f"{flaw.name}: {flaw.detail}",
-    FlawKind.CHANGED: lambda flaw: f"changed: {flaw.name}{_more(flaw)}",
-    FlawKind.UNLISTED: lambda flaw: f"changed: {flaw.name} (its baseline is not listed)",
-    FlawKind.OTHER_FILES: lambda flaw: f"changed: {flaw.name} (it lists other files)",
-    FlawKind.MISSING: lambda flaw: f"missing: {flaw.name}",
-    FlawKind.ADDED: lambda flaw: f"added: {flaw.name}",
-    FlawKind.TWICE: lambda flaw: f"added: a second {flaw.name}",
-    FlawKind.REPACKED: lambda flaw: (
-        f"changed: the archive's own data about {flaw.name or 'its end'}; another program wrote it"
-    ),
-    FlawKind.FORGED: lambda flaw: f"invalid signature: {flaw.name} is not of the key that it names",
-    FlawKind.PASTED: lambda flaw: (
-        f"changed: {flaw.name} is not the one that the key {flaw.detail} signed; or the signature is of "
-        "another archive"
-    ),
-    FlawKind.UNKNOWN_SIGNER: lambda flaw: (
-        f"unknown signer: the key {flaw.name}; name its public key with --key if you trust it"
-    ),
-    FlawKind.NOT_SIGNED: lambda flaw: f"not signed by {flaw.name} (key {flaw.detail})",
-    FlawKind.DIFFERS: lambda flaw: f"{flaw.name} is not what the journal gives{_more(flaw)}",
-    FlawKind.UNDECIDABLE: lambda flaw: f"no decision: {flaw.detail}",
-    FlawKind.VERDICT: lambda flaw: f"another verdict: {flaw.detail}",
-    FlawKind.DECISION: lambda flaw: f"another verdict: {_decisions(flaw)}",
+_WORDS: Mapping[FlawKind, str] = {
+    FlawKind.UNREADABLE: "unreadable: {detail}{at}",
+    FlawKind.VERSION: "{name}: {detail}",
+    FlawKind.CHANGED: "changed: {name}{more}",
+    FlawKind.UNLISTED: "changed: {name} (its baseline is not listed)",
+    FlawKind.OTHER_FILES: "changed: {name} (it lists other files)",
+    FlawKind.MISSING: "missing: {name}",
+    FlawKind.ADDED: "added: {name}",
+    FlawKind.TWICE: "added: a second {name}",
+    FlawKind.REPACKED: "changed: the archive's own data about {part}; another program wrote it",
+    FlawKind.FORGED: "invalid signature: {name} is not of the key that it names",
+    FlawKind.PASTED: "changed: {name} is not the one that the key {detail} signed; or the signature is of "
+    "another archive",
+    FlawKind.UNKNOWN_SIGNER: "unknown signer: the key {name}; name its public key with --key if you trust it",
+    FlawKind.NOT_SIGNED: "not signed by {name} (key {detail})",
+    FlawKind.DIFFERS: "{name} is not what the journal gives{more}",
+    FlawKind.UNDECIDABLE: "no decision: {detail}",
+    FlawKind.VERDICT: "another verdict: {detail}",
+    FlawKind.DECISION: "another verdict: the seal says {said}, its journal {given}",
 }
-
-
-def _more(flaw: Flaw) -> str:
-    return f" ({flaw.detail})" if flaw.detail else ""
-
-
-def _at(flaw: Flaw) -> str:
-    return f", first at {flaw.name}" if flaw.name else ""
-
-
-def _decisions(flaw: Flaw) -> str:
-    said, given = flaw.decisions or ("", "")
-    return f"the seal says {said}, its journal {given}"
 
 
 def flaw_line(flaw: Flaw) -> str:
     """Return what is wrong in one line."""
-    line = _OF_FLAW[flaw.kind](flaw)
+    said, given = flaw.decisions or ("", "")
+    line = _WORDS[flaw.kind].format(
+        name=flaw.name,
+        detail=flaw.detail,
+        part=flaw.name or "its end",
+        more=f" ({flaw.detail})" if flaw.detail else "",
+        at=f", first at {flaw.name}" if flaw.name else "",
+        said=said,
+        given=given,
+    )
     if flaw.version:
         line += f"; this is version {__version__}: verify it with {flaw.version}, which sealed it"
     return printable(line)

@@ -143,14 +143,10 @@ def _act(shift: TraitShift, rejected: Sequence[str]) -> str:
     software = [one for one in shift.aliases if _names_software(one)]
     if software and not _names_software(shift.trait):
         return f"try {slow} without {software[0]}, and measure it again; if that changes nothing, {compare}"
-    if _is_software(shift):
+    if _names_software(shift.trait):
         fast = _given(shift)
         return f"give {slow} the {shift.trait} of the others{fast and f', {fast}'}, and measure it again"
     return f"{compare}, mend what differs, and measure it again"
-
-
-def _is_software(shift: TraitShift) -> bool:
-    return _names_software(shift.trait)
 
 
 def _names_software(trait: str) -> bool:
@@ -160,4 +156,4 @@ def _names_software(trait: str) -> bool:
 def _given(shift: TraitShift) -> str:
     """Return the better value of a trait of software; empty for hardware, or if it has several values."""
     better = shift.others_value if shift.worse else shift.value
-    return better if _is_software(shift) else ""
+    return better if _names_software(shift.trait) else ""
