@@ -268,12 +268,7 @@ def gather_inputs(
 
 
 def choose(inputs: ChoiceInputs, offers: Sequence[Offer], request: ChoiceRequest) -> Choice:
-    """Choose benchmarks.
-
-    Args:
-        inputs: What is known.
-        offers: The benchmarks, at least one.
-        request: The options.
+    """Choose among one benchmark or more by what is known.
 
     Raises:
         SelectorError: An option is invalid.

@@ -105,14 +105,9 @@ def greedy(
 ) -> npt.NDArray[np.bool_]:
     """Choose by weight gained per millisecond, as the paper does; ties: cheaper first, then by id.
 
-    Args:
-        problem: The problem.
-        need: Weight to expose.
-        budget: Most milliseconds; runs that do not fit are passed over.
-        price: Stop when a run gains less than this weight per millisecond.
-
-    Returns:
-        Shape (g,): whether each run is chosen; pinned runs always are.
+    It returns which runs are chosen, shape (g,), the pinned ones always. It stops when the weight `need` is
+    exposed, or when a run gains less than the weight `price` per millisecond; runs that do not fit into the
+    `budget` of milliseconds are passed over.
     """
     chosen = problem.pinned.copy()
     covered = problem.patterns_of(chosen)

@@ -24,15 +24,11 @@ class KnownBenchmarks:
 
 
 def known_benchmarks(fleet: FleetHistory, hardware_class: str) -> KnownBenchmarks:
-    """Return the benchmarks that apply to a class.
+    """Return the benchmarks that apply to a class; all of them if the class is empty.
 
     A benchmark applies if it has run on the class, in any run or import, or exposed a defect of one of its
     nodes. A class without defects borrows those of the others, but not their benchmarks, since a card's
     benchmark would otherwise be planned for a node without cards.
-
-    Args:
-        fleet: The history, with durations, experience and defects of the class.
-        hardware_class: The class; empty: all benchmarks apply.
     """
     classes = {node.name: node.hardware_class for node in fleet.nodes}
 

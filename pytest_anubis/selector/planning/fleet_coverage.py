@@ -56,12 +56,9 @@ class ClassCoverage:
 def class_coverage(
     fleet: FleetHistory, mixes: Iterable[Mix], hardware_class: str = ""
 ) -> ClassCoverage:
-    """Learn what the benchmarks of a class expose.
+    """Learn what the benchmarks of a class expose, for nodes with these mixes of kinds.
 
-    Args:
-        fleet: The history, with durations, experience and defects of the class.
-        mixes: The nodes' mixes of kinds.
-        hardware_class: The class to offer benchmarks of; empty: all benchmarks of the history.
+    The history has durations, experience and defects of the class. An empty class offers all benchmarks.
     """
     defects = [one for one in fleet.defects if one.state != "false alarm" and one.benchmarks]
     offered = known_benchmarks(fleet, hardware_class)
@@ -131,12 +128,8 @@ def residual_risks(
 ) -> dict[str, float]:
     """Return the risks of nodes of one class, lowered by what each passed last.
 
-    Args:
-        risks: Node -> probability of an incident within the horizon, had it passed nothing.
-        mixes: Node -> its mix of kinds; a missing node has none.
-        coverage: Coverage of the class, with all these mixes.
-        passed: Node -> what it passed last.
-        horizon: Seconds ahead.
+    `risks` has node -> probability of an incident within so many seconds, had it passed nothing; a node
+    that `mixes` lacks has no mix of kinds.
     """
     covered: dict[tuple[Mix, frozenset[str]], float] = {}
     left = {}

@@ -83,12 +83,7 @@ class WindowPlan:
 def plan_window(
     cases: Sequence[NodeCase], coverage: Mapping[str, ClassCoverage], window: Window
 ) -> WindowPlan:
-    """Plan a window.
-
-    Args:
-        cases: The nodes that could be validated; each at most once.
-        coverage: Hardware class -> what its benchmarks expose, for every class of a node.
-        window: The window.
+    """Plan a window for nodes, each at most once; `coverage` has what the benchmarks of their classes expose.
 
     Raises:
         SelectorError: The window is invalid, or there is no node.

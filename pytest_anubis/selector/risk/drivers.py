@@ -41,12 +41,8 @@ def risk_drivers(
     them, possibly with opposite signs: a node with twice the recent incidents would seem to have a lower risk
     because of them. A model without covariates names the fleet's incidents and their time at the end.
 
-    Args:
-        fleet: The history.
-        risk: A fitted model.
-        now: The present, seconds since 1970.
-        horizon: Seconds ahead.
-        nodes: The nodes to explain; None: all. Nodes that the history does not know are left out.
+    `now` is in seconds since 1970, `horizon` in seconds. `nodes` are those to explain, None all; those that
+    the history does not know are left out.
     """
     rows = present_rows(fleet.nodes, fleet.incidents, now=now, kinds=risk.kinds, runs=fleet.runs)
     wanted = [p for p, name in enumerate(rows.nodes) if nodes is None or name in nodes]

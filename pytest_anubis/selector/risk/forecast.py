@@ -287,14 +287,8 @@ def look_ahead(
 ) -> Outlook:
     """Return each node's probability of an incident within the horizon.
 
-    A node that the history does not know counts as one that has just entered service.
-
-    Args:
-        fleet: The history.
-        risk: A fitted model.
-        now: The present, seconds since 1970.
-        horizon: Seconds ahead, positive.
-        nodes: The nodes wanted; None: all that are not removed.
+    A node that the history does not know counts as one that has just entered service. `now` is in seconds
+    since 1970, `horizon` in seconds; `nodes` of None are all that are not removed.
 
     Raises:
         SelectorError: No node is wanted, or the history has an impossible value.

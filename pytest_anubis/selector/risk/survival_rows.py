@@ -240,9 +240,7 @@ def _names(kinds: Sequence[str]) -> tuple[str, ...]:
 def counts_words(values: Sequence[float], usual: Sequence[float]) -> str:
     """Return both counts of incidents: ``incidents 12, 9 of them in 90 days (usual 5.5 and 4)``.
 
-    Args:
-        values: The node's, in the order of `COUNTS`.
-        usual: The fleet's medians.
+    The node's values and the fleet's medians are in the order of `COUNTS`.
     """
     ever, lately = map(value_text, values)
     normal, recent = map(value_text, usual)
@@ -255,12 +253,9 @@ def hours_text(hours: float) -> str:
 
 
 def value_words(name: str, value: float, usual: float) -> str:
-    """Return a covariate's value in words, with its unit and the usual value: ``incidents 7 (usual 2)``.
+    """Return a covariate's value in words, with its unit and the fleet's median: ``incidents 7 (usual 2)``.
 
-    Args:
-        name: Name of the covariate, as in `SurvivalRows.names`.
-        value: The node's value; NaN if missing.
-        usual: The fleet's median.
+    The name is one of `SurvivalRows.names`; NaN is a missing value.
     """
     if math.isnan(value):
         return ABSENT.get(name, f"no {name}")

@@ -136,22 +136,10 @@ def learn_rates(log: UsageLog) -> DefectRates:
     seen = log.found.sum(axis=0) + np.bincount(log.kind[log.kind >= 0], minlength=kinds)
     shares = (seen + 1 / kinds) / (seen.sum() + 1)
     hours = float(log.hours.sum())
-    start = DefectRates(
-        wear=max(1.0, float(log.found.sum() + log.incident.sum())) / hours / 2,
-        manifest=1 / 24,
-        stays=0.5,
-        initial=0.1,
-        shares=shares,
-    )
+    wear = max(1.0, float(log.found.sum() + log.incident.sum())) / hours / 2
+    # An incident a day; half of the repairs leave the cause; a tenth of new nodes has a defect.
+    first = np.log([wear, 1 / 24, 0.5 / (1 - 0.5), 0.1 / (1 - 0.1)])
     turns = _turns(log)
-    first = np.array(
-        [
-            np.log(start.wear),
-            np.log(start.manifest),
-            np.log(start.stays / (1 - start.stays)),
-            np.log(start.initial / (1 - start.initial)),
-        ]
-    )
 
     def loss(theta: Floats) -> float:
         bounded = np.clip(theta, *_LIMITS)

@@ -114,11 +114,7 @@ def own_of(
 
     Every benchmark gets one defect more than it found, so that those without any count too. How many
     incidents followed a repair that left the cause is unknown: `with_own` takes that from the scenario.
-
-    Args:
-        fleet: The history.
-        now: The present, seconds since 1970.
-        tests: As in `OwnFleet`, from elsewhere; None: from the history.
+    `now` is in seconds since 1970; `tests` are those of `OwnFleet`, None takes them from the history.
 
     Raises:
         SelectorError: It needs to know benchmarks' durations, and knows none.
@@ -143,13 +139,9 @@ def own_of(
 
 
 def scenario(name: str, *, kind_known: bool = False) -> Scenario:
-    """Return a scenario.
+    """Return a scenario; `kind_known` lets policies see the kind of an incident.
 
     ``A``: fast wear, half of the repairs help. ``B``: slow wear, defects persist. ``C``: slower still.
-
-    Args:
-        name: A, B or C.
-        kind_known: Whether policies see the kind of an incident.
 
     Raises:
         SelectorError: There is no such scenario.

@@ -61,7 +61,6 @@ class Outcome:
         validated: Node hours of validation.
         incidents: Incidents within the horizon.
         findings: Nodes that validation found defective.
-        jobs: Jobs begun.
     """
 
     nodes: int
@@ -70,12 +69,6 @@ class Outcome:
     validated: float
     incidents: int
     findings: int
-    jobs: int
-
-    @property
-    def mtbi(self) -> float:
-        """Useful node hours per incident; no incident counts as one."""
-        return self.used / max(1, self.incidents)
 
     @property
     def utilisation(self) -> float:
@@ -152,7 +145,7 @@ class _Fleet:
         self.count = 0
         self.job: _Job | None = None
         self.used = self.validated = 0.0
-        self.incidents = self.findings = self.jobs = 0
+        self.incidents = self.findings = 0
 
     def run(self) -> Outcome:
         self._assemble(0.0)
@@ -173,7 +166,6 @@ class _Fleet:
             validated=self.validated,
             incidents=self.incidents,
             findings=self.findings,
-            jobs=self.jobs,
         )
 
     def _kinds(self, count: int) -> Ints:
@@ -244,7 +236,6 @@ class _Fleet:
         if shows[hit] > job.hours:
             hit = -1
         appeared = np.where(worn < hours, fresh, -1)
-        self.jobs += 1
         outcome = (job.ready, hit, -1 if hit < 0 else int(kinds[hit]), appeared)
         self._push(job.ready + hours, nodes, outcome)
 

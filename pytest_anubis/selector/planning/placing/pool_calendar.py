@@ -81,11 +81,7 @@ class PoolCalendar:
     ) -> list[FreeUnit] | None:
         """Return units for a run from start to end, those that became free last; None if too few are free.
 
-        Args:
-            needs: Pool -> number of units.
-            start: Seconds from the window's beginning.
-            end: The same.
-            held: Units that earlier runs of the same node hold.
+        `needs` has pool -> number of units; `held` are the units that earlier runs of the same node hold.
         """
         found: list[FreeUnit] = []
         soon, late = start + EPS, end - EPS

@@ -96,13 +96,7 @@ class Backtest:
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        plain: dict[str, Any] = asdict(self)
-        for each in plain["candidates"]:
-            each["scores"] = list(each["scores"])
-        return plain | {
-            "candidates": list(plain["candidates"]),
-            "groups": list(plain["groups"]),
-        }
+        return asdict(self)
 
     @classmethod
     def from_plain(cls, plain: Any) -> Backtest:

@@ -88,10 +88,8 @@ def chosen_models(
 ) -> tuple[tuple[str, ...], str]:
     """Return the models whose mean is taken, usually one, and why.
 
-    Args:
-        scores: Model -> its score at each origin.
-        judged: Incidents after each origin.
-        timed: Whether origins are moments; otherwise they are folds.
+    `scores` has each model's score at each origin, `judged` the incidents after each origin; origins are
+    moments if `timed`, else folds.
     """
     informative = [
         place

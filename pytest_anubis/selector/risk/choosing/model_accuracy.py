@@ -12,12 +12,9 @@ _EQUAL = 1e-9  # relative difference up to which risks are equal: less depends o
 
 
 def ranks(risk: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return the rank of each risk from 0 on, shape (n,); risks equal up to rounding share one.
+    """Return the rank of each finite risk from 0 on, shape (n,); risks equal up to rounding share one.
 
     Nodes with equal covariates have equal risks, whose last digits depend on the processor.
-
-    Args:
-        risk: Finite, shape (n,).
     """
     figures = np.asarray(risk, dtype=np.float64)
     order = np.argsort(figures, kind="stable")
@@ -32,12 +29,8 @@ def harrell(risk: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike) 
     """Return Harrell's concordance: the share of comparable pairs in which the riskier row fails first.
 
     A pair is comparable if the earlier time is an incident; at equal times, an incident and a row without one
-    are. Risks equal up to rounding count half. Without comparable pairs it is 0.5.
-
-    Args:
-        risk: Larger is riskier, finite, shape (n,).
-        duration: Shape (n,).
-        event: Shape (n,).
+    are. Risks, larger is riskier, that are equal up to rounding count half. Without comparable pairs it is
+    0.5. All have the shape (n,).
 
     Raises:
         SelectorError: The shapes do not fit, or a value is impossible.
@@ -56,13 +49,7 @@ def harrell(risk: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike) 
 def kaplan_meier(
     duration: npt.ArrayLike, event: npt.ArrayLike, at: npt.ArrayLike, *, before: bool = False
 ) -> Floats:
-    """Return the Kaplan-Meier estimate of survival at times, shape like `at`.
-
-    Args:
-        duration: Shape (n,).
-        event: Shape (n,).
-        at: Times.
-        before: Return it just before each time instead.
+    """Return the Kaplan-Meier estimate of survival at times, or just before them, shape like `at`.
 
     Raises:
         SelectorError: The shapes do not fit, or a value is impossible.
@@ -81,17 +68,11 @@ def kaplan_meier(
 def brier(
     survival: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike, horizon: float
 ) -> float:
-    """Return the Brier score at a horizon, weighted by the inverse probability of censoring.
+    """Return the Brier score of S at a horizon, weighted by the inverse probability of censoring.
 
     Graf et al. (1999): an incident until the horizon weighs 1 / G just before the incident, a row observed up
     to the horizon or beyond it 1 / G just before the horizon, one censored earlier nothing; G is the
     Kaplan-Meier estimate of not being censored.
-
-    Args:
-        survival: S at the horizon, shape (n,).
-        duration: Shape (n,).
-        event: Shape (n,).
-        horizon: The horizon.
     """
     chance = np.asarray(survival, dtype=np.float64)
     time, happened = checked(duration, event, len(chance))

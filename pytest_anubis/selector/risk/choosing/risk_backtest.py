@@ -159,12 +159,8 @@ class _JudgedRows(NamedTuple):
 def origins(rows: Intervals, horizon: float, *, ongoing: bool, seed: int) -> list[Origin]:
     """Return the origins with enough incidents after them.
 
-    Args:
-        rows: The history.
-        horizon: How far ahead predictions are judged.
-        ongoing: Judge intervals under way, as the nodes of a fleet are; otherwise new ones, if enough of them
-            begin after the origins.
-        seed: Seed to draw rows where there are too many, and folds.
+    `ongoing` judges intervals under way, as the nodes of a fleet are; otherwise new ones are judged, if
+    enough begin after the origins. `seed` draws rows where there are too many, and folds.
     """
     if not rows.timed:
         return _folds(rows, horizon, seed)

@@ -69,8 +69,7 @@ class Preparation:
     def apply(self, x: npt.ArrayLike) -> Floats:
         """Return standardised covariates, shape (n, width), all finite and within ±`CLIP`.
 
-        Args:
-            x: Raw covariates, shape (n, d); NaN is missing, infinities count as the largest value seen.
+        In the raw ones, shape (n, d), NaN is missing, and infinities count as the largest value seen.
 
         Raises:
             SelectorError: The shape does not fit.
@@ -147,11 +146,9 @@ class Preparation:
 def learn_preparation(
     x: npt.ArrayLike, names: Sequence[str] | None = None
 ) -> tuple[Preparation, tuple[str, ...]]:
-    """Learn how to prepare covariates; also return in words what will be done to them.
+    """Learn how to prepare covariates, shape (n, d); also return in words what will be done to them.
 
-    Args:
-        x: Raw covariates, shape (n, d).
-        names: The d names for messages; default ``x0``, ``x1``, ...
+    The d names are for messages; by default they are ``x0``, ``x1``, ...
 
     Raises:
         SelectorError: The shapes do not fit.

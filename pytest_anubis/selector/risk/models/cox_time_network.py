@@ -75,11 +75,9 @@ class Network:
     linear: Floats32
 
     def log_risk(self, times: Floats, z: Floats) -> Floats32:
-        """Return the log relative risk g, shape (n, m).
+        """Return the log relative risk g, shape (n, m), at standardised times, shape (m,).
 
-        Args:
-            times: Standardised times, shape (m,).
-            z: Prepared covariates (`HazardModel`), shape (n, width).
+        `z` are the prepared covariates (`HazardModel`), shape (n, width).
         """
         first = self.layers[0]
         fixed = z.astype(np.float32) @ first.weight[:-1] + first.bias

@@ -41,12 +41,8 @@ _MODELS = {
 def unseen_rate(exposure: float, rate: float) -> float:
     """Return the rate of incidents, above 0, of a time in which none was seen.
 
-    It assumes half an incident, and a prior of half an incident at the usual rate: after a short exposure
-    it is the usual rate, after a long one that of half an incident, and never above either.
-
-    Args:
-        exposure: Time watched without an incident, 0 or more.
-        rate: Usual incidents per unit of time, positive.
+    It assumes half an incident, and a prior of half an incident at the usual rate, which is above 0: after a
+    short exposure it is the usual rate, after a long one that of half an incident, and never above either.
     """
     return NO_INCIDENT / (exposure + NO_INCIDENT / rate)
 
@@ -116,11 +112,10 @@ class HazardModel(ABC):
         return self
 
     def survival(self, times: npt.ArrayLike, x: npt.ArrayLike) -> Floats:
-        """Return the probability of no incident until each time, shape (n, len(times)).
+        """Return the probability of no incident until each time, shape (n, m).
 
-        Args:
-            times: Times since the start of the interval, shape (m,), 0 or more, in any order.
-            x: Covariates, shape (n, d).
+        The times since the start of the interval, shape (m,), are in any order; the covariates have the shape
+        (n, d).
 
         Raises:
             SelectorError: A time is negative.
@@ -135,10 +130,8 @@ class HazardModel(ABC):
     ) -> Floats:
         """Return the probability of an incident within the horizon, shape (n,).
 
-        Args:
-            x: Covariates at the start of the interval, shape (n, d).
-            uptime: Time since that start without an incident; a number, or shape (n,).
-            horizon: Time ahead; a number, or shape (n,).
+        The covariates, shape (n, d), are those at the start of the interval; `uptime`, the time since then
+        without an incident, and `horizon` are numbers or have the shape (n,).
 
         Raises:
             SelectorError: A time is negative.
@@ -152,26 +145,32 @@ class HazardModel(ABC):
         return -np.expm1(hazards[:, 0] - hazards[:, 1])
 
     def cumulative(self, times: Floats, x: npt.ArrayLike) -> Floats:
-        """Return the cumulative hazard H, shape (n, m).
+        """Return the cumulative hazard H, shape (n, m), constant beyond the observed times.
 
-        Args:
-            times: Times since the start of the interval, shape (n, m), or (1, m) for all rows.
-            x: Covariates, shape (n, d).
+        The times since the start of the interval have the shape (n, m), or (1, m) for all rows; the
+        covariates have the shape (n, d).
 
         Raises:
             SelectorError: A time is negative.
         """
-        return self._extended(times, self._prepared.apply(x))
+        z = self._prepared.apply(x)
+        if not np.isfinite(times).all() or (times < 0).any():
+            raise SelectorError("a time is negative or not finite; give times of 0 or more")
+        inside = self._cumulative(np.minimum(times, self.observed), z)
+        if times.max(initial=0.0) <= self.observed:
+            return inside
+        marks = self._cumulative(np.array([[0.8 * self.observed, self.observed]]), z)
+        tail = (marks[:, 1] - marks[:, 0]) / (0.2 * self.observed)
+        rate = np.where(tail > 0, tail, marks[:, 1] / self.observed)
+        extended: Floats = inside + rate[:, None] * np.maximum(0, times - self.observed)
+        return extended
 
     def cautions(
         self, x: npt.ArrayLike, until: float = 0.0, shown: Callable[[float], str] = "{:.6g}".format
     ) -> tuple[str, ...]:
         """Return in words what a prediction for these rows up to a time assumes beyond the data.
 
-        Args:
-            x: Covariates, shape (n, d).
-            until: The latest time, in the caller's unit.
-            shown: Formats a time with that unit.
+        `shown` formats a time with the caller's unit.
         """
         found = self._prepared.cautions(x)
         if until <= self.observed:
@@ -244,19 +243,6 @@ class HazardModel(ABC):
         if self._prepare is None:
             raise SelectorError(f"the {self.kind} model has not been fitted; call fit first")
         return self._prepare
-
-    def _extended(self, times: Floats, z: Floats) -> Floats:
-        """Return H at any times, with a constant hazard beyond the observed ones."""
-        if not np.isfinite(times).all() or (times < 0).any():
-            raise SelectorError("a time is negative or not finite; give times of 0 or more")
-        inside = self._cumulative(np.minimum(times, self.observed), z)
-        if times.max(initial=0.0) <= self.observed:
-            return inside
-        marks = self._cumulative(np.array([[0.8 * self.observed, self.observed]]), z)
-        tail = (marks[:, 1] - marks[:, 0]) / (0.2 * self.observed)
-        rate = np.where(tail > 0, tail, marks[:, 1] / self.observed)
-        extended: Floats = inside + rate[:, None] * np.maximum(0, times - self.observed)
-        return extended
 
 
 def load_model(plain: Mapping[str, Any]) -> HazardModel:
