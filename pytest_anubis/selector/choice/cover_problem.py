@@ -11,12 +11,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.choice.coverage import Candidate, Coverage
+from pytest_anubis.selector.choice.coverage import Candidate, Coverage, exposures, grouped
 
 WEIGHT = 10_000_000  # parts into which all defects are divided
 
@@ -69,23 +68,20 @@ class CoverProblem:
 def make_problem(candidates: Sequence[Candidate], coverage: Coverage) -> CoverProblem:
     """Turn candidates, ordered by id, and coverage into a problem; equal patterns become one."""
     place = {candidate.benchmark: i for i, candidate in enumerate(candidates)}
-    run_of = np.array([place.get(name, -1) for name in coverage.benchmarks], dtype=np.int64)
-    parts = _parts(coverage)
+    run_of = [place.get(name, -1) for name in coverage.benchmarks]
     merged: dict[tuple[int, ...], int] = {}
-    runs = run_of[coverage.columns]
-    ends = np.searchsorted(coverage.rows, np.arange(len(parts) + 1))
-    for row, (start, end) in enumerate(pairwise(ends.tolist())):
-        key = tuple(sorted({int(run) for run in runs[start:end] if run >= 0}))
-        if key and parts[row]:
-            merged[key] = merged.get(key, 0) + int(parts[row])
+    for pattern, part in zip(coverage.patterns(), _parts(coverage).tolist(), strict=True):
+        key = tuple(sorted({run_of[one] for one in pattern} - {-1}))
+        if key and part:
+            merged[key] = merged.get(key, 0) + part
     patterns = sorted(merged)
-    lengths = [len(pattern) for pattern in patterns]
+    rows, columns = exposures(patterns)
     return CoverProblem(
         names=tuple(one.benchmark for one in candidates),
         costs=np.array([round(one.cost_seconds * 1000) for one in candidates], dtype=np.int64),
         pinned=np.array([one.pinned for one in candidates], dtype=np.bool_),
-        rows=np.repeat(np.arange(len(patterns), dtype=np.int64), lengths),
-        columns=np.array([run for pattern in patterns for run in pattern], dtype=np.int64),
+        rows=rows,
+        columns=columns,
         weights=np.array([merged[pattern] for pattern in patterns], dtype=np.int64),
     )
 
@@ -113,7 +109,8 @@ def greedy(
     covered = problem.patterns_of(chosen)
     spent = problem.cost(chosen)
     gains, costs = problem.gains(covered).tolist(), problem.costs.tolist()
-    runs_of, patterns_of = _by_pattern(problem), _by_run(problem)
+    runs_of = grouped(problem.rows, problem.columns, len(problem.weights))
+    patterns_of = _by_run(problem)
     reached = int(problem.weights[covered].sum())
     # Gains only shrink, so a run at the head of the heap with its present rate is the best.
     heap = [
@@ -148,20 +145,10 @@ def _rate(gain: int, cost: int) -> float:
     return gain / max(cost, 1e-3)
 
 
-def _by_pattern(problem: CoverProblem) -> list[list[int]]:
-    """Return the runs of each pattern."""
-    ends = np.searchsorted(problem.rows, np.arange(len(problem.weights) + 1)).tolist()
-    columns = problem.columns.tolist()
-    return [columns[start:end] for start, end in pairwise(ends)]
-
-
 def _by_run(problem: CoverProblem) -> list[list[int]]:
     """Return the patterns of each run."""
     order = np.argsort(problem.columns, kind="stable")
-    places = np.arange(len(problem.names) + 1)
-    ends = np.searchsorted(problem.columns[order], places).tolist()
-    rows = problem.rows[order].tolist()
-    return [rows[start:end] for start, end in pairwise(ends)]
+    return grouped(problem.columns[order], problem.rows[order], len(problem.names))
 
 
 def drop_superfluous(

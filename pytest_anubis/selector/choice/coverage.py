@@ -94,6 +94,10 @@ class Coverage:
         """Weight of all defects, exposed or not."""
         return float(self.weights.sum()) + self.unseen
 
+    def patterns(self) -> list[list[int]]:
+        """Return the places in `benchmarks` of those that expose each pattern."""
+        return grouped(self.rows, self.columns, len(self.weights))
+
     def of(self, chosen: Collection[str]) -> float:
         """Return the share of defects that at least one of the chosen benchmarks exposes, 0 to 1.
 
@@ -104,6 +108,23 @@ class Coverage:
         exposed = np.zeros(len(self.weights), dtype=np.bool_)
         exposed[self.rows[runs[self.columns]]] = True
         return float(self.weights[exposed].sum()) / self.total
+
+
+def grouped(
+    rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], count: int
+) -> list[list[int]]:
+    """Return the columns of each of so many rows; `rows` ascend."""
+    ends = np.searchsorted(rows, np.arange(count + 1)).tolist()
+    every = columns.tolist()
+    return [every[start:end] for start, end in pairwise(ends)]
+
+
+def exposures(
+    patterns: Sequence[Sequence[int]],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return rows and columns of patterns: `grouped` gives the patterns back."""
+    rows = np.repeat(np.arange(len(patterns), dtype=np.int64), [len(one) for one in patterns])
+    return rows, np.array([column for one in patterns for column in one], dtype=np.int64)
 
 
 def learn_coverage(
@@ -245,10 +266,11 @@ def _assembled(names: Collection[str], weights: Mapping[Pattern, float], defects
         for pattern, weight in weights.items()
         if pattern and weight > 0
     )
+    rows, columns = exposures([pattern for pattern, _ in seen])
     return Coverage(
         benchmarks=benchmarks,
-        rows=np.repeat(np.arange(len(seen), dtype=np.int64), [len(row) for row, _ in seen]),
-        columns=np.array([place for row, _ in seen for place in row], dtype=np.int64),
+        rows=rows,
+        columns=columns,
         weights=np.array([weight for _, weight in seen], dtype=np.float64),
         unseen=float(weights.get(frozenset(), 0.0)),
         defects=defects,
@@ -267,11 +289,9 @@ def mixed(coverages: Sequence[Coverage], shares: Sequence[float]) -> Coverage:
         if coverage.total <= 0:
             weights[frozenset()] += part
             continue
-        patterns: list[set[str]] = [set() for _ in coverage.weights]
-        for row, column in zip(coverage.rows.tolist(), coverage.columns.tolist(), strict=True):
-            patterns[row].add(coverage.benchmarks[column])
-        for pattern, weight in zip(patterns, coverage.weights.tolist(), strict=True):
-            weights[frozenset(pattern)] += weight / coverage.total * part
+        for pattern, weight in zip(coverage.patterns(), coverage.weights.tolist(), strict=True):
+            names = frozenset(coverage.benchmarks[place] for place in pattern)
+            weights[names] += weight / coverage.total * part
         weights[frozenset()] += coverage.unseen / coverage.total * part
-    names = {name for coverage in coverages for name in coverage.benchmarks}
-    return _assembled(names, weights, max(coverage.defects for coverage in coverages))
+    every = {name for coverage in coverages for name in coverage.benchmarks}
+    return _assembled(every, weights, max(coverage.defects for coverage in coverages))

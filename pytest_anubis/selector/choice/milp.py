@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.selector.choice.cover_problem import CoverProblem
+from pytest_anubis.selector.choice.coverage import exposures
 from pytest_anubis.selector.choice.solver_output import suppress_solver_output
 
 TIME_LIMIT = 5.0
@@ -204,12 +205,13 @@ def _reduced(problem: CoverProblem) -> _Reduced:
     for together, weight in patterns.items():
         if len(together) == 1:
             own[together[0]] += weight
+    rows, columns = exposures(several)
     return _Reduced(
         runs=runs,
         costs=problem.costs[runs],
         own=own,
-        rows=np.repeat(np.arange(len(several), dtype=np.int64), [len(who) for who in several]),
-        columns=np.array([run for who in several for run in who], dtype=np.int64),
+        rows=rows,
+        columns=columns,
         weights=np.array([patterns[who] for who in several], dtype=np.int64),
         base=int(problem.weights[covered].sum()),
         spent=problem.cost(problem.pinned),

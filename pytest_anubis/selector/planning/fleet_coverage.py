@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -78,12 +77,9 @@ def class_coverage(
         coverage = learn_coverage(
             defects, candidates, kinds=dict(mix) or None, experience=fleet.experience
         )
-        ends = np.searchsorted(coverage.rows, np.arange(len(coverage.weights) + 1)).tolist()
-        keys = [tuple(coverage.columns[a:b].tolist()) for a, b in pairwise(ends)]
         # The total is 0 only without candidates, and then there is no pattern.
-        found[mix] = dict(
-            zip(keys, (coverage.weights / (coverage.total or 1.0)).tolist(), strict=True)
-        )
+        shares = (coverage.weights / (coverage.total or 1.0)).tolist()
+        found[mix] = dict(zip(map(tuple, coverage.patterns()), shares, strict=True))
     patterns = sorted({key for weights in found.values() for key in weights})
     hits = np.zeros((len(patterns), len(names)), dtype=np.bool_)
     for row, key in enumerate(patterns):
