@@ -26,7 +26,7 @@ from pytest_anubis.selector.risk.models.cox_time_network import (
     learn_time_scale,
 )
 from pytest_anubis.selector.risk.models.cox_time_training import (
-    TrainingSettings,
+    HIDDEN,
     sort_rows,
     stop_epochs,
     train,
@@ -66,7 +66,7 @@ class CoxTime(HazardModel):
     def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
         self._time_scale = learn_time_scale(duration[event])
         # More controls where incidents are rare.
-        settings = TrainingSettings(controls=int(np.clip(10_000 // self.events, 1, 16)))
+        controls = int(np.clip(10_000 // self.events, 1, 16))
         folds = _stretches(duration, event, max(5, min(self.networks, 10)), self.seed)
         trainings = []
         for number in range(self.networks):
@@ -76,7 +76,7 @@ class CoxTime(HazardModel):
             training = train(
                 sort_rows(*fit, self._time_scale, linear),
                 sort_rows(z[check], duration[check], event[check], self._time_scale, linear),
-                settings,
+                controls,
                 self.seed * 1009 + number,
                 linear,
             )
@@ -85,7 +85,7 @@ class CoxTime(HazardModel):
         self._nets = tuple(each.network(at) for each, at in zip(trainings, epochs, strict=True))
         self._fit_baseline(z, duration, event)
         self.notes += (
-            f"{self.networks} networks of {'-'.join(map(str, settings.hidden))}, taken after "
+            f"{self.networks} networks of {'-'.join(map(str, HIDDEN))}, taken after "
             f"{' and '.join(map(str, sorted(set(epochs))))} epochs by what a fifth of the rows each "
             "confirmed (0: proportional)",
         )

@@ -22,29 +22,14 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSettings:
-    """The settings of a network's training.
-
-    Attributes:
-        hidden: Width of each hidden layer.
-        dropout: Share of activations dropped in training.
-        rate: Learning rate.
-        decay: Weight decay.
-        batch: Incidents in one step.
-        controls: Controls for each incident.
-        epochs: Most passes over the incidents.
-        patience: Passes without a better validation loss after which training stops.
-    """
-
-    hidden: tuple[int, ...] = (32, 32)
-    dropout: float = 0.1
-    rate: float = 3e-3
-    decay: float = 1e-2
-    batch: int = 256
-    controls: int = 4
-    epochs: int = 200
-    patience: int = 12
+HIDDEN = (32, 32)
+"""Width of each hidden layer."""
+_DROPOUT = 0.1
+_LEARNING_RATE = 3e-3
+_WEIGHT_DECAY = 1e-2
+_BATCH = 256  # incidents in one step
+_MAX_EPOCHS = 200  # passes over the incidents
+_PATIENCE = 12  # passes without a better validation loss after which training stops
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,36 +94,32 @@ class TrainingRun:
 
 
 def train(
-    fit: TimeSortedRows,
-    check: TimeSortedRows,
-    settings: TrainingSettings,
-    seed: int,
-    linear: Floats,
+    fit: TimeSortedRows, check: TimeSortedRows, controls: int, seed: int, linear: Floats
 ) -> TrainingRun:
     """Train one network as a correction of proportional hazards, until held-back rows show no more gain.
 
-    `check` are the held-back rows, with at least one incident, and `linear`, shape (width,), the slopes of
-    the proportional part.
+    `check` are the held-back rows, with at least one incident, `controls` how many each incident gets, and
+    `linear`, shape (width,), the slopes of the proportional part.
     """
     import torch
 
     rng = np.random.default_rng(seed)
-    check_controls = 4 * settings.controls
+    check_controls = 4 * controls
     losses: list[Floats] = []
     states = []
     with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(seed)
-        net = _build(fit.z.shape[1] + 1, settings)
-        step = torch.optim.AdamW(net.parameters(), lr=settings.rate, weight_decay=settings.decay)
+        net = _build(fit.z.shape[1] + 1)
+        step = torch.optim.AdamW(net.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
         fixed = _batch(check, np.arange(len(check.cases)), check_controls, np.random.default_rng(1))
-        for epoch in range(settings.epochs + 1):
+        for epoch in range(_MAX_EPOCHS + 1):
             if epoch:
-                _epoch(net, step, fit, settings, rng)
+                _epoch(net, step, fit, controls, rng)
             with torch.no_grad():
                 net.train(False)
                 losses.append(_losses(net, fixed, check_controls).numpy().astype(np.float64))
             states.append(_state(net))
-            if epoch - int(np.argmin([loss.mean() for loss in losses])) >= settings.patience:
+            if epoch - int(np.argmin([loss.mean() for loss in losses])) >= _PATIENCE:
                 break
     return TrainingRun(np.array(losses), states, linear)
 
@@ -188,17 +169,17 @@ def _epoch(
     net: torch.nn.Sequential,
     step: torch.optim.Optimizer,
     rows: TimeSortedRows,
-    settings: TrainingSettings,
+    controls: int,
     rng: np.random.Generator,
 ) -> None:
     net.train(True)
     order = rng.permutation(len(rows.cases))
-    for start in range(0, len(order), settings.batch):
-        cases = order[start : start + settings.batch]
+    for start in range(0, len(order), _BATCH):
+        cases = order[start : start + _BATCH]
         if start and len(cases) < 8:
             continue  # too few rows for a batch's statistics; the next epoch shuffles anew
         step.zero_grad()
-        loss = _losses(net, _batch(rows, cases, settings.controls, rng), settings.controls).mean()
+        loss = _losses(net, _batch(rows, cases, controls, rng), controls).mean()
         loss.backward()  # type: ignore[no-untyped-call]
         step.step()
 
@@ -229,16 +210,16 @@ def _losses(
     return losses
 
 
-def _build(width: int, settings: TrainingSettings) -> torch.nn.Sequential:
+def _build(width: int) -> torch.nn.Sequential:
     import torch
 
     parts: list[torch.nn.Module] = []
-    for size in settings.hidden:
+    for size in HIDDEN:
         parts += [
             torch.nn.Linear(width, size),
             torch.nn.ReLU(),
             torch.nn.BatchNorm1d(size),
-            torch.nn.Dropout(settings.dropout),
+            torch.nn.Dropout(_DROPOUT),
         ]
         width = size
     last = torch.nn.Linear(width, 1, bias=False)
