@@ -39,8 +39,6 @@ class CellKind:
     Attributes:
         rank: Place of the outcome in `OUTCOME_ORDER`.
         similarity: Rounded to a thousandth; 2 where nothing was compared and nothing failed.
-        outcome: Name of the verdict.
-        short: Text of the cell.
         text: Outcome and loss in words: ``FAIL, 12 % slower``.
         level: Shade, 0 to 5.
     """
@@ -192,9 +190,7 @@ class FleetView:
         without_run: Number of registered nodes without a run, in one sentence; empty where all have one.
         times: Costs of the benchmarks, the highest first; empty where the runs have no durations.
         validation: How validation itself does; None if it was not computed.
-        runs: Number of runs.
         first: Start of the first run, ISO 8601; empty if unknown.
-        last: Start of the last run.
     """
 
     nodes: tuple[FleetNode, ...]

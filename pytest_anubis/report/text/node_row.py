@@ -48,10 +48,8 @@ class NodeRow:
     """A node of one hardware class with its decision and verdicts.
 
     Attributes:
-        verdict: The decision.
         verdicts: The metric verdicts other than a plain PASS, in the order in which their runs began.
         cards: Device -> slot and serial number of its card in words, as far as they are known.
-        hardware_class: The node's hardware class.
         unlike: The worst metric of an accepted node that learning found unlike the healthy ones; else empty.
         devices: Its known devices; `verdicts` and `cards` may name others.
         missing: How many single values it lacks.

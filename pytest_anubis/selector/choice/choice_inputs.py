@@ -36,7 +36,6 @@ class Offer:
     """A benchmark that could run, as declared by its author.
 
     Attributes:
-        benchmark: Its id.
         component: The part of a node that it exercises.
         declared: Expected seconds of one of its tests; None if not declared.
         turns: How many of its tests run one after the other: devices divided by parallel processes.
@@ -76,7 +75,6 @@ class ChoiceRequest:
         budget: Seconds, for ``budget``.
         incident_cost: Node seconds that an incident costs, for ``cost``.
         explore: Share of what is left out that runs by chance.
-        seed: Seed of that chance.
     """
 
     mode: Mode = "risk"
@@ -100,7 +98,6 @@ class ChoiceInputs:
         risks: The nodes with their incident probabilities; these are unknown if `lacking` names incidents.
         horizon: Seconds ahead that the risks are for.
         kinds: Node -> kind of incident -> probability for its next incident.
-        defects: Known defects.
         durations: Benchmark -> measured seconds of one of its tests with setup and teardown, without waiting
             for a quiet machine or a free lane.
         experience: Benchmark -> how often it has run.
@@ -160,8 +157,6 @@ class Choice:
     """A plan with what is needed to compute the risk after a part of it has passed.
 
     Attributes:
-        plan: The plan.
-        inputs: What it was made from.
         coverage: Node -> what the benchmarks expose.
         unpriced: Benchmarks of unknown cost.
     """

@@ -16,8 +16,6 @@ class Pruned:
     """A benchmark that was left out.
 
     Attributes:
-        benchmark: Its id.
-        cost_seconds: Seconds of its run.
         gain: By how much it would have lowered the residual risk next to what was chosen.
         reason: Why it was left out, one sentence.
     """
@@ -33,8 +31,6 @@ class Picked:
     """A benchmark that runs.
 
     Attributes:
-        benchmark: Its id.
-        cost_seconds: Seconds of its run.
         reason: What it exposes, alone and next to the others, one phrase.
     """
 

@@ -29,7 +29,6 @@ class Candidate:
     """One benchmark that could run.
 
     Attributes:
-        benchmark: Its id.
         cost_seconds: Seconds of wall time on this hardware class; tests in parallel (one device each) count
             as one duration, not as the sum.
         component: The part of a node that it exercises, dotted, e.g. ``network.loopback``.

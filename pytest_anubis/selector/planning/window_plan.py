@@ -20,8 +20,6 @@ class PlannedNode:
     """A node of the plan.
 
     Attributes:
-        node: Its name.
-        hardware_class: Its class.
         runs: Its runs in their order; none if it is left out.
         before: Probability of an incident within the horizon without the window.
         after: The same once all its runs have passed.

@@ -26,8 +26,6 @@ class NodeCase:
     """A node that could be validated in the window.
 
     Attributes:
-        node: Its name.
-        hardware_class: Its class.
         risk: Probability of an incident within the horizon, had it passed no benchmark.
         mix: Kinds of its next incident.
         credit: Share of the horizon that its last validation still covers, 0 to 1.

@@ -115,7 +115,6 @@ class WindowSolution:
 
     Attributes:
         groups: The nodes of each class.
-        window: The window.
         prices: Shape (resources,): dual price of a second of each.
         chosen: What was chosen for the nodes, shape (n, b) of each group.
         scheduled: The runs that found room.

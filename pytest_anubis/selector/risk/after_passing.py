@@ -27,7 +27,6 @@ class PassedRuns:
         runs: How many; of one node at most one within a horizon.
         incidents: After how many of them the node had an incident within the horizon.
         low: Lower end of the 95 % interval of their share.
-        high: Upper end.
         predicted: What the model, which does not know that they passed, predicts for them on average.
     """
 

@@ -101,7 +101,6 @@ class UsageLog:
     """The observations of a fleet, a row for each node and job, in time order.
 
     Attributes:
-        nodes: How many nodes there are.
         node: Shape (rows,).
         tested: Shape (rows, kinds): kinds tested before the job.
         found: Shape (rows, kinds): kinds found; the node was then repaired, not used.

@@ -25,18 +25,15 @@ class Figures:
     """The figures of a policy over several seeds.
 
     Attributes:
-        policy: Its name.
         knob: Its setting, e.g. ``p0=0.02``; empty if it has none.
         validation: Hours of validation per node, mean over seeds.
         share: The same divided by that of the full set; None if that is 0.
         mtbi: Useful node hours per incident, all seeds together.
         gain: `mtbi` divided by that without validation, on the same fleets.
         low: Lower end of the 95 % interval of `gain` over seeds; None for fewer than `MIN_SEEDS`.
-        high: Upper end.
         utilisation: Share of node hours in jobs, mean over seeds.
         useful: Useful hours per node, mean over seeds.
         useful_low: Lower end of its 95 % interval over seeds; None like `low`.
-        useful_high: Upper end.
         incidents: Incidents per node, mean over seeds.
     """
 

@@ -55,11 +55,9 @@ class Outcome:
     """The result of a policy on one fleet.
 
     Attributes:
-        nodes: Size of the fleet.
         horizon: Hours simulated.
         used: Node hours within jobs.
         validated: Node hours of validation.
-        incidents: Incidents within the horizon.
         findings: Nodes that validation found defective.
     """
 

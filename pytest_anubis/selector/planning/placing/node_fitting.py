@@ -66,7 +66,6 @@ class FittedJob:
     """A job with the times of its runs.
 
     Attributes:
-        job: The job.
         runs: Its runs, by start.
         end: When the node returns to service.
         waited: Seconds that it pauses.

@@ -11,7 +11,6 @@ class Job:
     """The benchmarks that one node is to run.
 
     Attributes:
-        node: Its name.
         rank: Jobs of a higher rank go first.
         runs: Benchmarks with their seconds.
         needs: Benchmark -> pool -> number of units.
@@ -66,10 +65,7 @@ class PlannedRun:
     """One run of the plan.
 
     Attributes:
-        node: The node that runs it.
-        benchmark: Its id.
         start: Seconds from the window's beginning.
-        seconds: Duration.
         lane: Number of the node's lane.
         units: Pool -> numbers of the units that it holds.
     """

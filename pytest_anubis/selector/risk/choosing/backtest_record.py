@@ -20,9 +20,7 @@ class BacktestedModel:
     """A model in the backtests.
 
     Attributes:
-        model: Its kind.
         scores: Its score at each origin; empty if it was not tried.
-        chosen: Whether it was chosen.
         why: Why it was not tried; empty if it was.
     """
 

@@ -47,7 +47,6 @@ class Intervals:
         duration: Shape (n,).
         event: Whether each ended with an incident, shape (n,).
         began: When each began, shape (n,), in the unit of the durations.
-        names: Names of the covariates.
         timed: Whether `began` is known; otherwise the rows have no order.
     """
 
@@ -277,7 +276,6 @@ class RiskGroup:
     """Rows of similar risk in a backtest.
 
     Attributes:
-        rows: How many.
         predicted: Their mean predicted probability of an incident within the horizon.
         observed: The share that had one (Kaplan-Meier).
     """
