@@ -15,7 +15,7 @@ from pytest_anubis.selector.planning.fleet_coverage import Bools, ClassCoverage,
 from pytest_anubis.selector.planning.placing.backfill import Backfill, RankedNode
 from pytest_anubis.selector.planning.placing.node_fitting import SecondPrices
 from pytest_anubis.selector.planning.placing.schedule_records import Job, PlannedRun
-from pytest_anubis.selector.planning.placing.window_schedule import schedule
+from pytest_anubis.selector.planning.placing.window_schedule import Scheduler
 from pytest_anubis.selector.planning.window_bound import node_bounds
 from pytest_anubis.selector.planning.window_problem import (
     LANES,
@@ -219,14 +219,14 @@ def _scheduled(
     lanes = len(jobs) if window.at_once is None else min(window.at_once, len(jobs))
     # Without a limit every node that is worth its time has a lane: the idle ones are worth nothing.
     waiting = sorted(idle)[: _IDLE_PER_LANE * (window.at_once or 0)]
-    return schedule(
+    return Scheduler(
         jobs,
         lanes=lanes,
         seconds=window.seconds,
         pools=window.pools,
         backfill=Backfill(groups, columns, waiting, busy, window),
         prices=_second_prices(window, prices),
-    )
+    ).run()
 
 
 def _job(group: NodeGroup, row: int, chosen: Bools, losses: Floats, window: Window) -> Job:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_anubis.selector.planning.placing.backfill import Backfill
@@ -51,22 +51,6 @@ _Turn = tuple[float, str, Job]
 """When a job's turn is, its node, and the job."""
 
 
-def schedule(
-    jobs: Iterable[Job],
-    *,
-    lanes: int,
-    seconds: float,
-    pools: Mapping[str, int],
-    backfill: Backfill,
-    prices: SecondPrices,
-) -> tuple[PlannedRun, ...]:
-    """Place jobs, one for each node, in a window of so many seconds and lanes; return their runs, by start.
-
-    `pools` are the numbers of units. `backfill` gives more jobs when no waiting one fits into what is left of
-    a lane.
-    """
-    return _Scheduler(list(jobs), lanes, seconds, pools, backfill, prices).run()
-
 
 def _turns(jobs: Iterable[Job], seconds: float) -> list[_Turn]:
     """Return jobs in turn: each kind spread over the window, or by risk where no job needs a pool."""
@@ -93,10 +77,17 @@ def _turn(item: _Turn) -> tuple[float, str]:
     return item[:2]
 
 
-class _Scheduler:
+class Scheduler:
+    """Places jobs, one for each node, in a window of so many seconds and lanes.
+
+    `pools` are the numbers of units. `backfill` gives more jobs when no waiting one fits into what is left of
+    a lane.
+    """
+
     def __init__(
         self,
-        jobs: list[Job],
+        jobs: Sequence[Job],
+        *,
         lanes: int,
         seconds: float,
         pools: Mapping[str, int],
@@ -120,6 +111,7 @@ class _Scheduler:
         self._runs: list[PlannedRun] = []
 
     def run(self) -> tuple[PlannedRun, ...]:
+        """Return the runs of the jobs, by start."""
         placed = 0
         while self._lanes:
             now, lane = heapq.heappop(self._lanes)
