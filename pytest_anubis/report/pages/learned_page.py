@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
+from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion
 from pytest_anubis.core.metric import found_from, metric_name
 from pytest_anubis.core.sample import Population
 from pytest_anubis.report.pages.metric_sections import short
@@ -33,21 +32,18 @@ _HEADS = (
     "detectable loss",
 )  # fmt: skip
 
-Key = tuple[str, str]
-"""Benchmark and metric."""
-
 
 def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
     """Return the page of a baseline; metrics with findings, units left out or few units come first.
 
     `populations` are the samples that it was learned from; a metric without samples has no plot.
     """
-    excluded: dict[Key, list[Exclusion]] = {}
+    excluded: dict[tuple[str, str], list[Exclusion]] = {}
     for exclusion in baseline.exclusions:
         excluded.setdefault((exclusion.benchmark, exclusion.metric), []).append(exclusion)
-    findings: dict[Key, list[Finding]] = {}
+    findings: dict[tuple[str, str], list[str]] = {}
     for finding in baseline.findings:
-        findings.setdefault((finding.benchmark, finding.metric), []).append(finding)
+        findings.setdefault((finding.benchmark, finding.metric), []).append(finding.text)
     known = {(p.benchmark, p.metric.name, p.group): p for p in populations}
 
     def interest(criterion: Criterion) -> int:
@@ -64,7 +60,7 @@ def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
             {
                 "title": f"{_name(criterion)} · {criterion.metric.name}",
                 "facts": _facts(criterion),
-                "findings": [finding.text for finding in findings.get(key, [])],
+                "findings": findings.get(key, []),
                 "plot": _fan(criterion, population, left_out) if population is not None else "",
                 "left_out": _cut([f"{e.node} {e.device}: {e.reason}" for e in left_out]),
                 "count": len(left_out),
@@ -134,25 +130,24 @@ def _name(criterion: Criterion) -> str:
 
 
 def _middle(criterion: Criterion) -> float | None:
-    return statistics.median(criterion.centre) if criterion.centre else None
+    return criterion.typical if criterion.centre else None
 
 
 def _facts(criterion: Criterion) -> str:
-    learned = criterion.learned
-    detectable = criterion.detectable
+    metric, learned, detectable = criterion.metric, criterion.learned, criterion.detectable
+    threshold = f"practical threshold {similarity_text(criterion.alpha)}"
+    if learned is not None:
+        threshold += f", learned {similarity_text(learned)}"
     facts = [
-        f"centre {value_text(_middle(criterion), criterion.metric.unit)}",
+        f"centre {value_text(_middle(criterion), metric.unit)}",
         _counted(criterion),
         f"repeatability {similarity_text(criterion.repeatability)}",
-        f"practical threshold {similarity_text(criterion.alpha)}"
-        + ("" if learned is None else f", learned {similarity_text(learned)}"),
-        ""
-        if detectable is None
-        else f"smallest detectable loss {found_from(detectable, criterion.metric.better)}",
-        "weak: few units" if criterion.weak else "",
-        *criterion.notes,
+        threshold,
     ]
-    return "; ".join(filter(None, facts))
+    if detectable is not None:
+        facts.append(f"smallest detectable loss {found_from(detectable, metric.better)}")
+    facts += ["weak: few units"] if criterion.weak else []
+    return "; ".join([*facts, *filter(None, criterion.notes)])
 
 
 def _counted(criterion: Criterion) -> str:
