@@ -103,7 +103,7 @@ def risk_lines(
         most: Lines shown, with equal nodes in one line; None: each node has its line.
     """
     shared = shared_drivers(rows)
-    driven = _has_own_drivers(rows[:most], shared)
+    driven = any(_own_drivers(row, shared) for row in rows[:most])
     cells = [[*_HEADS, *[_DRIVEN] * driven]]
     for row in rows:
         *texts, last, state = _texts(row)
@@ -147,10 +147,6 @@ def _own_drivers(row: NodeOutlook, shared: Sequence[str]) -> str:
     return "; ".join(word for word in row.drivers if word not in shared)
 
 
-def _has_own_drivers(rows: Sequence[NodeOutlook], shared: Sequence[str]) -> bool:
-    return any(_own_drivers(row, shared) for row in rows)
-
-
 def _up_text(seconds: float) -> str:
     """Return how long a node is up, in days from two on."""
     return f"{seconds / _DAY:.1f} days" if seconds >= 2 * _DAY else duration_text(seconds)
@@ -168,7 +164,7 @@ def model_lines(story: ModelStory) -> list[str]:
     lines = [f"model: {story.reason}"]
     if not story.models:
         return lines
-    lines += _warnings(story)
+    lines += [f"warning: {story.warning}"] if story.warning else []
     lines += [story.how, *table([_MODEL_HEAD, *story.models]).splitlines(), *legend(story)]
     if story.groups:
         lines.append(f"{_calibration(story)}, by predicted risk")
@@ -184,11 +180,6 @@ def legend(story: ModelStory) -> list[str]:
 
 def _calibration(story: ModelStory) -> str:
     return f"incidents predicted and seen within {story.horizon / 3600:.4g} h (calibration)"
-
-
-def _warnings(story: ModelStory) -> list[str]:
-    """Return a warning where the backtest speaks against the chosen model."""
-    return [f"warning: {story.warning}"] if story.warning else []
 
 
 _COLUMNS = (
@@ -247,22 +238,15 @@ def risk_page(
     passed: str = "",
     within: str = "",
 ) -> str:
-    """Return the page of a fleet's risk.
+    """Return the page of a fleet's risk; the other arguments are those of `risk_lines`.
 
-    Args:
-        rows: The nodes, riskiest first.
-        horizon: Seconds ahead.
-        basis: Model and history that the risks come from.
-        expected: Hours ahead, and expected nodes with an incident by then.
-        story: Why this model was chosen.
-        notes: Assumptions, one sentence each.
-        passed: Incidents of nodes that had passed, in words.
-        within: Uncertainty that the 95 % intervals cover, in words.
+    `expected` has hours ahead, and the expected number of nodes with an incident by then; `story` says why
+    this model was chosen, and `passed` how many nodes that had passed had an incident.
     """
     step = max(1, len(rows) // MAX_POINTS)
     ranked = [(rank + 1, 100 * rows[rank].probability) for rank in range(0, len(rows), step)]
     shared = shared_drivers(rows)
-    driven = _has_own_drivers(rows[:MAX_ROWS], shared)
+    driven = any(_own_drivers(row, shared) for row in rows[:MAX_ROWS])
     cells = []
     for row in rows[:MAX_ROWS]:
         *texts, state = _texts(row)
@@ -294,7 +278,6 @@ def risk_page(
             y_label="nodes with an incident by then",
         ),
         story=story,
-        warnings=_warnings(story),
         models=block("table", _MODEL_HEAD, story.models),
         legend=legend(story),
         calibration=_calibration(story).capitalize(),
