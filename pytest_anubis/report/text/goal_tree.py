@@ -147,11 +147,7 @@ def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> G
     for run in (run for run in rest if run.node == found.node):
         if all(row.answers or row.before for _, rows in found.answers for row in rows):
             break
-        found.answers = [
-            (goal, [*(a for row in rows for a in _with_earlier(goal, row, run)), *more])
-            for goal, rows in found.answers
-            for more in [_undeclared_earlier(goal, rows, run)]
-        ]
+        found.answers = [(goal, _completed(goal, rows, run)) for goal, rows in found.answers]
     return found
 
 
@@ -336,46 +332,49 @@ def _why_nothing(
     return Outcome.NOT_TESTED.value, what
 
 
-def _with_earlier(goal: BenchmarkGoal, row: MetricAnswer, run: RunRecord) -> list[MetricAnswer]:
+def _completed(goal: BenchmarkGoal, rows: list[MetricAnswer], run: RunRecord) -> list[MetricAnswer]:
+    """Return rows with an earlier run's conclusions where they are open, and those on undeclared metrics."""
+    if goal.benchmark not in _known(run):
+        return rows
+    earlier = _rows(goal, run)
+    known = {row.metric for row in rows}
+    undeclared = {row.metric for row in earlier if not row.declared and "" not in known} - known
+    added = (
+        MetricAnswer(metric=name, declared=False, reason="not recorded in this run")
+        for name in sorted(undeclared)
+    )
+    return [
+        *(after for row in rows for after in _with_earlier(row, earlier, run)),
+        *(after for row in added for after in _with_earlier(row, earlier, run) if after.before),
+    ]
+
+
+def _with_earlier(
+    row: MetricAnswer, earlier: Sequence[MetricAnswer], run: RunRecord
+) -> list[MetricAnswer]:
     """Return an open row with the conclusions of an earlier run; an answered row as it is."""
     if row.answers or row.before:
         return [row]
-    then = []
-    for old in _rows(goal, run) if goal.benchmark in _known(run) else ():
-        here = row.metric in ("", old.metric) and row.device in ("", old.device)
-        if here and old.answers and row.case in ("", old.case):
-            then.append(
-                replace(
-                    row,
-                    metric=old.metric,
-                    case=old.case,
-                    device=old.device,
-                    unit=old.unit,
-                    better=old.better,
-                    before=old.outcome,
-                    before_value=old.value,
-                    before_date=run.started[:10],
-                    before_run=run.run,
-                )
-            )
-    return then or [row]
-
-
-def _undeclared_earlier(
-    goal: BenchmarkGoal, rows: Sequence[MetricAnswer], run: RunRecord
-) -> list[MetricAnswer]:
-    """Return an earlier run's conclusions on undeclared metrics that the latest run did not record."""
-    known = {row.metric for row in rows}
-    missing = [] if "" in known or goal.benchmark not in _known(run) else _rows(goal, run)
-    names = {row.metric for row in missing if not row.declared} - known
-    return [
-        after
-        for name in sorted(names)
-        for after in _with_earlier(
-            goal, MetricAnswer(metric=name, declared=False, reason="not recorded in this run"), run
+    then = [
+        replace(
+            row,
+            metric=old.metric,
+            case=old.case,
+            device=old.device,
+            unit=old.unit,
+            better=old.better,
+            before=old.outcome,
+            before_value=old.value,
+            before_date=run.started[:10],
+            before_run=run.run,
         )
-        if after.before
+        for old in earlier
+        if old.answers
+        and row.metric in ("", old.metric)
+        and row.device in ("", old.device)
+        and row.case in ("", old.case)
     ]
+    return then or [row]
 
 
 def _cell(text: str) -> str:
