@@ -19,21 +19,26 @@ from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
 from pytest_anubis.report.pages.rendering import as_markup, block
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
-from pytest_anubis.report.text.blamed_part_text import precedents_text, whole_text
+from pytest_anubis.report.text.explanation_text import evidence_lines, whole_text
 from pytest_anubis.report.text.numbers import (
     certainty_text,
+    count_text,
     lost_text,
     similarity_text,
     value_text,
 )
+from pytest_anubis.report.text.safe_text import plain_line
 from pytest_anubis.report.text.since_text import SINCE, since_text
-from pytest_anubis.report.text.step_share_text import evidence_lines
+from pytest_anubis.report.text.text_table import clip
 
 MAX_SERIES = 12
 """Telemetry series shown of one measurement; the journal has all."""
 
 MAX_LINES = 20
 """Lines of one kind in the box of a part."""
+
+MAX_NOTE = 160
+"""Columns of an operator's note."""
 
 _UNLEARNED = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 
@@ -233,8 +238,15 @@ def _in_order(parts: Mapping[tuple[str, str], list[MetricVerdict]], wholes: Whol
 def _before(verdicts: Sequence[MetricVerdict], closed: Sequence[Defect]) -> list[tuple[str, str]]:
     """Return how often defects like this failed part were confirmed, if any was closed."""
     failed = {(v.benchmark, v.metric) for v in verdicts if v.outcome is Outcome.FAIL}
-    text = precedents_text(precedents_of(closed, failed))
-    return [("before", text)] if text else []
+    before = precedents_of(closed, failed)
+    count = before.confirmed + before.false_alarms
+    if not count:
+        return []
+    text = f"{before.confirmed} of {count} like it {'was' if count == 1 else 'were'} confirmed"
+    if before.false_alarms:
+        text += f", {count_text(before.false_alarms, 'false alarm')}"
+    note = clip(plain_line(before.note), MAX_NOTE)
+    return [("before", f"{text}; last note: {note}" if note else text)]
 
 
 def _metric(verdict: MetricVerdict) -> tuple[str, str, str]:

@@ -12,6 +12,7 @@ from pytest_anubis.core.asking.next_step import next_steps
 from pytest_anubis.core.metric import exact_text, loss_text, measured_text, metric_name
 from pytest_anubis.core.shown_loss import ALL_DEVICES, place_of, shown_similarity
 from pytest_anubis.core.verdict import HOST, UNSURE, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.report.text.explanation_text import evidence_lines
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     comparison_text,
@@ -21,7 +22,6 @@ from pytest_anubis.report.text.numbers import (
 )
 from pytest_anubis.report.text.safe_text import plain_line, printable
 from pytest_anubis.report.text.since_text import SINCE, since_text, since_words
-from pytest_anubis.report.text.step_share_text import evidence_lines
 from pytest_anubis.report.text.text_table import fitted_table, table, without_columns, wrap
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)

@@ -30,14 +30,13 @@ from pytest_anubis.core.verdict import (
     Triage,
     word_of,
 )
-from pytest_anubis.report.text.blamed_part_text import whole_text
+from pytest_anubis.report.text.explanation_text import attained_text, shares_text, whole_text
 from pytest_anubis.report.text.failure_text import sure_text, verdict_table, worst_text
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.part_lines import part_lines
 from pytest_anubis.report.text.safe_text import plain_line, printable
 from pytest_anubis.report.text.shared_lines import COMPARED_ONLY, after_decision, questions_lines
 from pytest_anubis.report.text.since_text import SINCE, since_text, since_words
-from pytest_anubis.report.text.step_share_text import attained_text, shares_text
 from pytest_anubis.report.text.text_table import clip, clip_but_end, wrap
 
 Line = tuple[str, str]

@@ -17,7 +17,7 @@ from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.dossier import run_page
-from pytest_anubis.report.text.step_share_text import shares_text
+from pytest_anubis.report.text.explanation_text import shares_text
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import learn_baseline

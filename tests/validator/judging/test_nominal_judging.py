@@ -15,7 +15,7 @@ from pytest_anubis.core.nominal_rate import NominalRate
 from pytest_anubis.core.sample import Population, SampleProblem, population_of
 from pytest_anubis.core.shown_loss import nominal_text
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference
-from pytest_anubis.report.text.step_share_text import attained_text
+from pytest_anubis.report.text.explanation_text import attained_text
 from pytest_anubis.validator import judge_node, judge_sample
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 

@@ -1,4 +1,4 @@
-"""Say what explains a verdict: evidence, parts of a step that carry the loss, share of the nominal rate.
+"""Say what explains a verdict: evidence, parts that carry the loss of a step or of a whole, nominal rate.
 
 `failure_text`, `html_blocks` and `summary_text` use it.
 """
@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import math
 
+from pytest_anubis.core.end_to_end import EndToEndLoss
 from pytest_anubis.core.loss_shares import LossShare
-from pytest_anubis.core.metric import percent_text
+from pytest_anubis.core.metric import first_of, percent_text
 from pytest_anubis.core.shown_loss import nominal_text
-from pytest_anubis.core.verdict import MetricVerdict, Reference
+from pytest_anubis.core.verdict import HOST, MetricVerdict, Reference
 from pytest_anubis.report.text.numbers import count_text, value_text
 from pytest_anubis.report.text.safe_text import plain_line
 
 _COMMON = "clock, power or host"
+MAX_NAMED = 4
+"""Micro benchmarks that are named of many."""
 
 
 def evidence_lines(verdict: MetricVerdict) -> list[str]:
@@ -55,3 +58,21 @@ def _share(one: LossShare, count: int) -> str:
     interval = f"{low} to {high} %" if one.high < math.inf else f"{low} % or more"
     what = one.metric or f"all {count} parts"
     return f"{percent_text(one.share, 0)} ({interval}) in {what}, {value_text(one.factor)} times as long"
+
+
+def whole_text(loss: EndToEndLoss) -> str:
+    """Return what explains an end-to-end loss, to be printed after it."""
+    if loss.explained_by:
+        device = loss.whole.device
+        names = [
+            f"{one.metric or one.benchmark}{'' if one.device == device else f' on {one.device}'}"
+            f" [{one.component}]"
+            for one in loss.explained_by
+        ]
+        return f"explained by {first_of(names, MAX_NAMED)}"
+    where = "this node" if loss.whole.device in HOST else loss.whole.device
+    if not loss.passed:
+        return f"no micro benchmark of {where} was judged"
+    if loss.passed == 1:
+        return f"the one micro benchmark of {where} does not show it"
+    return f"none of {count_text(loss.passed, 'micro benchmark')} of {where} shows it"
