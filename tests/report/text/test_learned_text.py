@@ -21,10 +21,16 @@ from tests.report import sample_run
 SEE = (("anubis", "judge", "runs/"), ("anubis", "report", "runs/", "--node", "NODE"))
 
 
+CHECK = SelfCheck(nodes=96, rejected=4, sick=4, rate=0.0, upper=0.04, holds=True)
+BASELINE = Baseline(hardware_class="c", criteria=(), created="2026-01-01", self_check=CHECK)
+
+
+def unlike(*nodes: UnlikeNode) -> Baseline:
+    return replace(BASELINE, self_check=replace(CHECK, unlike=nodes))
+
+
 def shown(*nodes: UnlikeNode, verbose: bool = False, **more: object) -> list[str]:
-    check = SelfCheck(nodes=96, rejected=4, sick=4, rate=0.0, upper=0.04, holds=True, unlike=nodes)
-    baseline = Baseline(hardware_class="c", criteria=(), created="2026-01-01", self_check=check)
-    return learned_lines(replace(baseline, **more), verbose=verbose, see=SEE)  # type: ignore[arg-type]
+    return learned_lines(replace(unlike(*nodes), **more), verbose=verbose, see=SEE)  # type: ignore[arg-type]
 
 
 def sick(name: str, device: str = "2", similarity: float = 0.85, **more: object) -> UnlikeNode:
@@ -68,16 +74,7 @@ def test_sick_nodes_have_their_worst_metric() -> None:
 
 
 def test_accepted_sick_nodes_are_explained() -> None:
-    check = SelfCheck(
-        nodes=9,
-        rejected=1,
-        sick=2,
-        rate=0.0,
-        upper=0.04,
-        holds=True,
-        unlike=(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False)),
-    )
-    baseline = Baseline(hardware_class="c", criteria=(), created="2026-01-01", self_check=check)
+    baseline = unlike(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False))
     one = unlike_node("n7", baseline)
     assert one is not None
     found = {"n7": unlike_text(one)}
@@ -123,8 +120,7 @@ def test_only_verbose_shows_all_findings() -> None:
 
 
 def test_one_node_is_not_judged_without_itself() -> None:
-    check = SelfCheck(nodes=1, rejected=0, sick=0, rate=0.0, upper=1.0, holds=True)
-    lines = shown(self_check=check, nodes=("n1",))
+    lines = shown(self_check=replace(CHECK, nodes=1, rejected=0, upper=1.0), nodes=("n1",))
     assert lines[-1] == "0 criteria from 1 node, 0 runs"
 
 
@@ -133,5 +129,5 @@ def test_one_node_is_not_judged_without_itself() -> None:
     [(1, "1 of its 96 nodes is rejected"), (2, "2 of its 96 nodes are rejected")],
 )
 def test_the_verb_agrees_with_the_count(count: int, check: str) -> None:
-    alike = SelfCheck(nodes=96, rejected=count, sick=0, rate=0.0, upper=0.04, holds=True)
-    assert f"judged each without itself, {check}" in "\n".join(shown(self_check=alike))
+    alike = shown(self_check=replace(CHECK, rejected=count))
+    assert f"judged each without itself, {check}" in "\n".join(alike)
