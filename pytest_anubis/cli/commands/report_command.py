@@ -151,10 +151,7 @@ def run(options: argparse.Namespace) -> int:
         closed = closed_defects(options.history or options.store, record)
         write_file(options.html, run_page(record, baseline, closed=closed))
     if options.prometheus is not None:
-        write_file(
-            options.prometheus,
-            prometheus_text(record.node_verdict, record.effective_verdicts, record),
-        )
+        write_file(options.prometheus, prometheus_text(record))
     if options.ocp is not None:
         write_file(options.ocp, ocp_text(record))
     if "-" not in (str(options.json), str(options.prometheus), str(options.ocp)):

@@ -29,25 +29,18 @@ _NOT_TEXT = ("Cc", "Cs")
 Labels = tuple[tuple[str, str], ...]
 
 
-def prometheus_text(
-    node_verdict: NodeVerdict | None,
-    verdicts: Sequence[MetricVerdict],
-    run: RunRecord | None = None,
-) -> str:
-    """Return the verdicts as gauges; write them atomically to ``anubis.prom`` in the collector's folder.
+def prometheus_text(run: RunRecord) -> str:
+    """Return a run as gauges; write them atomically to ``anubis.prom`` in the collector's folder.
 
     Conditions for alerts are ``anubis_node_decision{decision="ACCEPTED"} != 1`` for nodes,
     ``anubis_metric_outcome{outcome="FAIL"} == 1`` for components, and
-    ``time() - anubis_run_end_time_seconds > 7 * 86400`` for verdicts that are a week old.
-
-    Args:
-        node_verdict: The decision; None reports the metrics only.
-        verdicts: All metric verdicts; of several on the same metric of the same unit the last counts.
-        run: Their run; None omits its times, class and name.
+    ``time() - anubis_run_end_time_seconds > 7 * 86400`` for verdicts that are a week old. Of several verdicts
+    on the same metric of the same unit the last counts.
     """
-    families = _run(run) if run is not None else {}
-    if node_verdict is not None:
-        families |= _node(node_verdict, verdicts)
+    verdicts = run.effective_verdicts
+    families = _run(run)
+    if run.node_verdict is not None:
+        families |= _node(run.node_verdict, verdicts)
     families |= _metrics(verdicts)
     return "".join(_family(name, samples) for name, samples in families.items())
 

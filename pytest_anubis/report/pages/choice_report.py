@@ -186,7 +186,7 @@ def driver_lines(event: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list[str]:
+def explain_lines(event: Mapping[str, Any]) -> list[str]:
     """Return what each node's risk comes from, and a line for every benchmark, those left out first."""
     reasons = {item["benchmark"]: item["reason"] for item in event["picked"]}
     runs = [["runs", "because"]]
@@ -208,7 +208,7 @@ def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list
         )
     if len(out) > 1:  # first: what is not measured is the risk that is taken
         lines += table(out).splitlines()
-    lines += table(runs, width=width).splitlines() if len(runs) > 1 else []
+    lines += table(runs).splitlines() if len(runs) > 1 else []
     return [*lines, *(f"note: {note}" for note in event["notes"])]
 
 

@@ -216,7 +216,7 @@ def test_the_facts_are_those_of_the_other_exports(name: str) -> None:
     effective = record.effective_verdicts
     junit = [v for key, v in properties(effective) if key.endswith(".verdict")]
     assert sorted(junit) == sorted(v["outcome"] for v in verdicts)
-    gauges = prometheus_text(record.node_verdict, effective, record)
+    gauges = prometheus_text(record)
     assert f'decision="{node["decision"]}"}} 1.0' in gauges
     by_gauges = re.findall(r'^anubis_metric_outcome\{.*outcome="(\w+)"', gauges, re.MULTILINE)
     last = {

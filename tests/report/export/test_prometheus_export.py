@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +52,11 @@ def verdict(
     )
 
 
+def text_of(node: NodeVerdict | None, *verdicts: MetricVerdict, **facts: Any) -> str:
+    known: dict[str, Any] = {"run": "r", "node": "n1", **facts}
+    return prometheus_text(RunRecord(node_verdict=node, verdicts=verdicts, **known))
+
+
 def samples(text: str) -> dict[tuple[str, str], str]:
     """Return (name, labels) -> value of a page, checked line by line."""
     assert text == "" or text.endswith("\n")
@@ -72,7 +78,7 @@ def samples(text: str) -> dict[tuple[str, str], str]:
 
 
 def test_decisions_are_one_hot_and_counts_complete() -> None:
-    found = samples(prometheus_text(NODE, [verdict(Outcome.FAIL)]))
+    found = samples(text_of(NODE, verdict(Outcome.FAIL)))
     decisions = {k[1]: v for k, v in found.items() if k[0] == "anubis_node_decision"}
     assert decisions == {
         'node="n1",decision="ACCEPTED"': "0.0",
@@ -86,9 +92,9 @@ def test_decisions_are_one_hot_and_counts_complete() -> None:
 
 
 def test_the_risk_that_is_left_has_its_interval() -> None:
-    assert "residual" not in prometheus_text(NODE, [])
+    assert "residual" not in text_of(NODE)
     known = replace(NODE, residual_risk=0.004, residual_interval=(0.001, 0.02))
-    found = samples(prometheus_text(known, []))
+    found = samples(text_of(known))
     risks = {k[0]: v for k, v in found.items() if "residual" in k[0]}
     assert risks == {
         "anubis_node_residual_risk": "0.004",
@@ -98,39 +104,28 @@ def test_the_risk_that_is_left_has_its_interval() -> None:
 
 
 def test_of_two_verdicts_on_one_metric_the_last_counts() -> None:
-    text = prometheus_text(None, [verdict(Outcome.FAIL, 1.0), verdict(Outcome.PASS, 2.0)])
+    text = text_of(None, verdict(Outcome.FAIL, 1.0), verdict(Outcome.PASS, 2.0))
     found = samples(text)
     assert [value for (name, _), value in found.items() if name == "anubis_metric_value"] == ["2.0"]
     assert 'outcome="FAIL"' not in text
 
 
-def test_a_run_without_anything_is_an_empty_file() -> None:
-    assert prometheus_text(None, []) == ""
-
-
 def test_the_run_has_times_and_class() -> None:
-    run = RunRecord(
-        run="r1",
-        node="n1",
-        hardware_class="h100",
-        profile="smoke",
-        started="2026-11-22T10:00:00.000+00:00",
-        ended="2026-11-22T10:05:00.500+00:00",
-    )
-    found = samples(prometheus_text(NODE, [], run))
+    facts = {"run": "r1", "hardware_class": "h100", "profile": "smoke"}
+    facts["started"] = "2026-11-22T10:00:00.000+00:00"
+    found = samples(text_of(NODE, **facts, ended="2026-11-22T10:05:00.500+00:00"))
     info = 'node="n1",run="r1",class="h100",profile="smoke"'
     assert found["anubis_run_info", info] == "1.0"
     assert found["anubis_run_duration_seconds", 'node="n1"'] == "300.5"
     began = float(found["anubis_run_start_time_seconds", 'node="n1"'])
     assert datetime.fromtimestamp(began, UTC).isoformat() == "2026-11-22T10:00:00+00:00"
-    cut = {name for name, _ in samples(prometheus_text(None, [], replace(run, ended="")))}
+    cut = {name for name, _ in samples(text_of(None, **facts))}
     assert cut == {"anubis_run_info", "anubis_run_start_time_seconds"}
 
 
 def test_special_values_follow_the_format() -> None:
-    text = prometheus_text(
-        None, [verdict(value=v, device=str(v)) for v in (math.nan, math.inf, -math.inf, None)]
-    )
+    odd = (math.nan, math.inf, -math.inf, None)
+    text = text_of(None, *(verdict(value=v, device=str(v)) for v in odd))
     values = [v for (name, _), v in samples(text).items() if name == "anubis_metric_value"]
     assert values == ["NaN", "+Inf", "-Inf"]
 
@@ -139,12 +134,12 @@ def test_special_values_follow_the_format() -> None:
 def test_any_name_and_value_makes_a_readable_file(
     name: str, value: float, outcome: Outcome
 ) -> None:
-    samples(prometheus_text(NODE, [verdict(outcome, value, name, device=name)]))
+    samples(text_of(NODE, verdict(outcome, value, name, device=name)))
 
 
 def test_unwritable_characters_yield_no_duplicates() -> None:
     devices = ("a\x1b[31m", "a\x07[31m", "a\ud800[31m")
-    text = prometheus_text(None, [verdict(device=device) for device in devices])
+    text = text_of(None, *(verdict(device=device) for device in devices))
     assert text.encode().decode() == text
     assert {char for char in text if not char.isprintable()} == {"\n"}
     assert len([key for key in samples(text) if key[0] == "anubis_metric_value"]) == 1
@@ -153,7 +148,7 @@ def test_unwritable_characters_yield_no_duplicates() -> None:
 def test_triage_and_word_are_gauges() -> None:
     slow = replace(verdict(Outcome.FAIL), better="lower", similarity=0.5, certainty=0.9, retest="x")
     node = replace(NODE, triage=Triage.RETEST)
-    found = samples(prometheus_text(node, [slow, verdict(Outcome.PASS, device="d")]))
+    found = samples(text_of(node, slow, verdict(Outcome.PASS, device="d")))
     shown = {name: value for (name, labels), value in found.items() if 'device="c"' in labels}
     assert (shown["anubis_metric_loss"], shown["anubis_metric_certainty"]) == ("1.0", "0.9")
     (labels,) = [labels for name, labels in found if name == "anubis_metric_triage"]
@@ -163,8 +158,7 @@ def test_triage_and_word_are_gauges() -> None:
 
 
 def test_the_names_of_the_gauges_stay() -> None:
-    record = read_journal(RUNS / "slow-card")
-    found = samples(prometheus_text(record.node_verdict, record.effective_verdicts, record))
+    found = samples(prometheus_text(read_journal(RUNS / "slow-card")))
     assert {name.removeprefix("anubis_") for name, _ in found} == {
         *("run_info", "run_start_time_seconds", "run_end_time_seconds", "run_duration_seconds"),
         *("node_decision", "node_verdicts", "node_blocking", "node_listed", "node_blamed"),

@@ -81,7 +81,7 @@ def test_failures_in_noise_are_unsure_in_json() -> None:
     record = RunRecord(run="r", node="n", verdicts=(slow,), settings={"quiet_limits": {"steal": 1}})
     (shown,) = json.loads(run_json(record))["verdicts"]
     assert (shown["triage"], shown["retest"]) == (Triage.RETEST, NOISY)
-    assert 'triage="retest"' in prometheus_text(None, record.effective_verdicts)
+    assert 'triage="retest"' in prometheus_text(record)
 
 
 def test_an_end_to_end_loss_names_what_explains_it() -> None:
