@@ -43,9 +43,9 @@ def peers_plot(
     *,
     unit: str,
     better: str,
+    label: str,
     expected: float | None = None,
     limit: float | None = None,
-    label: str = "",
 ) -> str:
     """Return an ``<svg>`` with the devices as marks on one axis; empty when there is nothing to draw.
 
@@ -75,7 +75,7 @@ def peers_plot(
     parts += [expected_line(frame, one, unit) for one in middle]
     parts += [_mark(frame, device, unit) for device in drawn]
     parts += [_names(frame, drawn), _axis(frame, unit)]
-    return picture(frame.width, _HEIGHT, label or "devices of this node", "".join(parts))
+    return picture(frame.width, _HEIGHT, label, "".join(parts))
 
 
 def peers_figures(cases: Sequence[Case]) -> list[tuple[str, str]]:

@@ -42,8 +42,8 @@ def cdf_plot(
     *,
     unit: str,
     better: str,
+    label: str,
     limit: float | None = None,
-    label: str = "",
     steps: int = MAX_STEPS,
 ) -> str:
     """Return the empirical distribution of a sample next to the expected one, an ``<svg>`` of at most 8 kB.
@@ -76,8 +76,7 @@ def cdf_plot(
         measured = f"measured: {_median(sample, unit)}, {count_text(len(sample), 'value')}"
         parts.append(_curve(frame, sample, SAMPLE, measured, "", steps))
     parts += [_legend(frame, sample, expected, limits), _outside(frame, sample, unit)]
-    words = label or "distribution of the measured values"
-    return picture(frame.width, frame.height, words, "".join(parts))
+    return picture(frame.width, frame.height, label, "".join(parts))
 
 
 def fan_plot(
@@ -85,21 +84,21 @@ def fan_plot(
     centre: Sequence[float],
     *,
     unit: str,
-    bad: Mapping[str, Sequence[float]] | None = None,
-    better: str = "",
-    limit: float | None = None,
-    label: str = "",
-    counted: str = "",
+    bad: Mapping[str, Sequence[float]],
+    better: str,
+    limit: float | None,
+    label: str,
+    counted: str,
 ) -> str:
     """Return the distributions of many units, those left out by name, and their centre, as for `cdf_plot`.
 
     Up to 24 units are thin lines; more become two bands, within which all of them and the middle 80 %
     of them lie. Where every unit has a single value, units are points, one above the other by rank. Of the
     units in `bad` (name -> values), which were left out, the first 12 are drawn. `counted` says how many
-    units there are, if they are not as many as `samples`.
+    units there are.
     """
     good = [ordered for sample in samples if (ordered := sorted(finite(sample)))]
-    out = {name: ordered for name, s in (bad or {}).items() if (ordered := sorted(finite(s)))}
+    out = {name: ordered for name, s in bad.items() if (ordered := sorted(finite(s)))}
     drawn = dict(list(out.items())[:MAX_EXCLUDED])
     expected = sorted(finite(centre))
     if not good and not drawn and not expected:
@@ -121,10 +120,8 @@ def fan_plot(
         else:
             parts.append(_curve(frame, sample, BAD, words, "3 3"))
     more = f", {len(out)} left out" if out else ""
-    counted = counted or f"{len(good)} units"
     parts.append(text(frame.left, 20, f"{counted}{more}; dashed: centre"))
-    about = label or f"distributions of {counted} and their centre{more}"
-    return picture(frame.width, frame.height, about, "".join(parts))
+    return picture(frame.width, frame.height, label, "".join(parts))
 
 
 def _median(ordered: Sequence[float], unit: str) -> str:

@@ -38,7 +38,7 @@ def units_plot(
     better: str,
     expected: float | None = None,
     limit: float | None = None,
-    label: str = "",
+    label: str,
 ) -> str:
     """Return the medians of samples as dots, one above the other by rank; bad ones are diamonds with a name.
 
@@ -83,7 +83,7 @@ def units_plot(
             )
     counted = f"{count_text(len(good), 'sample')} passed" + (f", {len(out)} did not" if out else "")
     parts.append(text(frame.left, 20, f"{counted}; dashed: expected"))
-    return picture(frame.width, frame.height, label or counted, "".join(parts))
+    return picture(frame.width, frame.height, label, "".join(parts))
 
 
 def drift_plot(moments: Sequence[DriftMoment], *, label: str) -> str:

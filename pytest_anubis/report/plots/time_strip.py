@@ -20,8 +20,8 @@ MAX_DOTS = 40
 def strip_plot(
     values: Sequence[float],
     *,
-    unit: str = "",
-    label: str = "",
+    unit: str,
+    label: str,
     expected: float | None = None,
     limit: float | None = None,
     points: int = 100,
@@ -60,7 +60,7 @@ def strip_plot(
         dots = "".join(f"M{x(i)} {y(v)}h0" for i, v in shown)
         dots = f"<path d='{dots}' stroke='{SAMPLE}' stroke-width='7' stroke-linecap='round'/>"
     parts.append(_line(shown, points, lambda i, v: f"{x(i)} {y(v)}") + dots)
-    words = f"{label + ': ' if label else ''}{_range(min(known), max(known), unit)}"
+    words = f"{label}: {_range(min(known), max(known), unit)}"
     parts.append(text(_LEFT, _HEIGHT - 6, words))
     return picture(_WIDTH, _HEIGHT, words, "".join(parts))
 

@@ -44,7 +44,7 @@ def test_any_devices_make_a_well_formed_picture(
     devices: list[Device], expected: float | None, limit: float | None, better: str
 ) -> None:
     clean = [d for d in devices if d.name.isprintable()]
-    svg = peers_plot(clean, unit="GB/s", better=better, expected=expected, limit=limit)
+    svg = peers_plot(clean, unit="GB/s", better=better, label="", expected=expected, limit=limit)
     drawn = sum(math.isfinite(device.value) for device in clean)
     assert (svg == "") == (drawn == 0)
     if svg:
@@ -60,6 +60,7 @@ def test_a_bad_device_is_a_named_diamond_in_the_shade(better: str, value: float)
         [*good, Device("cuda:7", value, Outcome.FAIL)],
         unit="x",
         better=better,
+        label="",
         expected=100.0,
         limit=limit,
     )
@@ -132,7 +133,7 @@ def test_any_judged_device_gives_the_limit() -> None:
 def test_an_undecided_device_is_a_ring_with_its_name() -> None:
     good = [Device(f"cuda:{i}", 100.0, Outcome.PASS) for i in range(3)]
     svg = peers_plot(
-        [*good, Device("cuda:3", 80.0, Outcome.INCONCLUSIVE)], unit="x", better="higher"
+        [*good, Device("cuda:3", 80.0, Outcome.INCONCLUSIVE)], unit="x", better="higher", label=""
     )
     rings = [c for c in parse(svg).iter() if c.tag.endswith("circle") and c.get("fill") == "none"]
     assert len(rings) == 1

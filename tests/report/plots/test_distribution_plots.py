@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pytest_anubis.report.plots import distribution_plots
 from pytest_anubis.report.plots.canvas import (
     BAD,
     CENTRE,
@@ -23,15 +24,20 @@ from pytest_anubis.report.plots.canvas import (
     span,
     ticks,
 )
-from pytest_anubis.report.plots.distribution_plots import cdf_plot, fan_plot
 from pytest_anubis.report.plots.frontier_plot import frontier_plot
-from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
+from pytest_anubis.report.plots.time_strip import series_text, spark
+from pytest_anubis.report.plots.time_strip import strip_plot as plain_strip
 from tests.report.sample_run import EVIL
 
 values = st.lists(
     st.floats(min_value=0, max_value=1e15) | st.sampled_from([math.nan, math.inf]), max_size=300
 )
 directions = st.sampled_from(["higher", "lower", "equal"])
+cdf_plot = partial(distribution_plots.cdf_plot, label="a distribution")
+fan_plot = partial(
+    distribution_plots.fan_plot, bad={}, better="lower", limit=None, label="a fan", counted="units"
+)
+strip_plot = partial(plain_strip, unit="s", label="in time order")
 HEALTHY = [100 + 0.1 * i for i in range(-20, 21)]
 
 
@@ -69,7 +75,7 @@ def test_any_cdf_plot_is_small_and_well_formed(
     assert '"' not in svg
     root = parsed(svg)
     assert root.get("role") == "img"
-    assert root.get("aria-label")
+    assert root.get("aria-label") == plain(label)
     assert "nan" not in svg
     assert "inf" not in svg.replace("infinit", "")
 
@@ -135,7 +141,7 @@ def test_any_fan_is_well_formed(
     samples: list[list[float]], centre: list[float], bad: dict[str, list[float]]
 ) -> None:
     named = {plain(name): sample for name, sample in bad.items()}
-    svg = fan_plot(samples, centre, unit="s", bad=named, better="lower", limit=3.0)
+    svg = fan_plot(samples, centre, unit="s", bad=named, limit=3.0)
     if svg:
         parsed(svg)
         assert '"' not in svg
@@ -144,7 +150,7 @@ def test_any_fan_is_well_formed(
 def test_a_large_fan_stays_small() -> None:
     samples = [[unit + 0.1 * i for i in range(200)] for unit in range(1000)]
     bad = {f"node{n} <cuda>": [5000.0 + n] * 30 for n in range(200)}
-    svg = fan_plot(samples, HEALTHY, unit="s", bad=bad, better="lower", limit=110.0)
+    svg = fan_plot(samples, HEALTHY, unit="s", bad=bad, limit=110.0, counted="1000 units")
     assert len(svg) < 20_000
     assert "1000 units, 200 left out" in svg
     assert "left out: node0 &lt;cuda&gt;" in svg
@@ -159,7 +165,7 @@ def test_a_fan_shows_excluded_units() -> None:
 
 @given(values)
 def test_a_strip_keeps_its_extremes(sample: list[float]) -> None:
-    svg = strip_plot(sample, unit="s", label="in time order", points=20)
+    svg = strip_plot(sample, points=20)
     known = [value for value in sample if math.isfinite(value)]
     if len(known) < 2:
         assert svg == ""
