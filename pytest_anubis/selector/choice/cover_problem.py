@@ -8,14 +8,13 @@ and no bound depends on rounding.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.choice.coverage import Candidate, Coverage, exposures, grouped
+from pytest_anubis.selector.choice.coverage import Candidate, Coverage, exposures
 
 WEIGHT = 10_000_000  # parts into which all defects are divided
 
@@ -106,49 +105,18 @@ def greedy(
     `budget` of milliseconds are passed over.
     """
     chosen = problem.pinned.copy()
-    covered = problem.patterns_of(chosen)
-    spent = problem.cost(chosen)
-    gains, costs = problem.gains(covered).tolist(), problem.costs.tolist()
-    runs_of = grouped(problem.rows, problem.columns, len(problem.weights))
-    patterns_of = _by_run(problem)
-    reached = int(problem.weights[covered].sum())
-    # Gains only shrink, so a run at the head of the heap with its present rate is the best.
-    heap = [
-        (-_rate(gains[run], costs[run]), costs[run], run)
-        for run in np.flatnonzero(~chosen).tolist()
-        if gains[run] > 0
-    ]
-    heapq.heapify(heap)
-    while reached < need and heap:
-        known, cost, run = heapq.heappop(heap)
-        if gains[run] <= 0 or (budget is not None and cost > budget - spent):
-            continue  # neither changes later
-        rate = _rate(gains[run], cost)
-        if -known != rate:
-            heapq.heappush(heap, (-rate, cost, run))
-            continue
-        if rate < price:
+    costs = problem.costs
+    while problem.covered(chosen) < need:
+        gains = problem.gains(problem.patterns_of(chosen))
+        useful = gains > 0
+        if budget is not None:
+            useful &= costs <= budget - problem.cost(chosen)
+        runs = np.flatnonzero(useful)
+        rates = gains[runs] / np.maximum(costs[runs], 1e-3)  # a free run comes first
+        if not len(runs) or rates.max() < price:
             break
-        chosen[run] = True
-        spent += cost
-        reached += gains[run]
-        for row in patterns_of[run]:
-            if not covered[row]:
-                covered[row] = True
-                for other in runs_of[row]:
-                    gains[other] -= int(problem.weights[row])
+        chosen[runs[np.lexsort((costs[runs], -rates))[0]]] = True
     return chosen
-
-
-def _rate(gain: int, cost: int) -> float:
-    """Return weight per millisecond; a free run comes first, with a finite rate."""
-    return gain / max(cost, 1e-3)
-
-
-def _by_run(problem: CoverProblem) -> list[list[int]]:
-    """Return the patterns of each run."""
-    order = np.argsort(problem.columns, kind="stable")
-    return grouped(problem.columns[order], problem.rows[order], len(problem.names))
 
 
 def drop_superfluous(
@@ -156,19 +124,15 @@ def drop_superfluous(
 ) -> npt.NDArray[np.bool_]:
     """Drop runs without which the need is still met, dearest first."""
     kept = chosen.copy()
-    patterns_of = _by_run(problem)
-    rows = problem.rows[kept[problem.columns]]
-    often = np.bincount(rows, minlength=len(problem.weights)).tolist()
-    weights = problem.weights.tolist()
+    often = np.bincount(problem.rows[kept[problem.columns]], minlength=len(problem.weights))
     reached = problem.covered(kept)
     for run in np.argsort(-problem.costs, kind="stable").tolist():
         if not kept[run] or problem.pinned[run]:
             continue
-        alone = sum(weights[row] for row in patterns_of[run] if often[row] == 1)
-        if reached - alone < need:
-            continue
-        kept[run] = False
-        reached -= alone
-        for row in patterns_of[run]:
-            often[row] -= 1
+        own = problem.rows[problem.columns == run]
+        alone = int(problem.weights[own[often[own] == 1]].sum())
+        if reached - alone >= need:
+            kept[run] = False
+            reached -= alone
+            often[own] -= 1
     return kept

@@ -95,7 +95,9 @@ class Coverage:
 
     def patterns(self) -> list[list[int]]:
         """Return the places in `benchmarks` of those that expose each pattern."""
-        return grouped(self.rows, self.columns, len(self.weights))
+        ends = np.searchsorted(self.rows, np.arange(len(self.weights) + 1)).tolist()
+        every = self.columns.tolist()
+        return [every[start:end] for start, end in pairwise(ends)]
 
     def of(self, chosen: Collection[str]) -> float:
         """Return the share of defects that at least one of the chosen benchmarks exposes, 0 to 1.
@@ -109,19 +111,10 @@ class Coverage:
         return float(self.weights[exposed].sum()) / self.total
 
 
-def grouped(
-    rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], count: int
-) -> list[list[int]]:
-    """Return the columns of each of so many rows; `rows` ascend."""
-    ends = np.searchsorted(rows, np.arange(count + 1)).tolist()
-    every = columns.tolist()
-    return [every[start:end] for start, end in pairwise(ends)]
-
-
 def exposures(
     patterns: Sequence[Sequence[int]],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return rows and columns of patterns: `grouped` gives the patterns back."""
+    """Return patterns as a row and a column of each exposure; `Coverage.patterns` gives them back."""
     rows = np.repeat(np.arange(len(patterns), dtype=np.int64), [len(one) for one in patterns])
     return rows, np.array([column for one in patterns for column in one], dtype=np.int64)
 

@@ -51,7 +51,6 @@ _Turn = tuple[float, str, Job]
 """When a job's turn is, its node, and the job."""
 
 
-
 def _turns(jobs: Iterable[Job], seconds: float) -> list[_Turn]:
     """Return jobs in turn: each kind spread over the window, or by risk where no job needs a pool."""
     kinds: dict[tuple[tuple[str, float], ...], list[Job]] = {}
