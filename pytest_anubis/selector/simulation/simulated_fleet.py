@@ -22,7 +22,7 @@ from pytest_anubis.selector.simulation.hidden_defects import (
     Mask,
     UsageLog,
 )
-from pytest_anubis.selector.simulation.policies import Policy, UsageRecorder
+from pytest_anubis.selector.simulation.policies import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,11 +87,6 @@ def simulate(
     Raises:
         SelectorError: The fleet is smaller than the largest job, or the horizon not positive.
     """
-    if nodes < max(scenario.sizes) or not horizon > 0:
-        raise SelectorError(
-            f"a fleet of {nodes} nodes for {horizon:g} h; give at least {max(scenario.sizes)} nodes, "
-            "the largest job, and a positive time"
-        )
     return _Fleet(scenario, policy, nodes, horizon, seed).run()
 
 
@@ -99,10 +94,10 @@ def record_usage(
     scenario: Scenario, policy: Policy, *, nodes: int, horizon: float, seed: int
 ) -> UsageLog:
     """Run a policy, and return what an operator would have seen, to learn rates from."""
-    recorder = UsageRecorder(policy)
-    simulate(scenario, recorder, nodes=nodes, horizon=horizon, seed=seed)
-    columns = [np.concatenate(column) for column in zip(*recorder.rows, strict=True)]
-    return UsageLog(nodes, *columns)
+    fleet = _Fleet(scenario, policy, nodes, horizon, seed)
+    fleet.log = []
+    fleet.run()
+    return UsageLog(nodes, *(np.concatenate(column) for column in zip(*fleet.log, strict=True)))
 
 
 @dataclass(slots=True)
@@ -120,6 +115,11 @@ class _Fleet:
     def __init__(
         self, scenario: Scenario, policy: Policy, nodes: int, horizon: float, seed: int
     ) -> None:
+        if nodes < max(scenario.sizes) or not horizon > 0:
+            raise SelectorError(
+                f"a fleet of {nodes} nodes for {horizon:g} h; give at least {max(scenario.sizes)} nodes, "
+                "the largest job, and a positive time"
+            )
         rates = scenario.rates
         self.scenario = scenario
         self.policy = policy
@@ -142,6 +142,9 @@ class _Fleet:
         self.events: list[tuple[float, int, Ints, tuple[float, int, int, Ints] | None]] = []
         self.count = 0
         self.job: _Job | None = None
+        self.log: list[tuple[Ints, Mask, Mask, Floats, Mask, Ints]] | None = None
+        """Rows of a `UsageLog`; None: they are not kept."""
+        self.passed: Mask = np.zeros(self.defects.shape, dtype=np.bool_)  # since their last use
         self.used = self.validated = 0.0
         self.incidents = self.findings = 0
 
@@ -204,9 +207,9 @@ class _Fleet:
         hours = np.zeros(len(nodes)) if self.policy.free else mask @ self.scenario.benchmark_hours
         self.validated += float(hours.sum())
         self.policy.tested(nodes, mask, bad)
+        self.passed[nodes[~bad]] |= mask[~bad]
         if bad.any():
-            if isinstance(self.policy, UsageRecorder):
-                self.policy.found(nodes[bad], mask[bad], found[bad])
+            self._note(nodes[bad], mask[bad], found[bad])
             self.findings += int(bad.sum())
             self.defects[nodes[bad]] = 0
             for node, took in zip(nodes[bad], hours[bad], strict=True):
@@ -247,6 +250,9 @@ class _Fleet:
             self.defects[nodes[new], appeared[new]] += 1
         seen = kind if self.scenario.kind_known else -1
         self.policy.used(nodes, now - started, hit, seen)
+        tested = self.passed[nodes]
+        self._note(nodes, tested, np.zeros_like(tested), now - started, hit, seen)
+        self.passed[nodes] = False
         if hit < 0:
             self.free.extend(nodes.tolist())
             return
@@ -255,3 +261,18 @@ class _Fleet:
             self.defects[nodes[hit], kind] -= 1
         self._push(now + self.scenario.repair_hours, nodes[hit : hit + 1], None)
         self.free.extend(np.delete(nodes, hit).tolist())
+
+    def _note(
+        self,
+        nodes: Ints,
+        tested: Mask,
+        found: Mask,
+        hours: float = 0.0,
+        hit: int = -1,
+        kind: int = -1,
+    ) -> None:
+        """Keep what an operator sees of nodes that were used, or that go to repair."""
+        if self.log is not None:
+            incident = np.arange(len(nodes)) == hit
+            kinds = np.where(incident, kind, -1)
+            self.log.append((nodes, tested, found, np.full(len(nodes), hours), incident, kinds))

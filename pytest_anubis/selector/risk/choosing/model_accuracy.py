@@ -1,4 +1,7 @@
-"""Accuracy of a risk model under censoring (concordance, Brier score, calibration), for `risk_backtest`."""
+"""Accuracy of a risk model under censoring (concordance, Brier score, calibration), for `risk_backtest`.
+
+Shapes that do not fit, and impossible values, raise `SelectorError`.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,6 @@ def harrell(risk: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike) 
     A pair is comparable if the earlier time is an incident; at equal times, an incident and a row without one
     are. Risks, larger is riskier, that are equal up to rounding count half. Without comparable pairs it is
     0.5. All have the shape (n,).
-
-    Raises:
-        SelectorError: The shapes do not fit, or a value is impossible.
     """
     score = ranks(risk)
     time, happened = checked(duration, event, len(score))
@@ -49,11 +49,7 @@ def harrell(risk: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike) 
 def kaplan_meier(
     duration: npt.ArrayLike, event: npt.ArrayLike, at: npt.ArrayLike, *, before: bool = False
 ) -> Floats:
-    """Return the Kaplan-Meier estimate of survival at times, or just before them, shape like `at`.
-
-    Raises:
-        SelectorError: The shapes do not fit, or a value is impossible.
-    """
+    """Return the Kaplan-Meier estimate of survival at times, or just before them, shape like `at`."""
     time, happened = checked(duration, event, np.asarray(duration).shape[0])
     moments, where = np.unique(time, return_inverse=True)
     deaths = np.bincount(where, weights=happened, minlength=len(moments))

@@ -1,6 +1,7 @@
 """Prepare covariates for a risk model: standardise, fill in missing values, limit extremes, and say so.
 
-`numbers`, `rising` and `items` check the fields of a kept model, for all models.
+`numbers`, `rising` and `items` check the fields of a kept model, for all models. What is missing, no
+number or of another shape raises `SelectorError`.
 """
 
 from __future__ import annotations
@@ -70,9 +71,6 @@ class Preparation:
         """Return standardised covariates, shape (n, width), all finite and within ±`CLIP`.
 
         In the raw ones, shape (n, d), NaN is missing, and infinities count as the largest value seen.
-
-        Raises:
-            SelectorError: The shape does not fit.
         """
         raw = matrix(x, len(self.names))
         missing = np.isnan(raw)
@@ -149,9 +147,6 @@ def learn_preparation(
     """Learn how to prepare covariates, shape (n, d); also return in words what will be done to them.
 
     The d names are for messages; by default they are ``x0``, ``x1``, ...
-
-    Raises:
-        SelectorError: The shapes do not fit.
     """
     raw = matrix(x, None)
     count, width = raw.shape
@@ -190,11 +185,7 @@ def learn_preparation(
 
 
 def matrix(x: npt.ArrayLike, width: int | None) -> Floats:
-    """Return covariates as floats of shape (n, d).
-
-    Raises:
-        SelectorError: They are no numbers, not two-dimensional, or not of the given width.
-    """
+    """Return covariates as floats of shape (n, d)."""
     try:
         raw = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError):
@@ -208,11 +199,7 @@ def matrix(x: npt.ArrayLike, width: int | None) -> Floats:
 
 
 def numbers(plain: Mapping[str, Any], field: str, shape: tuple[int, ...]) -> Floats:
-    """Return a field of plain data as an array; -1 in the shape takes any length.
-
-    Raises:
-        SelectorError: It is missing, no list of finite numbers, or of another shape.
-    """
+    """Return a field of plain data as an array; -1 in the shape takes any length."""
     try:
         found = np.asarray(plain[field], dtype=np.float64)
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -232,11 +219,7 @@ def numbers(plain: Mapping[str, Any], field: str, shape: tuple[int, ...]) -> Flo
 
 
 def rising(plain: Mapping[str, Any], field: str, shape: tuple[int, ...]) -> Floats:
-    """Return a field of numbers of 0 or more, none below the one before it.
-
-    Raises:
-        SelectorError: It is missing, of another shape, negative, or falls somewhere.
-    """
+    """Return a field of numbers of 0 or more, none below the one before it."""
     found = numbers(plain, field, shape)
     if (np.diff(found, prepend=0.0) < 0).any():
         raise SelectorError(f"model file: field {field!r} falls, or begins below 0")
@@ -244,11 +227,7 @@ def rising(plain: Mapping[str, Any], field: str, shape: tuple[int, ...]) -> Floa
 
 
 def items(plain: Mapping[str, Any], field: str) -> list[Any]:
-    """Return a list out of plain data; empty if it is missing.
-
-    Raises:
-        SelectorError: It is no list.
-    """
+    """Return a list out of plain data; empty if it is missing."""
     found = plain.get(field, [])
     if not isinstance(found, list):
         raise SelectorError(f"model file: field {field!r} is no list")

@@ -51,7 +51,7 @@ class HazardModel(ABC):
     """A model of the time to the next incident.
 
     Beyond the longest observed time it assumes the mean hazard of the last fifth of that time; `cautions`
-    says so.
+    says so. Negative times, and shapes that do not fit, raise `SelectorError`.
 
     Attributes:
         notes: What `fit` did to the data, in words.
@@ -116,9 +116,6 @@ class HazardModel(ABC):
 
         The times since the start of the interval, shape (m,), are in any order; the covariates have the shape
         (n, d).
-
-        Raises:
-            SelectorError: A time is negative.
         """
         moments = np.asarray(times, dtype=np.float64)
         if moments.ndim != 1:
@@ -132,9 +129,6 @@ class HazardModel(ABC):
 
         The covariates, shape (n, d), are those at the start of the interval; `uptime`, the time since then
         without an incident, and `horizon` are numbers or have the shape (n,).
-
-        Raises:
-            SelectorError: A time is negative.
         """
         count = len(np.asarray(x))
         start = np.broadcast_to(np.asarray(uptime, dtype=np.float64), (count,))
@@ -149,9 +143,6 @@ class HazardModel(ABC):
 
         The times since the start of the interval have the shape (n, m), or (1, m) for all rows; the
         covariates have the shape (n, d).
-
-        Raises:
-            SelectorError: A time is negative.
         """
         z = self._prepared.apply(x)
         if not np.isfinite(times).all() or (times < 0).any():
@@ -274,11 +265,7 @@ def make_model(kind: str) -> HazardModel:
 
 
 def _sorting(order: npt.ArrayLike, rows: int) -> npt.NDArray[np.int64]:
-    """Return the indices that sort rows by a number for each, shape (rows,); the sort is stable.
-
-    Raises:
-        SelectorError: There is not one finite number for each row.
-    """
+    """Return the indices that sort rows by a number for each, shape (rows,); the sort is stable."""
     figure = np.asarray(order, dtype=np.float64)
     if figure.shape != (rows,) or not np.isfinite(figure).all():
         raise SelectorError(
