@@ -49,19 +49,8 @@ class _Made:
     greedy: Mask | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _NodeRisks:
-    """The risks of the nodes, as a choice needs them.
-
-    Attributes:
-        nodes: How many nodes there are.
-        expected: Expected number of nodes with an incident, without validation.
-        residual: Exposed weight -> residual joint risk.
-    """
-
-    nodes: int
-    expected: float
-    residual: Callable[[int], float]
+Residual = Callable[[int], float]
+"""Exposed weight -> residual joint risk of the nodes."""
 
 
 def joint_risk(probabilities: Sequence[float]) -> float:
@@ -111,11 +100,11 @@ def make_plan(
         SelectorError: An argument is invalid, or no node or candidate is given.
     """
     _check(mode, p0, budget_seconds, incident_seconds, explore)
-    problem, defects, nodes = _problem(candidates, coverage, risks, mode)
+    problem, defects, residual = _problem(candidates, coverage, risks, mode)
     explored: Mask = np.zeros(len(problem.names), dtype=np.bool_)
     if mode == "all" or (defects == 0 and mode != "budget"):
         made = _Made(~explored, "everything", optimal=mode == "all")
-    elif p0 is not None and nodes.residual(0) <= p0:
+    elif p0 is not None and residual(0) <= p0:
         made = _Made(problem.pinned.copy(), "nothing", optimal=True)
     elif mode == "budget" and budget_seconds is not None:
         limit = int(budget_seconds * 1000)
@@ -124,13 +113,14 @@ def make_plan(
         explored = drawn & ~problem.pinned
     else:
         if mode == "cost":
-            price = incident_seconds * 1000 * nodes.expected / (WEIGHT * nodes.nodes)
+            expected = math.fsum(risk.probability for risk in risks)
+            price = incident_seconds * 1000 * expected / (WEIGHT * len(risks))
             made = _least_cost(problem, price)
         else:
-            made = _cheapest(problem, _need(problem, nodes, 0.0 if p0 is None else p0))
+            made = _cheapest(problem, _need(problem, residual, 0.0 if p0 is None else p0))
         explored = _drawn(problem, explore, seed, None) & ~problem.pinned & ~made.chosen
     budget = budget_seconds if mode == "budget" else None
-    return _plan(problem, defects, nodes, made, explored, mode, p0, budget, exposed)
+    return _plan(problem, defects, residual, made, explored, mode, p0, budget, exposed)
 
 
 def _problem(
@@ -138,8 +128,8 @@ def _problem(
     coverage: Coverage | Mapping[str, Coverage],
     risks: Sequence[NodeRisk],
     mode: Mode,
-) -> tuple[CoverProblem, int, _NodeRisks]:
-    """Return the cover problem, how many known defects it comes from, and the nodes' risks."""
+) -> tuple[CoverProblem, int, Residual]:
+    """Return the cover problem, how many known defects it comes from, and the risk that a choice leaves."""
     if not candidates:
         raise SelectorError("there is no benchmark to choose from; give at least one candidate")
     if not risks:
@@ -174,11 +164,7 @@ def _problem(
                 # ``(1 - c) (-log(1 - p))``: a bound where coverages differ and are weighed by hazard.
                 return -math.expm1(-hazard * (1 - weight / WEIGHT))
 
-    return (
-        make_problem(ordered(candidates), shared),
-        shared.defects,
-        _NodeRisks(len(risks), math.fsum(probabilities), residual),
-    )
+    return make_problem(ordered(candidates), shared), shared.defects, residual
 
 
 def _most_in(problem: CoverProblem, budget: int) -> _Made:
@@ -211,15 +197,15 @@ def _small(problem: CoverProblem) -> bool:
     return len(problem.names) <= MAX_EXACT_RUNS
 
 
-def _need(problem: CoverProblem, nodes: _NodeRisks, p0: float) -> int:
+def _need(problem: CoverProblem, residual: Residual, p0: float) -> int:
     """Return the least weight whose residual risk is within p0, or all that can be exposed."""
     reach = int(problem.weights.sum())
-    if nodes.residual(reach) > p0:
+    if residual(reach) > p0:
         return reach
     low, high = -1, reach  # residual(low) > p0 >= residual(high)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if nodes.residual(middle) <= p0 else (middle, high)
+        low, high = (low, middle) if residual(middle) <= p0 else (middle, high)
     return high
 
 
@@ -265,7 +251,7 @@ def _random_number(seed: int, name: str) -> float:
 def _plan(
     problem: CoverProblem,
     defects: int,
-    nodes: _NodeRisks,
+    residual: Residual,
     made: _Made,
     explored: Mask,
     mode: Mode,
@@ -275,7 +261,7 @@ def _plan(
 ) -> Plan:
     final = made.chosen | explored
     covered = problem.covered(final)
-    residual = nodes.residual(covered)
+    left = residual(covered)
     parts = WEIGHT if mode == "budget" else 1000  # of defects, or of a second
     plan = Plan(
         chosen=tuple(problem.names[run] for run in np.flatnonzero(final).tolist()),
@@ -287,17 +273,17 @@ def _plan(
         optimal=made.optimal,
         cost=problem.cost(final) / 1000,
         full_cost=int(problem.costs.sum()) / 1000,
-        risk_before=nodes.residual(0),
-        residual_risk=residual,
-        full_risk=nodes.residual(int(problem.weights.sum())),
+        risk_before=residual(0),
+        residual_risk=left,
+        full_risk=residual(int(problem.weights.sum())),
         coverage=covered / WEIGHT,
         target=p0,
-        reached=p0 is None or residual <= p0,
+        reached=p0 is None or left <= p0,
         greedy_cost=None if made.greedy is None else problem.cost(made.greedy) / 1000,
         bound=None if made.bound is None else made.bound / parts,
         defects=defects,
     )
-    return replace(plan, pruned=explain(problem, final, plan, nodes.residual, budget))
+    return replace(plan, pruned=explain(problem, final, plan, residual, budget))
 
 
 def _check(
