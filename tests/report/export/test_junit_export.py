@@ -56,12 +56,17 @@ def test_rate(anubis_metric, number):
 """
 
 
-@pytest.mark.parametrize("arguments", [("-n0",), ("-n2",)], ids=["one process", "two workers"])
-def test_every_metric_is_in_the_file(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
-    pytester.makeini("[pytest]\n")
+def suite_of(pytester: pytest.Pytester, *arguments: str, ini: str = "") -> ET.Element:
+    """Run the suite, and return what the JUnit file has of it."""
+    pytester.makeini(f"[pytest]\n{ini}\n")
     pytester.makepyfile(test_suite=SUITE)
     pytester.runpytest("--anubis", "--junitxml=out.xml", *arguments)
-    suite = next(ET.parse(pytester.path / "out.xml").iter("testsuite"))  # noqa: S314  # our own file
+    return next(ET.parse(pytester.path / "out.xml").iter("testsuite"))  # noqa: S314  # our own file
+
+
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_every_metric_is_in_the_file(pytester: pytest.Pytester, workers: str) -> None:
+    suite = suite_of(pytester, workers)
     *cases, decision = suite.iter("testcase")
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "0")
     assert (decision.get("classname"), decision.get("name")) == ("anubis", "acceptance")
@@ -87,10 +92,7 @@ def test_every_metric_is_in_the_file(pytester: pytest.Pytester, arguments: tuple
 def test_a_run_without_any_decision_is_not_green(
     pytester: pytest.Pytester, arguments: tuple[str, ...]
 ) -> None:
-    pytester.makeini("[pytest]\n")
-    pytester.makepyfile(test_suite=SUITE)
-    pytester.runpytest("--anubis", "--anubis-in-process", "--junitxml=out.xml", *arguments)
-    suite = next(ET.parse(pytester.path / "out.xml").iter("testsuite"))  # noqa: S314  # our own file
+    suite = suite_of(pytester, "--anubis-in-process", *arguments)
     (case,) = suite.iter("testcase")
     assert (case.get("classname"), case.get("name")) == ("anubis", "acceptance")
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
@@ -99,10 +101,7 @@ def test_a_run_without_any_decision_is_not_green(
 
 
 def test_a_strict_schema_gets_cases_without_properties(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nanubis_junit = plain\n")
-    pytester.makepyfile(test_suite=SUITE)
-    pytester.runpytest("--anubis", "--anubis-in-process", "--junitxml=out.xml")
-    suite = next(ET.parse(pytester.path / "out.xml").iter("testsuite"))  # noqa: S314  # our own file
+    suite = suite_of(pytester, "--anubis-in-process", ini="anubis_junit = plain")
     cases = list(suite.iter("testcase"))
     assert len(cases) == 4
     assert [case for case in cases if case.find("properties") is not None] == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pytest_anubis.core.alike_devices import without_repeats
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.verdict import (
@@ -100,9 +102,12 @@ def test_only_sure_rejections_leave_service() -> None:
     assert [line for line in lines if line.endswith(": n1,n2")]
 
 
-def test_a_borderline_node_is_measured_again() -> None:
-    lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest="borderline"))])
-    assert lines[0].startswith("RETEST    borderline n1: ")
+@pytest.mark.parametrize(
+    ("retest", "word"), [("borderline", "borderline"), ("a single value", "single value")]
+)
+def test_an_unsure_node_is_measured_again(retest: str, word: str) -> None:
+    lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest=retest))])
+    assert lines[0].startswith(f"RETEST    {word} n1: ")
     assert lines[0].endswith(" -> measure again first")
     assert "1 RETEST" in lines[1]
 
@@ -178,12 +183,6 @@ def test_a_node_worth_a_look_has_its_own_line() -> None:
     assert lines[-1].endswith("0 REJECTED, 0 UNDECIDED, 1 LOOK AT, 9 ACCEPTED")
     failed = replace(part, outcome=Outcome.FAIL, reason=Reason.BEYOND, threshold=0.95)
     assert " on cuda:3: 2 of 13 values are 70 % slower; median" in worst_text(failed, {})
-
-
-def test_a_single_value_is_called_that() -> None:
-    lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest="a single value"))])
-    assert lines[0].startswith("RETEST    single value n1: ")
-    assert lines[0].endswith(" -> measure again first")
 
 
 def test_single_values_are_counted_in_plain_words() -> None:

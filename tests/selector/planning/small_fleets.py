@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage
+from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window
+from tests.selector.planning.plan_check import plan_violations
 
 NAMES = tuple(f"b{number}" for number in range(8))
 SECONDS = np.array([60.0, 120.0, 300.0, 600.0, 90.0, 240.0, 900.0, 30.0])
@@ -45,3 +47,11 @@ def window(**more: object) -> Window:
     """Two hours with four lanes, one rig and one partner, by default."""
     known = {"seconds": HOURS, "at_once": 4, "pools": {"rig": 1, "partner": 1}, "needs": NEEDS}
     return Window(**{**known, **more})  # type: ignore[arg-type]
+
+
+def planned(of: list[NodeCase], within: Window) -> WindowPlan:
+    """Plan, and check the plan independently."""
+    known = {"c": coverage()}
+    plan = plan_window(of, known, within)
+    assert not plan_violations(plan, of, known, within)
+    return plan

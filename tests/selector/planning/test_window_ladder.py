@@ -9,19 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_anubis.selector.planning.window_ladder import neighbours
-from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
-from pytest_anubis.selector.planning.window_problem import NodeCase, Window
+from pytest_anubis.selector.planning.window_plan import plan_window
+from pytest_anubis.selector.planning.window_problem import Window
 from tests.selector.planning.plan_check import plan_violations
-from tests.selector.planning.small_fleets import cases, coverage, window
+from tests.selector.planning.small_fleets import cases, coverage, planned, window
 
 HOUR = 3600.0
-
-
-def planned(of: list[NodeCase], within: Window) -> WindowPlan:
-    known = {"c": coverage()}
-    plan = plan_window(of, known, within)
-    assert not plan_violations(plan, of, known, within)
-    return plan
 
 
 windows = st.builds(

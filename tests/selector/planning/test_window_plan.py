@@ -9,25 +9,18 @@ import pytest
 
 from pytest_anubis.selector.planning.fleet_coverage import LastPass, residual_risks
 from pytest_anubis.selector.planning.placing.schedule_records import PlannedRun
-from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
-from pytest_anubis.selector.planning.window_problem import NodeCase, Window
+from pytest_anubis.selector.planning.window_plan import plan_window
 from pytest_anubis.selector.selector_error import SelectorError
-from tests.selector.planning.plan_check import plan_violations, violations
+from tests.selector.planning.plan_check import violations
 from tests.selector.planning.small_fleets import (
     HOURS,
     NAMES,
     SECONDS,
     cases,
     coverage,
+    planned,
     window,
 )
-
-
-def planned(of: list[NodeCase], within: Window) -> WindowPlan:
-    """Plan, and check the plan independently."""
-    plan = plan_window(of, {"c": coverage()}, within)
-    assert not plan_violations(plan, of, {"c": coverage()}, within)
-    return plan
 
 
 @pytest.mark.parametrize("worth", [0.0, 1.0])
