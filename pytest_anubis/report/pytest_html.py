@@ -97,7 +97,8 @@ class HtmlReport:
         """Attach the table and the plots once, to the call's report."""
         if report.when not in ("setup", "call", "teardown"):
             # A crash has no row in pytest-html's table, so it is listed on top.
-            self._crashed.append(f"{report.nodeid}: {_first_line(report.longrepr)}")
+            line, *_ = str(report.longrepr or "the process died").strip().split("\n", 1)
+            self._crashed.append(f"{report.nodeid}: {line}")
             return
         if report.when != "call":
             return
@@ -248,10 +249,6 @@ class HtmlReport:
             parts.append(blocks.plots(measurement, criterion, by_metric.get(name), points=POINTS))
             parts.append(blocks.telemetry(measurement, max_series=MAX_SERIES, points=COURSE_POINTS))
         return f"<div class='anubis'>{''.join(parts)}</div>"
-
-
-def _first_line(longrepr: Any) -> str:
-    return str(longrepr or "the process died").strip().split("\n", 1)[0]
 
 
 def _verdict_cell(verdict: MetricVerdict | None, why: str = "") -> str:

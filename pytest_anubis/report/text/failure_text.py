@@ -123,10 +123,6 @@ def short_lines(
     return [printable(plain_line(line)) for line in dict.fromkeys(lines)]
 
 
-def _both(verdict: MetricVerdict) -> str:
-    return f"{value_text(verdict.value)} vs {value_text(verdict.expected, verdict.unit)}"
-
-
 def place_text(device: str, cards: Mapping[str, str]) -> str:
     """Return a device, or a pair of devices, with slots and serial numbers as far as they are known."""
     ends = [cards[end] for end in device.split(">") if end in cards]
@@ -222,7 +218,7 @@ def _sentence(verdict: MetricVerdict) -> tuple[str, str, str]:
         text = _exact_sentence(verdict, value, expected, similarity)
         return text, "", text
     long = _lost(verdict, measured_text(value, expected, verdict.unit))
-    short = _lost(verdict, _both(verdict))
+    short = _lost(verdict, f"{value_text(value)} vs {value_text(expected, verdict.unit)}")
     compared = f" ({comparison_text(similarity, verdict.threshold or 0.0)})"
     return f"{verdict.metric}{long}", compared, f"{verdict.metric}{short}"
 

@@ -126,9 +126,6 @@ def _plan(
 ) -> WindowPlan:
     window = found.window
     prices = found.prices.tolist()
-    by_node: dict[str, list[PlannedRun]] = {}
-    for run in found.scheduled:
-        by_node.setdefault(run.node, []).append(run)
     nodes: list[PlannedNode] = []
     for key, group, spared in zip(classes, found.groups, found.spared, strict=True):
         risk = group.before / window.incident_seconds
@@ -137,7 +134,7 @@ def _plan(
             PlannedNode(
                 node=name,
                 hardware_class=key,
-                runs=tuple(by_node.get(name, ())),
+                runs=tuple(found.by_node.get(name, ())),
                 before=float(risk[row]),
                 after=float(after[row]),
                 spared=float(spared[row]),

@@ -127,17 +127,22 @@ class WindowSolution:
     scheduled: tuple[PlannedRun, ...]
 
     @cached_property
+    def by_node(self) -> dict[str, list[PlannedRun]]:
+        """Node -> its runs, by start; nodes without runs are left out."""
+        found: dict[str, list[PlannedRun]] = {}
+        for run in self.scheduled:
+            found.setdefault(run.node, []).append(run)
+        return found
+
+    @cached_property
     def runs(self) -> list[Bools]:
         """What runs on the nodes, shape (n, b) of each group."""
-        by_node: dict[str, list[str]] = {}
-        for run in self.scheduled:
-            by_node.setdefault(run.node, []).append(run.benchmark)
         found = []
         for group in self.groups:
             column = {name: place for place, name in enumerate(group.benchmarks)}
             runs = np.zeros((len(group.names), len(group.benchmarks)), dtype=np.bool_)
             for row, name in enumerate(group.names):
-                runs[row, [column[one] for one in by_node.get(name, ())]] = True
+                runs[row, [column[one.benchmark] for one in self.by_node.get(name, ())]] = True
             found.append(runs)
         return found
 

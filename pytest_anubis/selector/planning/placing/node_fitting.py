@@ -206,25 +206,17 @@ def _extensions(
     sums, masks = _subsets(tuple([seconds for _, seconds in order.plain]))
     for begin, until in _holes(block, order, sums[-1], calendar):
         for start, at in _starts(time, begin, until - length, sums):
-            waited = max(0.0, start - time - sums[at])
-            if start in known or order.waited + waited > slack:
+            pause = max(0.0, start - time - sums[at])
+            waited = order.waited + pause
+            if start in known or waited > slack:
                 continue
             known.add(start)
             units = calendar.free(block.needs, start, start + length, order.held)
             if units is not None:
-                cost = waited + _lost(units, now, start, start + length, calendar, prices)
-                found.append(
-                    _Extension(
-                        order.cost + cost,
-                        start,
-                        order.waited + waited,
-                        order,
-                        block,
-                        masks[at],
-                        units,
-                    )
-                )
-                if cost <= EPS:
+                more = pause + _lost(units, now, start, start + length, calendar, prices)
+                cost = order.cost + more
+                found.append(_Extension(cost, start, waited, order, block, masks[at], units))
+                if more <= EPS:
                     return found  # no way is cheaper than one without cost
     return found
 

@@ -56,9 +56,8 @@ def kaplan_meier(
     left = np.bincount(where, minlength=len(moments))
     at_risk = len(time) - np.concatenate([[0], np.cumsum(left)[:-1]])
     curve = np.concatenate([[1.0], np.cumprod(1 - deaths / at_risk)])
-    side: str = "left" if before else "right"
     wanted = np.asarray(at, dtype=np.float64)
-    return np.asarray(curve[np.searchsorted(moments, wanted, side=side)])  # type: ignore[call-overload]
+    return np.asarray(curve[np.searchsorted(moments, wanted, "left" if before else "right")])
 
 
 def brier(

@@ -171,10 +171,8 @@ def _refit(
 
 def _fit(template: HazardModel, rows: Intervals) -> HazardModel | None:
     """Fit a copy, or one rate for all if there are too few incidents for it; None if that fails too."""
-    for model in (
-        copy(template),
-        Exponential(use_covariates=False),
-    ):  # `fit` replaces all that is learned
+    # `fit` replaces all that a copy has learned.
+    for model in (copy(template), Exponential(use_covariates=False)):
         try:
             return rows.fitted(model)
         except SelectorError:  # `fit` checks the number of incidents

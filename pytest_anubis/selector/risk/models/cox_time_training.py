@@ -118,7 +118,7 @@ def train(
             with torch.no_grad():
                 net.train(False)
                 losses.append(_losses(net, fixed, check_controls).numpy().astype(np.float64))
-            states.append(_state(net))
+            states.append({name: value.clone() for name, value in net.state_dict().items()})
             if epoch - int(np.argmin([loss.mean() for loss in losses])) >= _PATIENCE:
                 break
     return TrainingRun(np.array(losses), states, linear)
@@ -226,10 +226,6 @@ def _build(width: int) -> torch.nn.Sequential:
     torch.nn.init.zeros_(last.weight)  # g starts as its proportional part
     parts.append(last)
     return torch.nn.Sequential(*parts)
-
-
-def _state(net: torch.nn.Sequential) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in net.state_dict().items()}
 
 
 def _export(trained: dict[str, torch.Tensor], linear: Floats) -> Network:
