@@ -423,8 +423,7 @@ def _broken_tests(record: RunRecord) -> dict[str, SampleProblem]:
         by_test.setdefault(test, []).extend(judged.get((benchmark, device), ()))
     return {
         result.test: SampleProblem(
-            kind=_kind(result),
-            text=result.environment or f"test {result.outcome}: {result.text}",
+            kind=_kind(result), text=result.environment or f"test {result.outcome}: {result.text}"
         )
         for result in record.results
         if result.outcome in (*_BROKEN, "not reported")

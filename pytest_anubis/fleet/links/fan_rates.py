@@ -14,12 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_anubis.fleet.links.attribution import (
-    Accusation,
-    Matrix,
-    attribute_ports,
-    typical_rates,
-)
+from pytest_anubis.fleet.links.attribution import Accusation, Matrix, attribute_ports, typical_rates
 
 WAITING = 1.2
 """A node limits another's fan if its rate is below this many times its even share of that fan. Without noise
@@ -63,9 +58,7 @@ def fan_rates(
     others = inward.shape[-1] - 1
     even = np.nansum(inward, axis=1) ** 2 / (others * np.nansum(inward**2, axis=1))
     return FanRates(
-        receiving=whole[0::2],
-        sending=whole[1::2],
-        fairness=tuple(np.median(even, axis=0).tolist()),
+        receiving=whole[0::2], sending=whole[1::2], fairness=tuple(np.median(even, axis=0).tolist())
     )
 
 

@@ -39,9 +39,7 @@ class ResendingPort:
         return f"receiving of {names[self.node]}: TCP sent {self.segments} segments again on {ways} to it"
 
 
-def resending_ports(
-    resent: Sequence[Sequence[Sequence[float]]],
-) -> tuple[ResendingPort, ...]:
+def resending_ports(resent: Sequence[Sequence[Sequence[float]]]) -> tuple[ResendingPort, ...]:
     """Return the receiving ports that lost segments of more than half of their senders.
 
     A way counts if segments were sent again in most of its repeats, so that a lost one now and then names no

@@ -259,11 +259,7 @@ def _is_import(path: Path) -> bool:
 
 
 def _of_import(
-    path: Path,
-    begun: Begun,
-    pushed: Pushed,
-    judge: Judge | None,
-    every: Sequence[Path],
+    path: Path, begun: Begun, pushed: Pushed, judge: Judge | None, every: Sequence[Path]
 ) -> Iterator[_Parcel]:
     """Yield the runs of an import with their verdicts.
 

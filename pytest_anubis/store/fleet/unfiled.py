@@ -33,12 +33,7 @@ from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written, journal_path
 from pytest_anubis.store.journal.journal_heads import head_of
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
-from pytest_anubis.store.node_standing import (
-    FOLDER,
-    StandingError,
-    newer_standing,
-    read_standing,
-)
+from pytest_anubis.store.node_standing import FOLDER, StandingError, newer_standing, read_standing
 from pytest_anubis.store.run_set import RunSet
 from pytest_anubis.store.samples.columnar_files import SUFFIX, runs_in
 

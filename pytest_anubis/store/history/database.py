@@ -182,13 +182,7 @@ class History:
 
     # Nodes
 
-    def add_node(
-        self,
-        name: str,
-        *,
-        hardware_class: str = "",
-        since: float | None = None,
-    ) -> None:
+    def add_node(self, name: str, *, hardware_class: str = "", since: float | None = None) -> None:
         """Add a node, by default in service since now, or update what is given of a known node.
 
         Raises:

@@ -19,13 +19,7 @@ from pytest_anubis.core.history import Incident
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.csv_rows import read_rows
-from pytest_anubis.store.history.database import (
-    History,
-    HistoryError,
-    moment_of,
-    past,
-    shown_time,
-)
+from pytest_anubis.store.history.database import History, HistoryError, moment_of, past, shown_time
 from pytest_anubis.store.history.node_rows import known_node, node_names, node_number, unknown_node
 
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")

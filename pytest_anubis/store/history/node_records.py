@@ -16,12 +16,7 @@ import sqlalchemy as sa
 from pytest_anubis.core.history import NODE_STATES
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.csv_rows import read_rows
-from pytest_anubis.store.history.database import (
-    History,
-    HistoryError,
-    moment_of,
-    past,
-)
+from pytest_anubis.store.history.database import History, HistoryError, moment_of, past
 from pytest_anubis.store.history.node_rows import node_names, node_number
 
 _OPTIONAL = ("class", "since", "state", "on", "note")

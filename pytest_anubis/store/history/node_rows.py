@@ -15,11 +15,7 @@ from pytest_anubis.store.history.connections import HistoryError
 
 
 def node_number(
-    connection: sa.Connection,
-    name: str,
-    *,
-    hardware_class: str = "",
-    since: float | None = None,
+    connection: sa.Connection, name: str, *, hardware_class: str = "", since: float | None = None
 ) -> int:
     """Return the number of a node, which is added if it is new.
 

@@ -39,21 +39,14 @@ from pytest_anubis.store.history.contents.run_clocks import (
     run_clock,
 )
 from pytest_anubis.store.history.contents.run_rows import exposing_benchmarks, rows_of
-from pytest_anubis.store.history.database import (
-    History,
-    HistoryError,
-    shown_time,
-)
+from pytest_anubis.store.history.database import History, HistoryError, shown_time
 from pytest_anubis.store.history.filed_before import lost_runs_line, note_filed
 from pytest_anubis.store.history.machine_owners import filed_name, host_name, keep_marks
 from pytest_anubis.store.history.node_rows import held_node, put_class
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
-from pytest_anubis.store.journal.journal_reading import (
-    journal_file,
-    read_journal,
-)
+from pytest_anubis.store.journal.journal_reading import journal_file, read_journal
 from pytest_anubis.store.namesakes import renamed
 
 _HALF = HISTORY_TIMEOUT / 2
@@ -346,13 +339,7 @@ def _put_run(
 
 
 def _put_defect(
-    connection: sa.Connection,
-    node: int,
-    run: int,
-    record: RunRecord,
-    started: float,
-    *,
-    new: bool,
+    connection: sa.Connection, node: int, run: int, record: RunRecord, started: float, *, new: bool
 ) -> None:
     verdict = record.node_verdict
     table = schema.defects

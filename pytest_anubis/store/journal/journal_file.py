@@ -23,12 +23,7 @@ from typing import Self
 
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import Event, NodeDecided, Resumed, RunFinished, RunStarted
-from pytest_anubis.store.journal.journal_events import (
-    FORMAT,
-    SCHEMA,
-    JournalError,
-    event_to_plain,
-)
+from pytest_anubis.store.journal.journal_events import FORMAT, SCHEMA, JournalError, event_to_plain
 from pytest_anubis.store.journal.journal_lines import last_number, line_of, text_of
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, journal_file
 

@@ -15,12 +15,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.standing.recorded_run import judged_run, model_of, speaking
-from pytest_anubis.core.standing.standing_of import (
-    JudgedRun,
-    Said,
-    Standing,
-    standing_of,
-)
+from pytest_anubis.core.standing.standing_of import JudgedRun, Said, Standing, standing_of
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
