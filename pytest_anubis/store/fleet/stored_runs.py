@@ -52,10 +52,10 @@ class StoredRun:
     run: str
     node: str
     started: float
-    began: float = 0.0
-    ended: float | None = None
-    kind: str = ""
-    digest: str = ""
+    began: float
+    ended: float | None
+    kind: str
+    digest: str
 
 
 def stored_runs(
@@ -69,18 +69,11 @@ def stored_runs(
         run: Only runs of this id, or the latest one (`LATEST`); empty takes all.
     """
     runs, nodes, contents = schema.runs, schema.nodes, schema.contents
-    columns = (
-        runs.c.id,
-        runs.c.run,
-        runs.c.started,
-        runs.c.ended,
-        schema.began,
-        nodes.c.name,
-        contents.c.kind,
-        contents.c.digest,
-    )
+    content = (contents.c.kind, contents.c.digest)
     query = (
-        sa.select(*columns)
+        sa.select(runs.c.id.label("number"), runs.c.run, nodes.c.name.label("node"))
+        .add_columns(runs.c.started, schema.began, runs.c.ended)
+        .add_columns(*(sa.func.coalesce(one, "").label(one.name) for one in content))
         .join(nodes, nodes.c.id == runs.c.node_id)
         .outerjoin(contents, contents.c.run_id == runs.c.id)
         .order_by(schema.began, runs.c.id)
@@ -99,20 +92,7 @@ def stored_runs(
         query = query.where(runs.c.run == run)
     with history.reading() as connection:
         rows = connection.execute(query).all()
-    found = tuple(
-        StoredRun(
-            number=row.id,
-            run=row.run,
-            node=row.name,
-            started=row.started,
-            began=row.began,
-            ended=row.ended,
-            kind=row.kind or "",
-            digest=row.digest or "",
-        )
-        for row in rows
-        if wanted.wants_node(row.name)
-    )
+    found = tuple(StoredRun(**row._asdict()) for row in rows if wanted.wants_node(row.node))
     return found[:1] if run == LATEST else found
 
 

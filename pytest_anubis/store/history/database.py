@@ -277,12 +277,7 @@ class History:
         return tuple(_summary(node, row, found[row.id]) for row in reversed(rows))
 
     def durations(self, hardware_class: str, *, profile: str = "") -> dict[str, float]:
-        """Return each benchmark's median duration in seconds on a class, by benchmark.
-
-        Args:
-            hardware_class: The class; empty takes all.
-            profile: Only runs of this profile; empty takes all.
-        """
+        """Return benchmark -> its median duration in seconds on a class in a profile; empty takes all."""
         table, runs = schema.durations, schema.runs
         query = (
             sa.select(table.c.benchmark, table.c.seconds)

@@ -10,11 +10,7 @@ _SQLITE = "sqlite:///"
 
 
 def history_file(place: Path | str) -> Path | None:
-    """Return the file of a history, which may not exist; None for a database without one.
-
-    Args:
-        place: The store's folder or a database URL.
-    """
+    """Return the file of a history, which may not exist; None for a database without one."""
     if isinstance(place, Path) or "://" not in place:
         return Path(place) / HISTORY_NAME
     path = place.partition("?")[0].removeprefix(_SQLITE)

@@ -278,6 +278,9 @@ AGAIN = "again"
 KILLED = "killed"
 """Reason of a row in `findings`: the run was killed, ``why`` has the seconds until its latest event."""
 
+MARKS = (REPLAYED, CAMPAIGN, NOISY, AGAIN, KILLED)
+"""Reasons of the rows in `findings` that mark their run."""
+
 durations = Table(
     "durations",
     metadata,

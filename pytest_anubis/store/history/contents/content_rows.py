@@ -56,13 +56,7 @@ class Content:
 
 
 def begins_with(parts: Iterable[bytes], size: int, digest: str) -> bool:
-    """Return whether the first `size` bytes of a content have this SHA-256.
-
-    Args:
-        parts: The content in order, not compressed.
-        size: How many bytes are compared.
-        digest: SHA-256 in hexadecimal digits.
-    """
+    """Return whether the first `size` bytes of a content, given by its parts, have this SHA-256."""
     found = hashlib.sha256()
     for part in parts:
         found.update(part[:size])
