@@ -37,7 +37,6 @@ from pytest_anubis.store.run_set import RefusedRun as RefusedRun
 from pytest_anubis.store.run_set import RunSet as RunSet
 from pytest_anubis.store.run_set import under_one_name
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
-from pytest_anubis.store.samples.exported_marks import without_marks, without_units
 
 Progress = Callable[[str], None]
 
@@ -288,14 +287,14 @@ class RunReader:
         Several tables may hold parts of one run. If two hold the same value of a node, it is unknown which
         counts: this file's rows of that node are left out, and its run counts as not read whole.
         """
-        columns, marked = without_marks(columns)
+        columns, marked = columns.without_marks()
         for unit, why in marked.items():
             if self.wanted.wants_node(unit[1]) and unit not in self.unlearnable:
                 self.unlearnable[unit] = why
                 if self.learning:
                     self._refuse(path, *unit, why)
         if marked and self.learning:
-            columns = without_units(columns, marked)
+            columns = columns.without_units(marked)
         units = {(run.run, run.node) for run in columns.runs}
         known = units & self.digests.keys()
         if known and columns.populations and digest not in (EXPORTED, *self.digests.values()):

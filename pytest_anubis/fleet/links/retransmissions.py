@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_anubis.fleet.links.common_ends import common_ends
+from pytest_anubis.fleet.links.attribution import common_ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

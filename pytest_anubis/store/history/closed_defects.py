@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import Defect, earlier_defects
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.history.history_place import history_file
+from pytest_anubis.store.history import history_file
 
 Places = Sequence[Path | str]
 """Files and folders of runs, and database URLs."""

@@ -11,7 +11,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -24,7 +24,7 @@ from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import IntArray, Population, SampleProblem
+from pytest_anubis.core.sample import REFUSED, IntArray, Population, SampleProblem
 from pytest_anubis.store.atomic import write_atomically
 
 FORMAT = "anubis-columns"
@@ -83,6 +83,30 @@ class Columns:
     populations: tuple[Population, ...]
     runs: tuple[RunRecord, ...]
     origin: Origin | None = None
+
+    def without_marks(self) -> tuple[Columns, dict[tuple[str, str], str]]:
+        """Return exported samples as judging takes them, and (run, node) -> why nothing may be learned from it.
+
+        `parquet_files` marks the samples of such a run, which judging takes as they are.
+        """
+        refused: dict[tuple[str, str], str] = {}
+        populations = []
+        for one in self.populations:
+            marked = {row for row, problem in one.problems.items() if problem.kind == REFUSED}
+            for row in marked:
+                refused.setdefault((one.runs[row], one.nodes[row]), one.problems[row].text)
+            rest = {row: problem for row, problem in one.problems.items() if row not in marked}
+            populations.append(replace(one, problems=rest) if marked else one)
+        return replace(self, populations=tuple(populations)) if refused else self, refused
+
+    def without_units(self, units: Collection[tuple[str, str]]) -> Columns:
+        """Return the content without some runs, each of one node, and their samples."""
+        populations = []
+        for one in self.populations:
+            named = enumerate(zip(one.runs, one.nodes, strict=True))
+            populations.append(one.only([row for row, unit in named if unit not in units]))
+        runs = tuple(run for run in self.runs if (run.run, run.node) not in units)
+        return replace(self, populations=tuple(populations), runs=runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.store.history import HISTORY_NAME
-from pytest_anubis.store.history.history_place import history_file
+from pytest_anubis.store.history import HISTORY_NAME, history_file
 
 
 @pytest.mark.parametrize(
