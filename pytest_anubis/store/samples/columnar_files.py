@@ -85,7 +85,7 @@ class Columns:
     origin: Origin | None = None
 
     def without_marks(self) -> tuple[Columns, dict[tuple[str, str], str]]:
-        """Return exported samples as judging takes them, and (run, node) -> why nothing may be learned from it.
+        """Return exported samples as judging takes them, and (run, node) -> why nothing may be learned from.
 
         `parquet_files` marks the samples of such a run, which judging takes as they are.
         """
