@@ -48,33 +48,21 @@ _ACTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """The status of one node, and why.
-
-    Attributes:
-        node: Its name.
-        status: Its status.
-        why: The reason in one line for people, without its age.
-        since: When it got this status, seconds since 1970; None if unknown.
-        hardware_class: The node's class.
-        state: As the operator set it: ``in service``, ``drained``, ``repair``.
-        run: The run behind the reason; empty if there is none.
-        reason: The reason for a scheduler, at most 128 characters; empty if the node is not rejected.
-        risk: Probability of an incident within the horizon that its last verdict leaves; None: unknown.
-        act: What to do first about it, in few words; empty if nothing.
-        row: Its last verdict as every text shows it; None before the first.
-    """
+    """The status of one node, and why."""
 
     node: str
     status: Status
-    why: str
-    since: float | None
+    why: str  # the reason in one line for people, without its age
+    since: float | None  # when it got this status, seconds since 1970; None if unknown
     hardware_class: str = ""
-    state: str = _IN_SERVICE
-    run: str = ""
+    state: str = _IN_SERVICE  # as the operator set it: ``in service``, ``drained``, ``repair``
+    run: str = ""  # the run behind the reason; empty if there is none
+    # The reason for a scheduler, at most 128 characters; empty if the node is not rejected
     reason: str = ""
+    # Probability of an incident within the horizon that its last verdict leaves; None: unknown
     risk: float | None = None
-    act: str = ""
-    row: NodeRow | None = None
+    act: str = ""  # what to do first about it, in few words; empty if nothing
+    row: NodeRow | None = None  # its last verdict as every text shows it; None before the first
 
     @property
     def word(self) -> str:

@@ -25,20 +25,15 @@ class RunFilter:
     Patterns of nodes are those of a shell: ``n1*``, ``rack[12]-??``. Runs of one node may have its short or
     its full name, in capitals or not, so each selects all. Patterns of metrics take brackets literally
     (`core.metric.named_by`).
-
-    Attributes:
-        nodes: Patterns of the names of nodes; none takes all.
-        exclude: Patterns of the names of nodes that are left out.
-        metrics: Patterns of the names of metrics, or of benchmarks; none takes all.
-        hardware_class: Key of the only class; empty takes all.
-        since: Runs that began at or after this moment, seconds since 1970, or whose beginning is unknown;
-            None takes all.
     """
 
-    nodes: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()  # patterns of the names of nodes; none takes all
+    exclude: tuple[str, ...] = ()  # patterns of the names of nodes that are left out
+    # Patterns of the names of metrics, or of benchmarks; none takes all
     metrics: tuple[str, ...] = ()
-    hardware_class: str = ""
+    hardware_class: str = ""  # key of the only class; empty takes all
+    # Runs that began at or after this moment, seconds since 1970, or whose beginning is unknown; None takes
+    # all
     since: float | None = None
 
     def wants_node(self, name: str) -> bool:

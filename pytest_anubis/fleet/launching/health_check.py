@@ -23,18 +23,12 @@ _DAY = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The answer of a health check.
+    """The answer of a health check."""
 
-    Attributes:
-        decision: The last verdict's; UNDECIDED if it says nothing about today.
-        text: One line, as a drain reason.
-        kept: The run behind it; None if there is none.
-        retest: What rejects the node is to be measured again before it is taken out of service.
-    """
-
-    decision: Decision
-    text: str
-    kept: KeptRun | None = None
+    decision: Decision  # the last verdict's; UNDECIDED if it says nothing about today
+    text: str  # one line, as a drain reason
+    kept: KeptRun | None = None  # the run behind it; None if there is none
+    # What rejects the node is to be measured again before it is taken out of service
     retest: bool = False
 
 

@@ -36,21 +36,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class HostEnd:
-    """How the run on one host ended.
-
-    Attributes:
-        host: The host.
-        code: Exit code of pytest there; None where it is not known.
-        seconds: How long it took.
-        trouble: Why there is no journal, or no end, in one line; empty if there is no trouble.
-        journal: Its journal here; None if none arrived.
-    """
+    """How the run on one host ended."""
 
     host: Host
-    code: int | None
-    seconds: float
-    trouble: str
-    journal: Path | None
+    code: int | None  # exit code of pytest there; None where it is not known
+    seconds: float  # how long it took
+    trouble: str  # why there is no journal, or no end, in one line; empty if there is no trouble
+    journal: Path | None  # its journal here; None if none arrived
 
     @property
     def text(self) -> str:
@@ -64,31 +56,18 @@ class HostEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One run of the tests on a set of hosts.
+    """One run of the tests on a set of hosts."""
 
-    Attributes:
-        hosts: The hosts, each once.
-        folder: Folder on the hosts in which pytest starts.
-        arguments: Arguments after ``pytest --anubis``.
-        name: Name of the launch, with which the runs' ids begin.
-        results: Folder here for journals and the hosts' output.
-        python: Python on the hosts.
-        seconds: Time limit of a host; None: none.
-        parallel: Number of hosts at a time.
-        store: The hosts' store, relative to their folder.
-        ssh: The program and its options.
-    """
-
-    hosts: Sequence[Host]
-    folder: str
-    arguments: Sequence[str]
-    name: str
-    results: Path
-    python: str = "python3"
-    seconds: float | None = None
-    parallel: int = 64
-    store: str = ".anubis"
-    ssh: Sequence[str] = SSH
+    hosts: Sequence[Host]  # each once
+    folder: str  # folder on the hosts in which pytest starts
+    arguments: Sequence[str]  # arguments after ``pytest --anubis``
+    name: str  # name of the launch, with which the runs' ids begin
+    results: Path  # folder here for journals and the hosts' output
+    python: str = "python3"  # Python on the hosts
+    seconds: float | None = None  # time limit of a host; None: none
+    parallel: int = 64  # number of hosts at a time
+    store: str = ".anubis"  # the hosts' store, relative to their folder
+    ssh: Sequence[str] = SSH  # the program and its options
     _open: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

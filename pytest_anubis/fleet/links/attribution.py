@@ -72,15 +72,12 @@ MIN_WAYS = 2
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part that may be to blame.
+    """A part that may be to blame."""
 
-    Attributes:
-        kind: ``node`` sends and receives slowly; ``send`` and ``receive`` are one direction of its port;
-            ``link`` connects two nodes, ``way`` is one direction of it.
-        nodes: The node; of a link both, the lower one first; of a way the sender first.
-    """
-
+    # ``node`` sends and receives slowly; ``send`` and ``receive`` are one direction of its port; ``link``
+    # connects two nodes, ``way`` is one direction of it
     kind: Kind
+    # The node; of a link both, the lower one first; of a way the sender first
     nodes: tuple[int, ...]
 
     def ways(self, count: int) -> tuple[tuple[int, int], ...]:
@@ -113,19 +110,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accusation:
-    """A part that is to blame.
-
-    Attributes:
-        part: The part.
-        losses: Relative losses: one, or two for a node (sending and receiving) and a link (from the lower
-            node and to it).
-        confidence: Posterior probability, 0 to 1, that this part is to blame and not another or none.
-        rivals: Other parts that explain the same, with their posterior probability, the likeliest first.
-    """
+    """A part that is to blame."""
 
     part: Part
+    # Relative losses: one, or two for a node (sending and receiving) and a link (from the lower node and to
+    # it)
     losses: tuple[float, ...]
+    # Posterior probability, 0 to 1, that this part is to blame and not another or none
     confidence: float
+    # Other parts that explain the same, with their posterior probability, the likeliest first
     rivals: tuple[tuple[Part, float], ...] = ()
 
     def text(self, names: Sequence[str]) -> str:

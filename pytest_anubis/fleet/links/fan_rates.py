@@ -23,16 +23,11 @@ the factor would be 1."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanRates:
-    """The rates of all nodes.
+    """The rates of all nodes."""
 
-    Attributes:
-        receiving: Bytes per second by repeat and node, when all others send to it at once.
-        sending: The same when it sends to all others at once.
-        fairness: Jain's index of each node's senders, 1 / n to 1, the median of the repeats.
-    """
-
-    receiving: Matrix
-    sending: Matrix
+    receiving: Matrix  # bytes per second by repeat and node, when all others send to it at once
+    sending: Matrix  # the same when it sends to all others at once
+    # Jain's index of each node's senders, 1 / n to 1, the median of the repeats
     fairness: tuple[float, ...]
 
     def guilty(self, ports: Sequence[float] = ()) -> list[Accusation]:

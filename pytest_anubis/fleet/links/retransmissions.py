@@ -19,19 +19,12 @@ from pytest_anubis.fleet.links.attribution import common_ends
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResendingPort:
-    """A receiving port that lost segments of most senders.
-
-    Attributes:
-        node: Its node.
-        ways: Ways to it on which TCP sent segments again in most repeats.
-        measured: How many ways to it were measured.
-        segments: Segments that were sent again to it, in all repeats together.
-    """
+    """A receiving port that lost segments of most senders."""
 
     node: int
-    ways: int
-    measured: int
-    segments: int
+    ways: int  # ways to it on which TCP sent segments again in most repeats
+    measured: int  # how many ways to it were measured
+    segments: int  # segments that were sent again to it, in all repeats together
 
     def text(self, names: Sequence[str]) -> str:
         """Return one line: the port, how much was sent again, and on how many ways."""

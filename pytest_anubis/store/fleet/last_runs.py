@@ -54,29 +54,21 @@ _PLACE = [schema.verdicts.c[name] for name in _Place._fields]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidingRun:
-    """The run that decides a node's standing.
-
-    Attributes:
-        started: When it began, seconds since 1970.
-        ended: When it ended; None if unknown.
-        verdict: The decision.
-        verdicts: The run's metric verdicts; a history omits a plain PASS. If the node is accepted, open
-            warnings of its other runs are added, from a history those since 7 days before this run.
-        passed: Benchmarks in which nothing failed or was unclear.
-        doubtful: Its clock was ahead by an unknown time, so other runs may have been later.
-        cards: Device -> slot and serial number of its card in words.
-        devices: The devices that it measured.
-    """
+    """The run that decides a node's standing."""
 
     run: str
-    started: float
-    ended: float | None
+    started: float  # when it began, seconds since 1970
+    ended: float | None  # when it ended; None if unknown
     verdict: NodeVerdict
+    # The run's metric verdicts; a history omits a plain PASS. If the node is accepted, open warnings of its
+    # other runs are added, from a history those since 7 days before this run.
     verdicts: tuple[MetricVerdict, ...] = ()
-    passed: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()  # benchmarks in which nothing failed or was unclear
+    # Its clock was ahead by an unknown time, so other runs may have been later
     doubtful: bool = False
+    # Device -> slot and serial number of its card in words
     cards: Mapping[str, str] = field(default_factory=dict)
-    devices: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # the devices that it measured
 
     @property
     def at(self) -> float:
@@ -86,27 +78,20 @@ class DecidingRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """A node with the run that decides its standing, and what is open about it.
+    """A node with the run that decides its standing, and what is open about it."""
 
-    Attributes:
-        node: The node, with its state in the history; ``in service`` if none is known.
-        last: The run that decides its standing: its last one with a verdict, or an earlier one that rejected
-            it and still counts; None before the first verdict.
-        standing: The consequence of all its runs.
-        open: Id of a later run that has not ended; empty if there is none.
-        open_since: When that one began, seconds since 1970.
-        unfiled: Its imports and runs in the history's folder that the history lacks.
-        unjudged: How many imported runs of it there are next to its journals, which have no verdict.
-        has_run: It has a run, with or without a verdict; a node may be registered long before.
-    """
-
-    node: NodeRecord
+    node: NodeRecord  # the node, with its state in the history; ``in service`` if none is known
+    # The run that decides its standing: its last one with a verdict, or an earlier one that rejected it and
+    # still counts; None before the first verdict
     last: DecidingRun | None = None
-    standing: Standing = field(default_factory=Standing)
-    open: str = ""
-    open_since: float = 0.0
+    standing: Standing = field(default_factory=Standing)  # the consequence of all its runs
+    open: str = ""  # id of a later run that has not ended; empty if there is none
+    open_since: float = 0.0  # when that one began, seconds since 1970
+    # Its imports and runs in the history's folder that the history lacks
     unfiled: tuple[Path, ...] = ()
+    # How many imported runs of it there are next to its journals, which have no verdict
     unjudged: int = 0
+    # It has a run, with or without a verdict; a node may be registered long before
     has_run: bool = True
 
 

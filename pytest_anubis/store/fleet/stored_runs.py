@@ -38,24 +38,16 @@ _PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A run as the history lists it.
-
-    Attributes:
-        started: When it began by its machine's clock, seconds since 1970.
-        began: When it began by the history's clock.
-        ended: When it ended by its machine's clock; None if it never did.
-        kind: ``journal`` or ``columns``; empty if its content is not in the history.
-        digest: SHA-256 of its content.
-    """
+    """A run as the history lists it."""
 
     number: int
     run: str
     node: str
-    started: float
-    began: float
-    ended: float | None
-    kind: str
-    digest: str
+    started: float  # when it began by its machine's clock, seconds since 1970
+    began: float  # when it began by the history's clock
+    ended: float | None  # when it ended by its machine's clock; None if it never did
+    kind: str  # ``journal`` or ``columns``; empty if its content is not in the history
+    digest: str  # SHA-256 of its content
 
 
 def stored_runs(

@@ -34,19 +34,13 @@ _MAX_NODES_LISTED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentImport:
-    """The result of importing a file of incidents.
+    """The result of importing a file of incidents."""
 
-    Attributes:
-        added: How many are new.
-        known: How many were in the history already.
-        wrong: A message for each line that was left out, and one for all lines of unknown nodes.
-        left_out: How many lines of the file were left out.
-    """
-
-    added: int
-    known: int
+    added: int  # how many are new
+    known: int  # how many were in the history already
+    # A message for each line that was left out, and one for all lines of unknown nodes
     wrong: tuple[str, ...] = ()
-    left_out: int = 0
+    left_out: int = 0  # how many lines of the file were left out
 
 
 def add_incident(

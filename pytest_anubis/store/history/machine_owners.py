@@ -37,17 +37,12 @@ _MAX_RUNS_LISTED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiledName:
-    """The name under which a run is filed.
-
-    Attributes:
-        name: The machine's name in the history.
-        new_marks: Marks of the run that the history does not know of this machine yet.
-        line: One line for people if the name is not the run's own, else empty.
-    """
+    """The name under which a run is filed."""
 
     name: str
+    # Marks of the run that the history does not know of this machine yet
     new_marks: frozenset[str] = frozenset()
-    line: str = ""
+    line: str = ""  # one line for people if the name is not the run's own, else empty
 
 
 @dataclass(frozen=True, slots=True)

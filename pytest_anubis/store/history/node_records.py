@@ -28,19 +28,12 @@ _MAX_TRAITS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeImport:
-    """The result of importing a file of nodes.
+    """The result of importing a file of nodes."""
 
-    Attributes:
-        added: How many are new.
-        known: How many were in the history already and were updated.
-        wrong: A message for each line that was left out.
-        traits: The names of the columns that were kept as traits.
-    """
-
-    added: int
-    known: int
-    wrong: tuple[str, ...] = ()
-    traits: tuple[str, ...] = ()
+    added: int  # how many are new
+    known: int  # how many were in the history already and were updated
+    wrong: tuple[str, ...] = ()  # a message for each line that was left out
+    traits: tuple[str, ...] = ()  # the names of the columns that were kept as traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,17 +23,11 @@ _RUNS_PER_TRANSACTION = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """The numbers of what retention deleted, or would delete.
+    """The numbers of what retention deleted, or would delete."""
 
-    Attributes:
-        contents: Runs that lose their journal or samples and keep their verdicts.
-        bytes: Bytes of these before they were compressed.
-        runs: Runs that are deleted with their verdicts; defects and incidents stay.
-    """
-
-    contents: int
-    bytes: int
-    runs: int
+    contents: int  # runs that lose their journal or samples and keep their verdicts
+    bytes: int  # bytes of these before they were compressed
+    runs: int  # runs that are deleted with their verdicts; defects and incidents stay
 
 
 def retain(

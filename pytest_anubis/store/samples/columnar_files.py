@@ -57,32 +57,21 @@ class ColumnsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The file that an import came from.
+    """The file that an import came from."""
 
-    Attributes:
-        digest: SHA-256 of its content, runs, nodes and dates, which identifies copies.
-        path: Its absolute path at the import.
-        sha256: SHA-256 of its content alone.
-    """
-
-    digest: str
-    path: str
-    sha256: Annotated[str, Rare] = ""
+    digest: str  # SHA-256 of its content, runs, nodes and dates, which identifies copies
+    path: str  # its absolute path at the import
+    sha256: Annotated[str, Rare] = ""  # SHA-256 of its content alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The content of one columnar file.
+    """The content of one columnar file."""
 
-    Attributes:
-        populations: All samples, one population per hardware class, benchmark, metric and group.
-        runs: The runs that they come from, without their measurements.
-        origin: The file that they were imported from; None if there is none.
-    """
-
+    # All samples, one population per hardware class, benchmark, metric and group
     populations: tuple[Population, ...]
-    runs: tuple[RunRecord, ...]
-    origin: Origin | None = None
+    runs: tuple[RunRecord, ...]  # the runs that they come from, without their measurements
+    origin: Origin | None = None  # the file that they were imported from; None if there is none
 
     def without_marks(self) -> tuple[Columns, dict[tuple[str, str], str]]:
         """Return exported samples as judging takes them, and (run, node) -> why nothing may be learned from.

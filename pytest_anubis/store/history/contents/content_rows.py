@@ -29,20 +29,13 @@ _LEVEL = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A run's journal or samples, ready to be stored.
+    """A run's journal or samples, ready to be stored."""
 
-    Attributes:
-        kind: ``journal``: the lines of its journal; ``columns``: a columnar file of its samples.
-        events: Lines of the journal, or samples of the columns.
-        size: Bytes before compression.
-        digest: SHA-256 of all bytes, in hexadecimal digits.
-        parts: Number of events and compressed bytes of each part, in order.
-    """
-
-    kind: Kind
-    events: int
-    size: int
-    digest: str
+    kind: Kind  # ``journal``: the lines of its journal; ``columns``: a columnar file of its samples
+    events: int  # lines of the journal, or samples of the columns
+    size: int  # bytes before compression
+    digest: str  # SHA-256 of all bytes, in hexadecimal digits
+    # Number of events and compressed bytes of each part, in order
     parts: tuple[tuple[int, bytes], ...]
 
     @property
