@@ -311,9 +311,7 @@ def reason_of(last: DecidingRun) -> str:
 def exit_code(statuses: Sequence[NodeStatus], damaged: int = 0) -> int:
     """Return 1 if a node is quarantined; 20 if none is, but one is not fit, unknown or missing; else 0.
 
-    Args:
-        statuses: The nodes.
-        damaged: Number of files that cannot be read; they may be about a node that seems fit.
+    Damaged files may be about a node that seems fit.
     """
     found = {one.status for one in statuses}
     if Status.QUARANTINED in found:
@@ -323,18 +321,12 @@ def exit_code(statuses: Sequence[NodeStatus], damaged: int = 0) -> int:
 
 
 def drain_lines(statuses: Iterable[NodeStatus], *, scontrol: bool) -> tuple[list[str], list[str]]:
-    """Return a line for each rejected node in service, and what was left out.
+    """Return a line for each rejected node in service, and one for each name that no scheduler takes.
 
     Nodes to be measured again first, and nodes rejected only like all of a batch or driver, come last behind
     ``#``, so that nothing drains them. So do names that a scheduler would misread: ``n[1-9]`` would be nine
-    other nodes, and ``n1~6bfd`` is a second machine named n1.
-
-    Args:
-        statuses: The nodes.
-        scontrol: Write commands for a shell in status of names and reasons.
-
-    Returns:
-        The lines, and a line for each name that no scheduler takes.
+    other nodes, and ``n1~6bfd`` is a second machine named n1. With `scontrol` the lines are commands for a
+    shell instead of names and reasons.
     """
     lines, again, refused = [], [], []
     for one in statuses:

@@ -269,11 +269,7 @@ def attribute_ports(
 
 
 def usual_speeds(ports: Sequence[float]) -> list[float]:
-    """Return the speed that each node's port should have: its own if enough have it, else the usual one.
-
-    Args:
-        ports: Speed of each node's port; empty if they are the same or unknown.
-    """
+    """Return the speed that each node's port should have: its own if enough have it, else the usual one."""
     usual = max(sorted(set(ports)), key=ports.count, default=0.0)
     return [speed if ports.count(speed) >= MIN_ALIKE else usual for speed in ports]
 

@@ -31,11 +31,7 @@ class FanRates:
     fairness: tuple[float, ...]
 
     def guilty(self, ports: Sequence[float] = ()) -> list[Accusation]:
-        """Return the nodes, or directions of their ports, that are slower than the others.
-
-        Args:
-            ports: As for `attribute_ports`.
-        """
+        """Return the nodes, or directions of their ports, that are slower (`attribute_ports`)."""
         return attribute_ports(typical_rates(self.sending), typical_rates(self.receiving), ports)
 
 

@@ -62,10 +62,7 @@ def baseline_place(hardware_class: str, folder: Path) -> Path:
 def find_baseline(folder: Path, hardware_class: str) -> Path | None:
     """Return the file of a class's baseline; None if there is none.
 
-    Args:
-        folder: A folder of baselines, or one file, which is returned for every class (`load_baseline` checks
-            its class).
-        hardware_class: Key of the class.
+    One file in place of a folder is returned for every class; `load_baseline` checks its class.
     """
     if folder.is_file():
         return folder
@@ -79,17 +76,10 @@ def find_baseline(folder: Path, hardware_class: str) -> Path | None:
 def load_baseline(
     path: Path, *, hardware_class: str | None = None, sealed: bool = True
 ) -> Baseline:
-    """Read and check a baseline.
+    """Read and check a baseline of a class; None takes any.
 
-    Args:
-        path: The file.
-        hardware_class: The class that it must be for; None takes any.
-        sealed: Require that the content matches its digest. ``anubis baseline promote`` reads an edited
-            file with False and seals it again.
-
-    Returns:
-        The baseline with its digest. A criterion states no smaller loss than its thresholds, which may have
-        been edited, can find.
+    A sealed one must match its digest; ``anubis baseline promote`` reads an edited file and seals it again. A
+    criterion states no smaller loss than its thresholds, which may have been edited, can find.
 
     Raises:
         BaselineError: The file cannot be read, is malformed, is another class's, or was edited after it

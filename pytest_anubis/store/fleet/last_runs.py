@@ -98,9 +98,7 @@ class NodeState:
 def last_of_history(history: History, place: Path | str) -> tuple[NodeState, ...]:
     """Return the last state of every node in a history, sorted by name.
 
-    Args:
-        history: The history.
-        place: Its folder as a `Path`, which is searched for killed and unfiled runs; or its URL as a `str`.
+    If its place is a folder, that is searched for killed and unfiled runs, too.
     """
     counts = run_counts(history)
     known = {one.name: NodeState(node=one, has_run=one.name in counts) for one in history.nodes()}
@@ -232,13 +230,7 @@ def _batches(numbers: Iterable[int]) -> Iterator[list[int]]:
 def _warnings_of_other_runs(
     latest: Mapping[_Place, _Run], found: Iterable[tuple[_Run, MetricVerdict]], last: _Run
 ) -> list[MetricVerdict]:
-    """Return the warnings (`worth_a_look`) by the latest run that judged a metric, if it is not `last`.
-
-    Args:
-        latest: What was measured -> the latest run that judged it.
-        found: Run and verdict.
-        last: The run whose verdicts are known already.
-    """
+    """Return the warnings (`worth_a_look`) by the latest run that judged a metric, if it is not `last`."""
     open_yet = ((run, one) for run, one in found if run != last and one.worth_a_look)
     return [one for run, one in open_yet if latest.get(_place(one)) == run]
 

@@ -53,13 +53,7 @@ class StoredRun:
 def stored_runs(
     history: History, wanted: RunFilter = EVERYTHING, *, run: str = ""
 ) -> tuple[StoredRun, ...]:
-    """Return the runs of a history in time order.
-
-    Args:
-        history: The history.
-        wanted: The selection.
-        run: Only runs of this id, or the latest one (`LATEST`); empty takes all.
-    """
+    """Return the runs of a history in time order; with `run` those of this id, or the last (`LATEST`)."""
     runs, nodes, contents = schema.runs, schema.nodes, schema.contents
     content = (contents.c.kind, contents.c.digest)
     query = (
@@ -108,13 +102,6 @@ def read_stored(
     storage: SampleStorage | None = None,
 ) -> RunSet:
     """Read runs of a history as `read_runs` reads files; journals of its own store are read there.
-
-    Args:
-        place: The folder of a store or a database URL.
-        wanted: Which runs and samples are taken.
-        learning: As in `read_runs`.
-        progress: Called with one short line now and then.
-        storage: As in `read_runs`.
 
     Raises:
         HistoryError: The history cannot be read.

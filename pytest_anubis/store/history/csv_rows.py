@@ -21,10 +21,7 @@ def read_rows(
 ) -> list[tuple[int, dict[str, str]]]:
     """Return the rows of a table, each with its line and column -> text; what is no UTF-8 is replaced.
 
-    Args:
-        path: The file.
-        needed: Columns that it must have, in small letters.
-        optional: Columns that it may have, as any others.
+    Needed columns are named in small letters. Besides the optional ones it may have any others.
 
     Raises:
         HistoryError: It cannot be read, is too large, is no CSV, or has not these columns; one line.

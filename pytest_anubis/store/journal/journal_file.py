@@ -89,11 +89,7 @@ class Journal:
 
     @classmethod
     def create(cls, store: Path, run_id: str) -> Journal:
-        """Start the journal ``<store>/runs/<run_id>/journal.jsonl`` of a new run.
-
-        Args:
-            store: The store's folder, e.g. ``.anubis``, which is made.
-            run_id: Letters, digits, ``.``, ``_``, ``-``; must be new.
+        """Start the journal ``<store>/runs/<run_id>/journal.jsonl`` of a new run, and make its folders.
 
         Raises:
             JournalError: The id is not valid or taken, or the folder cannot be made.

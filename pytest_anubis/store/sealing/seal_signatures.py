@@ -86,11 +86,7 @@ def load_public_key(path: Path) -> PublicKey:
 
 
 def load_private_key(path: Path, password: Callable[[], str]) -> Ed25519PrivateKey:
-    """Return the private key of a PEM file.
-
-    Args:
-        path: The file.
-        password: Returns the password; it is called if the key is encrypted.
+    """Return the private key of a PEM file; if it is encrypted, the password is asked for.
 
     Raises:
         KeyFileError: It cannot be read, is no Ed25519 private key, or the password is wrong.
@@ -118,11 +114,7 @@ def with_signature(
 ) -> dict[str, bytes]:
     """Return the files of an archive with one signature more over its manifest.
 
-    Args:
-        files: The files.
-        key: The key that signs.
-        signer: Name to state; may be empty.
-        signed: The time, ISO 8601, UTC.
+    It states the signer's name, which may be empty, and the time, ISO 8601, UTC.
 
     Raises:
         KeyFileError: This key has signed already, or too many have.
@@ -147,9 +139,7 @@ def checked_signatures(
 ) -> tuple[tuple[Signed, ...], list[Flaw]]:
     """Return all valid signatures in an archive, and all flaws; one by a key that is not trusted is in both.
 
-    Args:
-        files: The files of the archive.
-        keys: The keys that the verifier trusts; each of them must have signed, and no other may have.
+    Each of the keys that the verifier trusts must have signed, and no other may have.
     """
     given = {key.fingerprint: key.path for key in keys}
     known = signers_of(files)
