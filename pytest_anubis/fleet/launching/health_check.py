@@ -16,9 +16,7 @@ from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.export.drain_reason import LEADER, line, reason_code, unjudged_text
 from pytest_anubis.store.kept_runs import KeptRun, NodeStanding
 
-_MINUTE = 60.0
-_HOUR = 3600.0
-_DAY = 86400.0
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,7 @@ def _ago(seconds: float) -> str:
 
 def span_text(seconds: float) -> str:
     """Return a span of time, coarsely: ``3 d``."""
-    for length, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+    for length, unit in _UNITS:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(0.0, seconds):.0f} s"

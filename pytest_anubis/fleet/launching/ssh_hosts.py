@@ -27,6 +27,7 @@ FETCH_SECONDS = 300.0
 """Seconds to copy one journal; a soak's has some hundred MiB."""
 GRACE = 60.0
 """Seconds beyond a host's own time limit in which pytest ends there and its output arrives."""
+_MAX_TAIL = 4096  # bytes at the end of a host's output in which its last line is
 _SSH_FAILED = 255  # ssh's own exit code, whatever the remote program's
 _TIMED_OUT = (124, 137)  # of timeout(1): ended, killed
 _VERDICTS = {0: "accepted", 1: "rejected", 20: "undecided"}
@@ -121,14 +122,9 @@ class Launch:
 
     def _command(self, host: Host) -> str:
         words = ["env", f"PYTEST_ANUBIS_NODE={host.name}", self.python, "-m", "pytest", "--anubis"]
-        words += [
-            f"--anubis-store={self.store}",
-            f"--anubis-run-id={self.run_id(host)}",
-            *self.arguments,
-        ]
-        if (
-            self.seconds is not None
-        ):  # a remote program outlives its connection, so the limit is set there
+        words += [f"--anubis-store={self.store}", f"--anubis-run-id={self.run_id(host)}"]
+        words += self.arguments
+        if self.seconds is not None:  # set there, since a remote program outlives its connection
             words = ["timeout", f"--kill-after={GRACE / 2:g}", f"{self.seconds:g}", *words]
         return f"cd {shlex.quote(self.folder)} && exec {shlex.join(words)}"
 
@@ -176,11 +172,8 @@ class Launch:
 
 
 def _last_line(log: Path) -> str:
-    lines = [line.strip() for line in _tail(log).splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""
-
-
-def _tail(log: Path, most: int = 4096) -> str:
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - most))
-        return file.read(most).decode("utf-8", "replace")
+        file.seek(max(0, log.stat().st_size - _MAX_TAIL))
+        end = file.read(_MAX_TAIL).decode("utf-8", "replace")
+    lines = [line.strip() for line in end.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""

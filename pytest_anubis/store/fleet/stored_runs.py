@@ -49,6 +49,11 @@ class StoredRun:
     kind: str  # ``journal`` or ``columns``; empty if its content is not in the history
     digest: str  # SHA-256 of its content
 
+    @property
+    def title(self) -> str:
+        """The run and its node in words."""
+        return f"run {self.run} of {self.node}"
+
 
 def stored_runs(
     history: History, wanted: RunFilter = EVERYTHING, *, run: str = ""
@@ -114,8 +119,8 @@ def read_stored(
             raise HistoryError(f"{history.shown()}: no run in it yet; push some ('anubis push')")
         for number, one in enumerate(found, start=1):
             if progress is not None:
-                progress(f"{number} of {len(found)}: run {one.run} of {one.node}")
-            where = Path(f"run {one.run} of {one.node}")
+                progress(f"{number} of {len(found)}: {one.title}")
+            where = Path(one.title)
             try:
                 content = _by_our_clock(_read(history, place, one), one)
             except (JournalError, ColumnsError, HistoryError) as error:
@@ -170,14 +175,13 @@ def read_stored_journal(
     """
     with History(place) as history:
         found = _one_run(history, name, wanted)
-        where = f"run {found.run} of {found.node}"
         if found.kind == "journal":
-            return b"".join(read_content(history, found.number)), where
+            return b"".join(read_content(history, found.number)), found.title
         journal = _own_journal(place, found)
         if found.kind or journal is None:
-            raise HistoryError(f"{where}: its journal is not in {history.shown()}")
+            raise HistoryError(f"{found.title}: its journal is not in {history.shown()}")
     try:
-        return read_bytes(journal, largest=LARGEST_DATA), where
+        return read_bytes(journal, largest=LARGEST_DATA), found.title
     except (OSError, CodecError) as error:
         raise HistoryError(f"{journal}: cannot be read ({error})") from error
 
@@ -198,18 +202,17 @@ def _one_run(history: History, name: str, wanted: RunFilter) -> StoredRun:
 
 
 def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Columns:
-    where = f"run {run.run} of {run.node}"
     if not run.kind:
         journal = _own_journal(place, run)
         if journal is None:
             raise HistoryError(
-                f"{where}: only its verdicts are in {history.shown()}; push its journal ('anubis push')"
+                f"{run.title}: only its verdicts are in {history.shown()}; push its journal ('anubis push')"
             )
         return renamed(read_journal(journal), run.node)  # under its machine's name in the history
     parts = read_content(history, run.number)
     if run.kind == "journal":
-        return renamed(state_of(lines_of(parts), where).record(), run.node)
-    columns = read_columns(io.BytesIO(b"".join(parts)), where)
+        return renamed(state_of(lines_of(parts), run.title).record(), run.node)
+    columns = read_columns(io.BytesIO(b"".join(parts)), run.title)
     began, ended = shown_time(run.started), shown_time(run.ended or run.started)
     runs = tuple(replace(one, started=began, ended=ended) for one in columns.runs)
     return replace(columns, runs=runs)

@@ -77,10 +77,8 @@ def filed_name(
     one = family[found]
     # A run with this content may have been filed under another machine: then nothing is learned from it.
     new_marks = frozenset() if what_differs(one.marks, marks) else marks - one.marks
-    if found == 0:
-        return FiledName(name=record.node, new_marks=new_marks)
-    line = _namesake_line(record.node, one.name, family[0], marks)
-    return FiledName(name=one.name, new_marks=new_marks, line=line)
+    line = _namesake_line(record.node, one.name, family[0], marks) if found else ""
+    return FiledName(name=one.name if found else record.node, new_marks=new_marks, line=line)
 
 
 def host_name(

@@ -109,11 +109,7 @@ class Journal:
             raise JournalError(
                 f"{path}: cannot start a journal ({error.strerror}); choose another store folder"
             ) from error
-        try:
-            _lock(path, descriptor)
-        except JournalError:
-            os.close(descriptor)
-            raise
+        _lock(path, descriptor)
         return cls(path, descriptor)
 
     @classmethod
@@ -128,11 +124,7 @@ class Journal:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
             raise JournalError(f"{path}: cannot go on with it ({error.strerror})") from error
-        try:
-            _lock(path, descriptor)
-        except JournalError:
-            os.close(descriptor)
-            raise
+        _lock(path, descriptor)
         journal = cls(path, descriptor)
         size = os.fstat(descriptor).st_size
         journal._number = last_number(path.read_bytes())
@@ -294,11 +286,12 @@ def _lock(path: Path, descriptor: int) -> None:
     """Lock the journal for this process until it closes it or ends.
 
     Raises:
-        JournalError: Another process writes it.
+        JournalError: Another process writes it; the descriptor is closed.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        os.close(descriptor)
         raise JournalError(
             f"{path}: this run is still being written by {_writer(path)}; wait for its end"
         ) from None
