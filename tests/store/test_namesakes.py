@@ -5,20 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.core.events import (
-    Measured,
-    NodeDecided,
-    RunFinished,
-    RunStarted,
-    TestFinished,
-    TestsPlanned,
-)
+from pytest_anubis.core.events import Measured, RunFinished, RunStarted, TestFinished, TestsPlanned
 from pytest_anubis.core.machine_marks import another_machine, identity_marks
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.collected_runs import read_runs
-from pytest_anubis.store.journal.journal_file import Journal
+from tests.store.written_runs import decided, write_events
 
 TEST, BENCHMARK = "t.py::test_x[cpu]", "t.py::test_x"
 
@@ -29,18 +22,17 @@ def write(folder: Path, run: str, value: float, node: str = "n1", **inventory: A
         metric=Metric(name="rate", unit="GB/s", better="higher"),
     )  # fmt: skip
     plan = PlannedTest(test=TEST, benchmark=BENCHMARK, component="network", device="cpu")
-    said = NodeVerdict(node=node, decision=Decision.ACCEPTED, headline=f"node {node} is well")
     began = "2026-11-01T10:00:00Z"
-    with Journal.create(folder, run) as journal:
-        for event in (
-            RunStarted(run=run, node=node, started=began, hardware_class="c", inventory=inventory),
-            TestsPlanned(tests=(plan,)),
-            Measured(measurement=measured),
-            TestFinished(result=TestResult(test=TEST, benchmark=BENCHMARK, outcome="passed")),
-            NodeDecided(verdict=said),
-            RunFinished(exit_status=0, ended="2026-11-01T10:10:00Z"),
-        ):
-            journal.write(event)
+    write_events(
+        folder,
+        run,
+        RunStarted(run=run, node=node, started=began, hardware_class="c", inventory=inventory),
+        TestsPlanned(tests=(plan,)),
+        Measured(measurement=measured),
+        TestFinished(result=TestResult(test=TEST, benchmark=BENCHMARK, outcome="passed")),
+        decided(node, Decision.ACCEPTED, f"node {node} is well"),
+        RunFinished(exit_status=0, ended="2026-11-01T10:10:00Z"),
+    )
 
 
 def test_two_machines_of_one_name_are_two_nodes(tmp_path: Path) -> None:

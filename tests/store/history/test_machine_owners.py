@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from pytest_anubis.cli.main import main
-from pytest_anubis.core.events import BlockerFound, Measured, NodeDecided, RunFinished, RunStarted
+from pytest_anubis.core.events import BlockerFound, Measured, RunFinished, RunStarted
 from pytest_anubis.core.history import Incident
 from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.fleet.last_runs import last_of_history
 from pytest_anubis.store.fleet.pushing import push
 from pytest_anubis.store.fleet.stored_runs import read_stored, read_stored_run, stored_runs
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.contents.content_rows import journal_content
+from pytest_anubis.store.history.contents.content_rows import journal_content, read_content
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.defect_records import defects
 from pytest_anubis.store.history.incident_records import add_incident, incidents
@@ -31,6 +31,7 @@ from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import names_of_another
 from pytest_anubis.store.run_filter import RunFilter
+from tests.store.written_runs import decided, write_events
 
 A: dict[str, Any] = {"machine": "1" * 32, "system": {"serial": "CZ1001"}}
 B: dict[str, Any] = {"machine": "2" * 32, "system": {"serial": "CZ2002"}}
@@ -53,17 +54,14 @@ def journal(
         test="t.py::test_x[cpu]", benchmark="t.py::test_x", component="net", device="cpu",
         metric=Metric(name="rate", unit="GB/s", better="higher"), values=(value,) * 4,
     )  # fmt: skip
-    with Journal.create(store, run) as written:
-        for event in (
-            RunStarted(run=run, node=node, started=began, hardware_class="c", inventory=inventory),
-            Measured(measurement=measured),
-            NodeDecided(
-                verdict=NodeVerdict(node=node, decision=decision, headline=f"node {node} is judged")
-            ),
-            RunFinished(exit_status=0, ended=began),
-        ):
-            written.write(event)
-    return written.path
+    return write_events(
+        store,
+        run,
+        RunStarted(run=run, node=node, started=began, hardware_class="c", inventory=inventory),
+        Measured(measurement=measured),
+        decided(node, decision, f"node {node} is judged"),
+        RunFinished(exit_status=0, ended=began),
+    )
 
 
 def filed(place: Path | str) -> list[tuple[str, str]]:
@@ -131,6 +129,8 @@ def test_a_run_that_is_sent_twice_is_one_run(place: Path | str, tmp_path: Path) 
             written.write(BlockerFound(text="later"))
         assert record_run(history, read_journal(late), journal_content(late)) == "changed"
         assert record_run(history, record, content) == "known"
+        (stored,) = stored_runs(history, run="b1")
+        assert b"".join(read_content(history, stored.number)) == late.read_bytes()
     assert filed(place) == [("n1", "a1"), (TWIN, "b1")]
 
 

@@ -18,16 +18,13 @@ from pytest_anubis.store.history.contents.content_rows import (
 )
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.run_filing import file_finished, record_run
-from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.store.written_runs import write_events
 
 
 def journal(store: Path, run: str = "r1", *, events: int = 3, started: str = "2026-01-01") -> Path:
-    with Journal.create(store, run) as written:
-        written.write(RunStarted(run=run, node="n1", started=started))
-        for number in range(events - 1):
-            written.write(BlockerFound(text=f"blocker {number} \r in a line"))
-    return written.path
+    more = (BlockerFound(text=f"blocker {number} \r in a line") for number in range(events - 1))
+    return write_events(store, run, RunStarted(run=run, node="n1", started=started), *more)
 
 
 def count(history: History, table: sa.Table) -> int:
@@ -79,18 +76,6 @@ def test_a_run_filed_at_the_same_moment_is_one_run(place: Path | str, tmp_path: 
     assert sorted(said) == ["known"] * 5 + ["new"]
     with History(place) as history:
         assert count(history, schema.runs) == 1
-        assert b"".join(read_content(history, 1)) == path.read_bytes()
-
-
-def test_longer_journal_replaces_a_shorter_one_only(place: Path | str, tmp_path: Path) -> None:
-    path = journal(tmp_path, events=3)
-    first, early = read_journal(path), journal_content(path)
-    with Journal.open_existing(path) as written:
-        written.write(BlockerFound(text="later"))
-    with History(place) as history:
-        assert record_run(history, first, early) == "new"
-        assert record_run(history, read_journal(path), journal_content(path)) == "changed"
-        assert record_run(history, first, early) == "known"
         assert b"".join(read_content(history, 1)) == path.read_bytes()
 
 
