@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # this checkout's packages
@@ -82,12 +81,7 @@ class Hosts:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def address(self, number: int) -> str:

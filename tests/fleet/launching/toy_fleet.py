@@ -40,13 +40,7 @@ def test_speed(anubis_metric, anubis_node):
 
 
 def write_fleet(folder: Path, nodes: Mapping[str, float], *, seconds: float = 0.0) -> None:
-    """Write suite, speeds and baseline.
-
-    Args:
-        folder: Where.
-        nodes: Node -> its speed in GFLOP/s.
-        seconds: How long the test takes.
-    """
+    """Write a suite whose test lasts so many seconds, speeds of nodes in GFLOP/s, and a baseline."""
     (folder / "speeds").mkdir(parents=True)
     (folder / "pytest.ini").write_text(QUIET)
     (folder / "test_suite.py").write_text(_SUITE)
@@ -86,11 +80,7 @@ def tried(
 ) -> int:
     """Be the script of a launcher: try it in a temporary folder, and return 0 if all is as it must be.
 
-    Args:
-        about: The script's docstring.
-        missing: Says what is not installed here.
-        trial: Tries it in a folder and returns what is wrong.
-        stay: Starts it only, until Ctrl-C.
+    `missing` says what is not installed here, `trial` returns what is wrong, `stay` only starts the launcher.
     """
     parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("--stay", action="store_true", help="only start it, until Ctrl-C")

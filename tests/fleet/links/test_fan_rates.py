@@ -24,13 +24,7 @@ def measured(
 ) -> FanRates:
     """Return the rates of fans whose blocks share a port evenly.
 
-    Args:
-        seed: Of the noise.
-        count: How many hosts.
-        send: Host -> share of the rate at which it sends.
-        receive: Host -> share of the rate at which it receives.
-        noise: Mean relative loss of a fan, as on a shared machine.
-        repeats: How often.
+    Hosts send and receive at a share of the rate; the noise is the mean relative loss of a fan.
     """
     rng = np.random.default_rng(seed)
     out = [RATE * (send or {}).get(host, 1.0) for host in range(count)]

@@ -146,7 +146,7 @@ def test_any_error_anywhere_is_one_line(
         ("postgresql+psycopg://127.0.0.1:1/x?password=s3cret", "127.0.0.1:1/x?password=***: "),
         ("postgresql+psycopg://127.0.0.1:1/x?passfile=/s3cret", "127.0.0.1:1/x?passfile=***: "),
         ("postgresql+psycopg://me@127.0.0.1:s3cret/x", "postgresql+psycopg://***: "),
-        ("nosuchdb://me:s3cret@h/x", "nosuchdb://me:***@h/x: "),
+        ("nosuchdb://me:s3cret@h/x", "history URL nosuchdb://me:***@h/x: "),
         ("post gresql://me:s3cret@h/x", "gresql://me:***@h/x: "),
     ],
 )
@@ -208,11 +208,6 @@ def test_cells_that_hold_something_else_are_refused(
         read_fleet(history)
 
     assert said in refused(tmp_path, everything)
-
-
-def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "history.sqlite").mkdir()
-    assert "unable to open database file" in refused(tmp_path)
 
 
 def test_odd_letters_in_the_stores_name_are_no_url(tmp_path: Path) -> None:
