@@ -73,17 +73,8 @@ def test_clones_of_an_image_differ_by_their_ports() -> None:
 
 
 def test_names_of_one_machine(tmp_path: Path) -> None:
-    names = (
-        "n1",
-        "n1.cluster.example",
-        "n2",
-        "n2.a.example",
-        "n2.b.example",
-        "10",
-        "10.0.0.1",
-        "n3",
-        "N3",
-    )
+    shorts, fulls = ["n1", "n2", "10", "n3", "N3"], ["n1.cluster.example", "n2.a.example"]
+    names = [*shorts, *fulls, "n2.b.example", "10.0.0.1"]
     lines = [f"{name},gpu0,copy,rate,GB/s,higher,10{k}" for name in names for k in (1, 2)]
     table = tmp_path / "t.csv"
     table.write_text("\n".join(["node,device,benchmark,metric,unit,better,value", *lines, ""]))
@@ -92,10 +83,8 @@ def test_names_of_one_machine(tmp_path: Path) -> None:
     assert sorted(set(population.nodes)) == sorted({*names} - {"n1.cluster.example", "N3"})
     units = list(zip(population.nodes, population.devices, population.runs, strict=True))
     assert len(units) == len(set(units)) == len(names) - 2
-    assert [len(population.sample(units.index((name, "gpu0", "t")))) for name in ("n1", "n2")] == [
-        4,
-        2,
-    ]
+    counts = [len(population.sample(units.index((name, "gpu0", "t")))) for name in ("n1", "n2")]
+    assert counts == [4, 2]
     notes = [one for one in runs.warnings if "one machine" in one]
     assert len(notes) == 2
     assert all(any(name in one for one in notes) for name in ("n1.cluster.example", "N3"))

@@ -25,8 +25,8 @@ def write_events(store: Path, run: str, *events: Event) -> Path:
 def verdict(outcome: Outcome = Outcome.PASS, **more: Any) -> MetricVerdict:
     """Return the verdict on one metric; what did not pass is beyond its limit."""
     reason = Reason.WITHIN if outcome is Outcome.PASS else Reason.BEYOND
-    given = {"reason": reason, "text": "", "benchmark": "t", "metric": "m", "device": "cpu"} | more
-    return MetricVerdict(outcome=outcome, **given)
+    given: dict[str, Any] = {"benchmark": "t", "metric": "m", "device": "cpu", "text": ""}
+    return MetricVerdict(outcome=outcome, **{"reason": reason, **given, **more})
 
 
 def decided(node: str, decision: Decision, headline: str = "") -> NodeDecided:

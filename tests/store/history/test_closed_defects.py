@@ -7,13 +7,14 @@ from pathlib import Path
 
 from pytest_anubis.core.history import precedents_of
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.store.history import HISTORY_NAME
 from pytest_anubis.store.history.closed_defects import closed_defects
 from pytest_anubis.store.history.database import History, moment_of
 from pytest_anubis.store.history.defect_records import add_defect, close_defect, defects
 from pytest_anubis.store.history.retention import retain
 from pytest_anubis.store.history.run_filing import record_run
+from tests.store.written_runs import decided, verdict
 
 TEST = "suites/compute/test_gemm.py::test_gemm"
 
@@ -23,14 +24,11 @@ RUN = RunRecord(run="later", node="n", hardware_class="class", started="2026-06-
 
 def rejected(run: str, node: str, day: int) -> RunRecord:
     """Return a run of January that rejects its node."""
-    slow = MetricVerdict(
-        outcome=Outcome.FAIL, reason=Reason.BEYOND, text="slow", benchmark=TEST, metric="rate",
-        component="compute",
-    )  # fmt: skip
+    slow = verdict(Outcome.FAIL, benchmark=TEST, metric="rate", component="compute")
     moment = f"2026-01-{day:02}T00:00:00+00:00"
     return RunRecord(
         run=run, node=node, hardware_class="class", started=moment, ended=moment, verdicts=(slow,),
-        node_verdict=NodeVerdict(node=node, decision=Decision.REJECTED, headline=f"{run}: slow"),
+        node_verdict=decided(node, Decision.REJECTED, f"{run}: slow").verdict,
     )  # fmt: skip
 
 
