@@ -85,16 +85,17 @@ class NodeStatus:
     @property
     def retest(self) -> bool:
         """Whether it is to be measured again before anything else is done."""
-        return (
-            bool(self.reason) and self.row is not None and self.row.verdict.triage is Triage.RETEST
-        )
+        return self._triage is Triage.RETEST
 
     @property
     def group(self) -> bool:
         """Whether it is rejected only for what all nodes have that share a trait with it."""
-        return (
-            bool(self.reason) and self.row is not None and self.row.verdict.triage is Triage.SHARED
-        )
+        return self._triage is Triage.SHARED
+
+    @property
+    def _triage(self) -> Triage:
+        """What is to be done about its rejection; nothing if it is not rejected."""
+        return self.row.verdict.triage if self.reason and self.row else Triage.NONE
 
     @property
     def unjudged(self) -> int:

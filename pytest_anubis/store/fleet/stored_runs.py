@@ -26,14 +26,11 @@ from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_heads import began_of, head_of
 from pytest_anubis.store.journal.journal_reading import read_journal, state_of
 from pytest_anubis.store.namesakes import renamed
-from pytest_anubis.store.run_filter import RunFilter
+from pytest_anubis.store.run_filter import WILD, RunFilter
 from pytest_anubis.store.samples.columnar_files import Columns, ColumnsError, read_columns
 
 LATEST = "latest"
 """Name of the run that began last."""
-
-_PATTERN = frozenset("*?[")
-"""Characters that make a node's name a pattern, which the query does not support."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +70,7 @@ def stored_runs(
         query = query.where(runs.c.hardware_class == wanted.hardware_class)
     if wanted.since is not None:
         query = query.where(schema.began >= wanted.since)
-    plain = not any(_PATTERN & set(name) for name in wanted.nodes)
+    plain = not any(map(WILD.search, wanted.nodes))  # the query supports no patterns
     if wanted.nodes and plain:
         query = query.where(sa.or_(*map(_of_host, wanted.nodes)))
     if run == LATEST:

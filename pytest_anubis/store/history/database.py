@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -259,7 +259,7 @@ class History:
         Raises:
             HistoryError: The node is unknown.
         """
-        table, verdicts = schema.runs, schema.verdicts
+        table = schema.runs
         with self.reading() as connection:
             number = known_node(connection, node)
             rows = connection.execute(
@@ -268,13 +268,21 @@ class History:
                 .order_by(schema.began.desc(), table.c.id.desc())
                 .limit(limit)
             ).all()
-            found = {
-                row.id: connection.execute(
-                    sa.select(verdicts).where(verdicts.c.run_id == row.id).order_by(verdicts.c.id)
-                ).all()
+            found = [
+                RunSummary(
+                    run=row.run,
+                    node=node,
+                    hardware_class=row.hardware_class,
+                    profile=row.profile,
+                    purpose=row.purpose,
+                    started=row.began,
+                    seconds=None if row.ended is None else max(0.0, row.ended - row.started),
+                    decision=row.decision,
+                    similarities=_similarities(connection, row.id),
+                )
                 for row in rows
-            }
-        return tuple(_summary(node, row, found[row.id]) for row in reversed(rows))
+            ]
+        return tuple(reversed(found))
 
     def durations(self, hardware_class: str, *, profile: str = "") -> dict[str, float]:
         """Return benchmark -> its median duration in seconds on a class in a profile; empty takes all."""
@@ -330,19 +338,9 @@ def shown_time(moment: float) -> str:
         return f"{moment:g} s"
 
 
-def _summary(node: str, row: Any, verdicts: Sequence[Any]) -> RunSummary:
-    return RunSummary(
-        run=row.run,
-        node=node,
-        hardware_class=row.hardware_class,
-        profile=row.profile,
-        purpose=row.purpose,
-        started=row.began,
-        seconds=None if row.ended is None else max(0.0, row.ended - row.started),
-        decision=row.decision,
-        similarities={
-            (verdict.benchmark, verdict.metric, verdict.device): verdict.similarity
-            for verdict in verdicts
-            if verdict.similarity is not None
-        },
-    )
+def _similarities(connection: sa.Connection, run: int) -> dict[tuple[str, str, str], float]:
+    """Return benchmark, metric and device -> similarity of a run."""
+    table = schema.verdicts
+    query = sa.select(table.c.benchmark, table.c.metric, table.c.device, table.c.similarity)
+    query = query.where(table.c.run_id == run, table.c.similarity.is_not(None)).order_by(table.c.id)
+    return {(row[0], row[1], row[2]): row[3] for row in connection.execute(query)}
