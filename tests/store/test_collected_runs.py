@@ -288,9 +288,8 @@ def test_files_that_look_like_results_are_named(tmp_path: Path, name: str, said:
     assert [(one.path, one.damaged) for one in refused] == [(str(other), True)] * said
     failed = push([tmp_path], tmp_path / "fleet").failed
     assert [line.split(":")[0] for line in failed] == [str(other)] * said
-    assert not said or refused[0].reason not in {
-        one.reason for one in read_runs([tmp_path, other]).refused
-    }  # named by itself it is read
+    again = {one.reason for one in read_runs([tmp_path, other]).refused}
+    assert not said or refused[0].reason not in again  # named by itself it is read
 
 
 def test_dead_links_are_named_and_tables_are_no_runs(tmp_path: Path) -> None:
@@ -407,9 +406,8 @@ def test_copy_counts_once_and_another_run_counts(tmp_path: Path) -> None:
         os.utime(file, (1.7e9, 1.7e9))
     path = ImportFolder(tmp_path).save(import_table(old))
     assert ImportFolder(tmp_path).save(import_table(old)) == path  # replaced
-    with pytest.raises(
-        DoubleImportError, match=r"copies/old\.csv: left out, .*old\.csv\.npz already"
-    ):
+    words = r"copies/old\.csv: left out, .*old\.csv\.npz already"
+    with pytest.raises(DoubleImportError, match=words):
         ImportFolder(tmp_path).save(import_table(copy))
     for imported in (import_table(other), import_table(copy, run="r3")):
         ImportFolder(tmp_path).save(imported)

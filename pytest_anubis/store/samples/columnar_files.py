@@ -117,6 +117,7 @@ _RUN = (
     "run", "node", "started", "hardware_class", "attributes", "profile", "purpose", "inventory",
     "settings",
 )  # fmt: skip
+_RUN_IF_SET = ("traits", "took", "file_dated", "unread", "samples_only")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,18 +149,18 @@ def save_columns(columns: Columns, path: Path) -> Path:
 def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
     """Return a columnar file's bytes; uncompressed ones are the same on every machine."""
     populations = columns.populations
-    nodes = _Names()
-    devices = _Names()
-    runs = _Names()
+    nodes: dict[str, int] = {}
+    devices: dict[str, int] = {}
+    runs: dict[str, int] = {}
     kinds: dict[SampleProblem, int] = {}
     rows = np.concatenate([[0], np.cumsum([len(p) for p in populations])]).astype(np.int64)
     sizes = _join([np.diff(p.offsets) for p in populations], np.int64)
     marked = [(rows[i] + r, q) for i, p in enumerate(populations) for r, q in p.problems.items()]
     arrays: dict[str, Any] = {
         "population": rows,
-        "node": _join([nodes.codes(p.nodes) for p in populations], np.int32),
-        "device": _join([devices.codes(p.devices) for p in populations], np.int32),
-        "run": _join([runs.codes(p.runs) for p in populations], np.int32),
+        "node": _join([_numbered(p.nodes, nodes) for p in populations], np.int32),
+        "device": _join([_numbered(p.devices, devices) for p in populations], np.int32),
+        "run": _join([_numbered(p.runs, runs) for p in populations], np.int32),
         "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         "values": _join([p.values for p in populations], np.float64),
         "problem_row": np.array([row for row, _ in marked], dtype=np.int64),
@@ -169,19 +170,15 @@ def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
         "format": FORMAT,
         "schema": SCHEMA,
         "populations": [{name: getattr(p, name) for name in _KEY} for p in populations],
-        "nodes": list(nodes.numbers),
-        "devices": list(devices.numbers),
-        "runs": list(runs.numbers),
+        "nodes": list(nodes),
+        "devices": list(devices),
+        "runs": list(runs),
         "problems": list(kinds),
         "records": [
             _FIRST_EVENT
             | {name: getattr(r, name) for name in _RUN}
             | ({"ended": r.ended} if r.ended > r.started else {})
-            | ({"traits": r.traits} if r.traits else {})
-            | ({"took": r.took} if r.took else {})
-            | ({"file_dated": True} if r.file_dated else {})
-            | ({"unread": r.unread} if r.unread else {})
-            | ({"samples_only": True} if r.samples_only else {})
+            | {name: value for name in _RUN_IF_SET if (value := getattr(r, name))}
             for r in columns.runs
         ],
     }
@@ -266,18 +263,11 @@ def is_columns(path: Path) -> bool:
         return False
 
 
-class _Names:
-    """A table that numbers names in the order in which they come."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-
-    def codes(self, names: Sequence[str]) -> IntArray:
-        """Return one number per name, shape (n,)."""
-        numbers = self.numbers
-        for name in dict.fromkeys(names):
-            numbers.setdefault(name, len(numbers))
-        return np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))
+def _numbered(names: Sequence[str], known: dict[str, int]) -> IntArray:
+    """Return one number per name, shape (n,); new names get the next numbers among those that are known."""
+    for name in dict.fromkeys(names):
+        known.setdefault(name, len(known))
+    return np.fromiter(map(known.__getitem__, names), dtype=np.int64, count=len(names))
 
 
 def _join(parts: Iterable[Any], kind: Any) -> Any:

@@ -158,9 +158,8 @@ def trial(folder: Path, say: Callable[[str], None], *, dying: bool = True) -> li
         (folder / "hosts.txt").write_text("".join(lines))
         speeds = {"n1": HEALTHY, "n2": SLOW, "n3": HEALTHY}
         work = folder / "work"
-        write_fleet(
-            work, speeds, seconds=8.0 if dying else 0.0
-        )  # long enough to be cut in its middle
+        # Long enough to be cut in its middle.
+        write_fleet(work, speeds, seconds=8.0 if dying else 0.0)
         cutter = threading.Timer(5.0, hosts.cut, (3,))
         if dying:
             cutter.start()

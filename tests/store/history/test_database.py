@@ -151,9 +151,8 @@ def test_durations_are_medians_of_what_ran(history: History) -> None:
     slow = TestResult(test=NET, benchmark=NET, outcome="passed", seconds=9.0, metrics=1)
     record_run(history, record("b", results=(slow,)))
     record_run(history, record("c", results=(slow,), profile="soak"))
-    assert history.durations("c1", profile="smoke") == {
-        NET: 5.25
-    }  # of 1.5 (two tests in turn) and 9
+    # Of 1.5 (two tests in turn) and 9.
+    assert history.durations("c1", profile="smoke") == {NET: 5.25}
     assert history.durations("c1") == {NET: 9.0}
     assert history.durations("c2") == {}
     assert history.durations("") == {NET: 9.0}  # every class
