@@ -1,7 +1,9 @@
-"""Write the journals of runs, as a session does."""
+"""Write the journals of runs, as a session does, and let several be filed at once."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,21 @@ def verdict(outcome: Outcome = Outcome.PASS, **more: Any) -> MetricVerdict:
 def decided(node: str, decision: Decision, headline: str = "") -> NodeDecided:
     """Return the event that decides of a node."""
     return NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline=headline))
+
+
+def at_once(count: int, work: Callable[[int], object]) -> None:
+    """Call `work` with each number below `count`, in threads that begin at the same moment."""
+    start = threading.Barrier(count)
+
+    def begin(number: int) -> None:
+        start.wait()
+        work(number)
+
+    threads = [threading.Thread(target=begin, args=(n,), daemon=True) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def written(

@@ -196,6 +196,7 @@ def test_unfileable_run_is_one_line_and_stops_nothing(tmp_path: Path) -> None:
     assert len(pushed.failed) == 3
     assert all(line.isprintable() and str(tmp_path) in line for line in pushed.failed)
     assert any("two hosts of one name" in line for line in pushed.failed)
+    assert read_stored_run(place, "r1") == read_journal(store / "runs" / "r1")
 
 
 @pytest.mark.parametrize("here", [True, False])
@@ -244,6 +245,7 @@ def test_an_import_becomes_a_run_of_each_node(place: Path | str, tmp_path: Path)
     copy.write_text(TABLE + rows[0].replace("0\n", "7\n"))
     (line,) = push([copy], place).failed
     assert "another import" in line
+    assert same(read_stored(place), read_runs([table]))
 
 
 WHOLE = ("again", "n1", "unclassified")

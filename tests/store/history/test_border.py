@@ -28,6 +28,7 @@ from pytest_anubis.store.history.node_rows import node_number
 from pytest_anubis.store.history.run_filing import file_finished, record_run
 from tests.postgres import new_database
 from tests.store.history.test_database import record as full_record
+from tests.store.written_runs import at_once
 
 SECRET = "postgresql+psycopg://me:s3cret/word@127.0.0.1:1/x"
 
@@ -263,24 +264,19 @@ def test_first_filings_that_cross_lose_nothing(
     if kind == "postgresql":
         url = request.getfixturevalue("postgres_url")
         place = new_database(url, f"crossing_{count}_{shared}".lower())
-    start, failed = threading.Barrier(count), list[Exception]()
+    failed: list[Exception] = []
 
-    def file(name: str) -> None:
-        start.wait()
+    def file(writer: int) -> None:
         for number in range(rounds):
-            node = "shared" if shared else name
-            one = full_record(f"{name}-{number}", bad=True, node=node)
+            node = "shared" if shared else f"p{writer}"
+            one = full_record(f"p{writer}-{number}", bad=True, node=node)
             try:
                 with History(place) as history:
                     record_run(history, one)
             except Exception as error:
                 failed.append(error)
 
-    threads = [threading.Thread(target=file, args=(f"p{number}",)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(count, file)
     assert failed == []
     with History(place) as history, history.reading() as connection:
         found = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import names_of_another
 from pytest_anubis.store.run_filter import RunFilter
-from tests.store.written_runs import decided, write_events
+from tests.store.written_runs import at_once, decided, write_events
 
 A: dict[str, Any] = {"machine": "1" * 32, "system": {"serial": "CZ1001"}}
 B: dict[str, Any] = {"machine": "2" * 32, "system": {"serial": "CZ2002"}}
@@ -169,20 +168,14 @@ def test_fifty_writers_at_once_lose_nothing(place: Path | str, tmp_path: Path) -
         for i in range(50)
     ]
     said: list[str] = []
-    go = threading.Barrier(50)
 
-    def file(path: Path) -> None:
-        go.wait()
-        store = path.parents[2]
-        said.append(file_finished(place, store, read_journal(path), journal=path))
+    def file(number: int) -> None:
+        path = paths[number]
+        said.append(file_finished(place, path.parents[2], read_journal(path), journal=path))
 
     with History(place):
         pass
-    threads = [threading.Thread(target=file, args=(path,), daemon=True) for path in paths]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(50, file)
     late = [path for path in paths if (path.parents[2] / "history-waiting").exists()]
     push([path.parent for path in late], place)  # on a slow machine some had to wait
     found = filed(place)
