@@ -60,6 +60,13 @@ def journal(
     write_events(folder, run, *events)
 
 
+def suffered(history: History, node: str, kind: str, since: float) -> None:
+    """Enter twelve incidents of a node, one a day, the latest so many days ago."""
+    for number in range(12):
+        started = NOW - (since + number) * DAY
+        add_incident(history, Incident(node=node, kind=kind, started=started, duration=60.0))
+
+
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Journals of a small fleet."""
@@ -82,11 +89,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, collected: Path) -> Path:
     assert anubis("push", str(collected), "--history", str(store)).returncode == 0
     with History(store) as history:
         history.add_node("n11", hardware_class="c", since=NOW - 9 * DAY)
-        for number in range(12):
-            happened = Incident(
-                node="n10", kind="gpu", started=NOW - (20 + number) * DAY, duration=60.0
-            )
-            add_incident(history, happened)
+        suffered(history, "n10", "gpu", 20)
         history.set_state("n8", "repair", at=NOW - DAY)
     return store
 

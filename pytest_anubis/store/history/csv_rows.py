@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_anubis.codec import CodecError, read_bytes
@@ -14,6 +15,17 @@ from pytest_anubis.tool_outputs.table_heads import missing, table_head
 
 _MAX_BYTES = 8 << 20
 """Bytes of a file, a hundred thousand lines. Python's objects take up to 250 times the text, so 2 GiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableImport:
+    """The result of reading such a table into the history."""
+
+    added: int  # how many nodes or incidents are new
+    known: int  # how many were in the history already
+    wrong: tuple[str, ...]  # messages about the lines that were left out
+    left_out: int  # how many lines were left out
+    traits: tuple[str, ...] = ()  # the columns that were kept as traits of nodes
 
 
 def read_rows(

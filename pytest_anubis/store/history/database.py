@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -235,8 +235,7 @@ class History:
         Raises:
             HistoryError: The node or the state is unknown, or the time lies in the future.
         """
-        if state not in NODE_STATES:
-            raise HistoryError(f"state {state[:40]!r} is none of {', '.join(NODE_STATES)}")
+        check_state(state, NODE_STATES)
         moment = past(at, now)
         with self.writing() as connection:
             number = known_node(connection, node)
@@ -301,6 +300,12 @@ class History:
             for benchmark, seconds in connection.execute(query):
                 found.setdefault(benchmark, []).append(seconds)
         return {benchmark: float(median(values)) for benchmark, values in found.items()}
+
+
+def check_state(state: str, known: Collection[str]) -> None:
+    """Refuse an unknown state of a node or defect with a `HistoryError`."""
+    if state not in known:
+        raise HistoryError(f"state {state[:40]!r} is none of {', '.join(known)}")
 
 
 def past(at: float | None, now: float | None = None) -> float:

@@ -9,7 +9,6 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import sqlalchemy as sa
 from pytest_anubis.core.history import Incident
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.csv_rows import read_rows
+from pytest_anubis.store.history.csv_rows import TableImport, read_rows
 from pytest_anubis.store.history.database import History, HistoryError, moment_of, past, shown_time
 from pytest_anubis.store.history.node_rows import known_node, node_names, node_number, unknown_node
 
@@ -30,17 +29,6 @@ _KEPT = ("kind", "started", "duration", "component", "note")
 """Fields of an incident that are columns of its row."""
 _MAX_NODES_LISTED = 5
 """Unknown nodes that a line names; all are counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentImport:
-    """The result of importing a file of incidents."""
-
-    added: int  # how many are new
-    known: int  # how many were in the history already
-    # A message for each line that was left out, and one for all lines of unknown nodes
-    wrong: tuple[str, ...] = ()
-    left_out: int = 0  # how many lines of the file were left out
 
 
 def add_incident(
@@ -70,8 +58,8 @@ def add_incident(
 
 def import_incidents(
     history: History, path: Path, *, add_nodes: bool = False, now: float | None = None
-) -> IncidentImport:
-    """Read incidents from CSV; good lines are kept, wrong ones listed by number.
+) -> TableImport:
+    """Read incidents from CSV; good lines are kept, wrong ones listed by number, or together by their nodes.
 
     Columns: ``node, kind, started`` and optionally ``duration`` (hours, or with a unit: ``90s``, ``30m``,
     ``2h``, ``1d``), ``component``, ``note``. Reading a file twice adds nothing but durations that were
@@ -104,7 +92,7 @@ def import_incidents(
     left_out = len(wrong) + sum(map(len, unknown.values()))
     if unknown:
         lines += (f"{path}: {_unknown(unknown)}",)
-    return IncidentImport(added=added, known=len(placed) - added, wrong=lines, left_out=left_out)
+    return TableImport(added=added, known=len(placed) - added, wrong=lines, left_out=left_out)
 
 
 def _enter(connection: sa.Connection, found: Sequence[tuple[int, Incident]]) -> int:
