@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pytest_anubis.core.history import precedents_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, Outcome
-from pytest_anubis.store.history import HISTORY_NAME
+from pytest_anubis.store.history import HISTORY_NAME, history_file
 from pytest_anubis.store.history.closed_defects import closed_defects
 from pytest_anubis.store.history.database import History, moment_of
 from pytest_anubis.store.history.defect_records import add_defect, close_defect, defects
@@ -113,6 +115,22 @@ def test_a_headline_goes_with_its_deleted_run(tmp_path: Path) -> None:
         assert [(one.note, one.note_of_run) for one in defects(history)] == [
             ("cable", False), ("", False),
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "file"),
+    [
+        (Path("store"), Path("store", HISTORY_NAME)),
+        ("store", Path("store", HISTORY_NAME)),
+        ("sqlite:///h.sqlite", Path("h.sqlite")),
+        ("sqlite:////data/h.sqlite?timeout=5", Path("/data/h.sqlite")),
+        ("sqlite:///:memory:", None),
+        ("sqlite:///", None),
+        ("postgresql+psycopg://me@host/anubis", None),
+    ],
+)
+def test_only_sqlite_has_a_file(place: Path | str, file: Path | None) -> None:
+    assert history_file(place) == file
 
 
 def test_no_history_is_no_defect_and_makes_no_file(tmp_path: Path) -> None:
