@@ -28,14 +28,11 @@ from pytest_anubis.store.importers.table import exported_samples, import_table
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 from pytest_anubis.store.namesakes import NodeNames
-from pytest_anubis.store.run_files import PARQUET, files_of
-from pytest_anubis.store.run_files import TABLES as TABLES
+from pytest_anubis.store.run_files import PARQUET, TABLES, files_of, is_superbench
 from pytest_anubis.store.run_files import RunsError as RunsError
-from pytest_anubis.store.run_files import is_superbench as is_superbench
 from pytest_anubis.store.run_filter import RunFilter
-from pytest_anubis.store.run_set import RefusedRun as RefusedRun
+from pytest_anubis.store.run_set import RefusedRun, under_one_name
 from pytest_anubis.store.run_set import RunSet as RunSet
-from pytest_anubis.store.run_set import under_one_name
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
 
 Progress = Callable[[str], None]

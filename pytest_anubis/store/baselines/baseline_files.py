@@ -16,9 +16,11 @@ from pytest_anubis.codec import CodecError, parse_json, read_bytes
 from pytest_anubis.core.baseline import MIN_THRESHOLD, Baseline, Criterion
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.baselines.baseline_form import BaselineError as BaselineError
-from pytest_anubis.store.baselines.baseline_form import baseline_from_plain as baseline_from_plain
-from pytest_anubis.store.baselines.baseline_form import baseline_to_plain as baseline_to_plain
-from pytest_anubis.store.baselines.baseline_form import digest_of
+from pytest_anubis.store.baselines.baseline_form import (
+    baseline_from_plain,
+    baseline_to_plain,
+    digest_of,
+)
 
 _ROUNDING = 1 - 1e-6
 """Ratio of a stated to a computed loss below which they differ by more than rounding to eight digits."""

@@ -18,15 +18,17 @@ from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding,
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.store.baselines.baseline_files import (
-    BaselineError,
     baseline_file_name,
-    baseline_from_plain,
-    baseline_to_plain,
     find_baseline,
     load_baseline,
     load_baselines,
     save_baseline,
     seal,
+)
+from pytest_anubis.store.baselines.baseline_form import (
+    BaselineError,
+    baseline_from_plain,
+    baseline_to_plain,
 )
 from pytest_anubis.validator import judge_sample
 
