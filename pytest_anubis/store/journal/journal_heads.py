@@ -45,7 +45,7 @@ def newest_first(
 def headless(store: Path, *, without: str = "", after: float = -1.0) -> list[tuple[Path, float]]:
     """Return the journals whose first event cannot be read, and when they were last written, newest first.
 
-    Args as of `newest_first`; here they are left out if they were last written before `after`.
+    As of `newest_first`, and what was last written before `after` is left out, whenever its run began.
     """
     found = [
         (path, path.stat().st_mtime)
