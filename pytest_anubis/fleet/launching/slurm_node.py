@@ -83,15 +83,7 @@ def read_node(node: str) -> SlurmNode:
     Raises:
         SlurmError: It did not answer, or knows no such node.
     """
-    return parsed_node(_scontrol("--oneliner", "show", "node", node), node)
-
-
-def parsed_node(text: str, node: str) -> SlurmNode:
-    """Read what ``scontrol --oneliner show node`` prints.
-
-    Raises:
-        SlurmError: There is no state in it.
-    """
+    text = _scontrol("--oneliner", "show", "node", node)
     state = _STATE.search(text)
     if state is None:
         raise SlurmError(

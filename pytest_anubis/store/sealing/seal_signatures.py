@@ -30,6 +30,7 @@ MAKE_KEYS = (
 )
 """Commands that make a key (without -aes256: unencrypted), and the public key to give away."""
 
+_MADE = " && ".join(MAKE_KEYS)
 _MAX_KEY_BYTES = 16 << 10
 _DER_HEAD = bytes.fromhex("302a300506032b6570032100")
 """Beginning of an Ed25519 public key in DER (RFC 8410), before its 32 bytes."""
@@ -75,13 +76,13 @@ def load_public_key(path: Path) -> PublicKey:
     try:
         key = from_pem.load_pem_public_key(content)
     except Exception:  # of many kinds, and of several libraries
-        raise KeyFileError(f"{path}: no public key in PEM; make keys with: {_made()}") from None
+        raise KeyFileError(f"{path}: no public key in PEM; make keys with: {_MADE}") from None
     if not isinstance(key, ed25519.Ed25519PublicKey):
-        raise KeyFileError(f"{path}: no Ed25519 key; make keys with: {_made()}")
+        raise KeyFileError(f"{path}: no Ed25519 key; make keys with: {_MADE}")
     raw = key.public_bytes_raw()
     # A key of small order takes this signature for one message in eight, so its owner could deny all others.
     if any(_is_valid(raw, _ANY_MESSAGE, bytes([number])) for number in range(256)):
-        raise KeyFileError(f"{path}: no proper Ed25519 key; make keys with: {_made()}")
+        raise KeyFileError(f"{path}: no proper Ed25519 key; make keys with: {_MADE}")
     return PublicKey(raw=raw, path=str(path))
 
 
@@ -94,7 +95,7 @@ def load_private_key(path: Path, password: Callable[[], str]) -> Ed25519PrivateK
     from_pem, ed25519 = _cryptography()
     content = _pem_of(path)
     if b"PRIVATE KEY" not in content or b"OPENSSH" in content:
-        raise KeyFileError(f"{path}: no private key in PEM; make keys with: {_made()}")
+        raise KeyFileError(f"{path}: no private key in PEM; make keys with: {_MADE}")
     encrypted = b"ENCRYPTED" in content
     try:
         found = from_pem.load_pem_private_key(content, password().encode() if encrypted else None)
@@ -104,7 +105,7 @@ def load_private_key(path: Path, password: Callable[[], str]) -> Ed25519PrivateK
         why = "wrong password, or a damaged key" if encrypted else "a damaged private key"
         raise KeyFileError(f"{path}: {why}") from None
     if not isinstance(found, ed25519.Ed25519PrivateKey):
-        raise KeyFileError(f"{path}: no Ed25519 key; make keys with: {_made()}")
+        raise KeyFileError(f"{path}: no Ed25519 key; make keys with: {_MADE}")
     key: Ed25519PrivateKey = found
     return key
 
@@ -202,14 +203,10 @@ def _pem_of(path: Path) -> bytes:
     except OSError as error:
         raise KeyFileError(f"{path}: cannot be read ({error.strerror})") from error
     except CodecError:
-        raise KeyFileError(f"{path}: no key in PEM; make keys with: {_made()}") from None
+        raise KeyFileError(f"{path}: no key in PEM; make keys with: {_MADE}") from None
     if content.count(b"-----BEGIN") > 1:
         raise KeyFileError(f"{path}: several keys; put each into a file of its own")
     return content
-
-
-def _made() -> str:
-    return " && ".join(MAKE_KEYS)
 
 
 def _cryptography() -> tuple[Any, Any]:
