@@ -19,7 +19,7 @@ from pytest_anubis.store.fleet.last_runs import last_of_history
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.run_filing import record_run
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.store.node_standing import FOLDER, keep_begun, keep_ended, standing_file
+from pytest_anubis.store.node_standing import FOLDER, keep_begun, standing_file
 from tests.store.written_runs import decided, verdict, write_events
 
 
@@ -186,18 +186,6 @@ def test_journals_under_the_full_name_of_a_host_count_too(tmp_path: Path) -> Non
     standing_file(tmp_path, "n1").write_text(older)
     plays(tmp_path, "r3", 1, node="n1.another")  # two hosts share the short name
     assert health(tmp_path) == 0
-
-
-def test_health_asks_the_history_for_runs_of_other_stores(tmp_path: Path) -> None:
-    store, other = tmp_path / "a", tmp_path / "b"
-    filed(store, plays(store, "r1", 3))
-    keep_ended(store, read_journal(store / "runs/r1/journal.jsonl"), ended=1.0, reason="")
-    assert health(store) == 0
-    filed(store, plays(other, "r2", 1, Decision.REJECTED))
-    assert status(store).status is Status.QUARANTINED
-    assert health(store) == 1
-    filed(store, plays(other, "r3", 0.5))
-    assert health(store) == 0
 
 
 def test_a_rejection_outlives_an_older_history(tmp_path: Path) -> None:

@@ -28,8 +28,6 @@ from pytest_anubis.store.fleet.unfiled import import_name, store_of
 from pytest_anubis.store.history import run_filing
 from pytest_anubis.store.history.contents.content_rows import read_content
 from pytest_anubis.store.history.database import History, HistoryError
-from pytest_anubis.store.history.run_filing import file_finished
-from pytest_anubis.store.history.waiting_runs import waiting
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.node_standing import keep_begun
@@ -115,20 +113,6 @@ def test_reading_takes_what_is_asked_for(tmp_path: Path) -> None:
             read_stored(place, wanted)
         with pytest.raises(RunsError, match="of the nodes, class and time"):
             read_runs([store], wanted=wanted)
-
-
-def test_run_of_a_node_without_history_is_pushed_later(tmp_path: Path) -> None:
-    store, place = tmp_path / "node", tmp_path / "fleet"
-    (place / "history.sqlite").mkdir(parents=True)
-    path = journal(store, "r1")
-    assert "1 run waits in" in file_finished(place, store, read_journal(path), journal=path)
-    pushed = push([store], place)
-    assert (pushed.new, pushed.left) == (0, 1)
-    assert "unable to open database file" in pushed.stopped
-    (place / "history.sqlite").rmdir()
-    assert push([store], place).new == 1
-    assert waiting(store) == ()
-    assert known(place) == ["r1"]
 
 
 def test_lost_connection_during_push_loses_no_run(

@@ -249,14 +249,6 @@ def test_numpy_and_odd_values_are_written(tmp_path: Path) -> None:
     assert without_time(event) == {"event": "telemetry"} | plain
 
 
-def test_truncated_last_line_is_reported(tmp_path: Path) -> None:
-    path = journal_of(tmp_path, measured(), measured())
-    path.write_bytes(path.read_bytes()[:-20])
-    record = read_journal(path)
-    assert len(record.measurements) == 1
-    assert any("line 3: cut short" in text for text in record.warnings)
-
-
 @pytest.mark.parametrize("cut", range(0, 900, 37))
 def test_any_prefix_is_a_record_or_one_clear_line(tmp_path: Path, cut: int) -> None:
     path = journal_of(tmp_path, measured())
