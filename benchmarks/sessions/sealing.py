@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pytest_anubis.cli.main import main
-from pytest_anubis.store.baselines.baseline_files import baseline_from_plain, save_baseline, seal
+from pytest_anubis.store.baselines.baseline_files import save_baseline, seal
+from pytest_anubis.store.baselines.baseline_form import baseline_from_plain
 from pytest_anubis.store.journal.journal_lines import line_of, parse_line, text_of
 from tests.golden.runs import BASELINES, RUNS
 

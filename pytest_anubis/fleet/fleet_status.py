@@ -48,33 +48,21 @@ _ACTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """The status of one node, and why.
-
-    Attributes:
-        node: Its name.
-        status: Its status.
-        why: The reason in one line for people, without its age.
-        since: When it got this status, seconds since 1970; None if unknown.
-        hardware_class: The node's class.
-        state: As the operator set it: ``in service``, ``drained``, ``repair``.
-        run: The run behind the reason; empty if there is none.
-        reason: The reason for a scheduler, at most 128 characters; empty if the node is not rejected.
-        risk: Probability of an incident within the horizon that its last verdict leaves; None: unknown.
-        act: What to do first about it, in few words; empty if nothing.
-        row: Its last verdict as every text shows it; None before the first.
-    """
+    """The status of one node, and why."""
 
     node: str
     status: Status
-    why: str
-    since: float | None
+    why: str  # the reason in one line for people, without its age
+    since: float | None  # when it got this status, seconds since 1970; None if unknown
     hardware_class: str = ""
-    state: str = _IN_SERVICE
-    run: str = ""
+    state: str = _IN_SERVICE  # as the operator set it: ``in service``, ``drained``, ``repair``
+    run: str = ""  # the run behind the reason; empty if there is none
+    # The reason for a scheduler, at most 128 characters; empty if the node is not rejected
     reason: str = ""
+    # Probability of an incident within the horizon that its last verdict leaves; None: unknown
     risk: float | None = None
-    act: str = ""
-    row: NodeRow | None = None
+    act: str = ""  # what to do first about it, in few words; empty if nothing
+    row: NodeRow | None = None  # its last verdict as every text shows it; None before the first
 
     @property
     def word(self) -> str:
@@ -97,16 +85,17 @@ class NodeStatus:
     @property
     def retest(self) -> bool:
         """Whether it is to be measured again before anything else is done."""
-        return (
-            bool(self.reason) and self.row is not None and self.row.verdict.triage is Triage.RETEST
-        )
+        return self._triage is Triage.RETEST
 
     @property
     def group(self) -> bool:
         """Whether it is rejected only for what all nodes have that share a trait with it."""
-        return (
-            bool(self.reason) and self.row is not None and self.row.verdict.triage is Triage.SHARED
-        )
+        return self._triage is Triage.SHARED
+
+    @property
+    def _triage(self) -> Triage:
+        """What is to be done about its rejection; nothing if it is not rejected."""
+        return self.row.verdict.triage if self.reason and self.row else Triage.NONE
 
     @property
     def unjudged(self) -> int:
@@ -323,9 +312,7 @@ def reason_of(last: DecidingRun) -> str:
 def exit_code(statuses: Sequence[NodeStatus], damaged: int = 0) -> int:
     """Return 1 if a node is quarantined; 20 if none is, but one is not fit, unknown or missing; else 0.
 
-    Args:
-        statuses: The nodes.
-        damaged: Number of files that cannot be read; they may be about a node that seems fit.
+    Damaged files may be about a node that seems fit.
     """
     found = {one.status for one in statuses}
     if Status.QUARANTINED in found:
@@ -335,18 +322,12 @@ def exit_code(statuses: Sequence[NodeStatus], damaged: int = 0) -> int:
 
 
 def drain_lines(statuses: Iterable[NodeStatus], *, scontrol: bool) -> tuple[list[str], list[str]]:
-    """Return a line for each rejected node in service, and what was left out.
+    """Return a line for each rejected node in service, and one for each name that no scheduler takes.
 
     Nodes to be measured again first, and nodes rejected only like all of a batch or driver, come last behind
     ``#``, so that nothing drains them. So do names that a scheduler would misread: ``n[1-9]`` would be nine
-    other nodes, and ``n1~6bfd`` is a second machine named n1.
-
-    Args:
-        statuses: The nodes.
-        scontrol: Write commands for a shell in status of names and reasons.
-
-    Returns:
-        The lines, and a line for each name that no scheduler takes.
+    other nodes, and ``n1~6bfd`` is a second machine named n1. With `scontrol` the lines are commands for a
+    shell instead of names and reasons.
     """
     lines, again, refused = [], [], []
     for one in statuses:

@@ -17,12 +17,9 @@ from typing import IO
 
 
 def write_atomically(path: Path, content: bytes | str, *, durable: bool = True) -> None:
-    r"""Replace a file, and make its folders.
+    r"""Replace a file, and make its folders; as `writing_atomically`.
 
-    Args:
-        path: The file.
-        content: Text is written as UTF-8, and a lone surrogate as an escape such as ``\udc80``.
-        durable: Wait until the content is on the disk; False for files that the next call makes anew.
+    Text is written as UTF-8, and a lone surrogate as an escape such as ``\udc80``.
 
     Raises:
         OSError: The disk refuses; the old file is untouched and nothing is left behind.
@@ -37,7 +34,8 @@ def write_atomically(path: Path, content: bytes | str, *, durable: bool = True) 
 def writing_atomically(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Give a temporary file to write to, and rename it to `path` at the end.
 
-    A durable file is on the disk before it is renamed, so a power cut leaves the old one. The temporary name
+    A durable file is on the disk before it is renamed, so a power cut leaves the old one; files that the next
+    call makes anew need not be durable. The temporary name
     is unpredictable, so no prepared link is followed; a link in the place of `path` is replaced. A device,
     pipe or socket, such as ``/dev/null``, is written to directly: replacing it would break the machine.
 
@@ -93,13 +91,10 @@ def _keep_name(folder: Path) -> None:
 
 @contextlib.contextmanager
 def alone(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock of a file, or go on without it after `timeout`, or if there are no locks.
+    """Hold the lock of a file, of its name with the ending ``.lock``; go on without it if there are no locks.
 
-    Any user who can read it can hold it for ever.
-
-    Args:
-        path: The file; its lock has the same name with the ending ``.lock``.
-        timeout: Seconds to wait; it should be what a change takes.
+    Also go on after `timeout` seconds, which should be what a change takes: any user who can read the lock
+    can hold it for ever.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

@@ -22,14 +22,10 @@ _NAME = "best-probe.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestReadings:
-    """The best readings of the probe on one machine.
+    """The best readings of the probe on one machine."""
 
-    Attributes:
-        seconds: The best reading; 0 if none is known.
-        during: Benchmark and metric -> the quickest readings during the last measurements, seconds.
-    """
-
-    seconds: float = 0.0
+    seconds: float = 0.0  # the best reading; 0 if none is known
+    # Benchmark and metric -> the quickest readings during the last measurements, seconds
     during: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 

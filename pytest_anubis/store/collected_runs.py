@@ -28,16 +28,12 @@ from pytest_anubis.store.importers.table import exported_samples, import_table
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 from pytest_anubis.store.namesakes import NodeNames
-from pytest_anubis.store.run_files import PARQUET, files_of
-from pytest_anubis.store.run_files import TABLES as TABLES
+from pytest_anubis.store.run_files import PARQUET, TABLES, files_of, is_superbench
 from pytest_anubis.store.run_files import RunsError as RunsError
-from pytest_anubis.store.run_files import is_superbench as is_superbench
 from pytest_anubis.store.run_filter import RunFilter
-from pytest_anubis.store.run_set import RefusedRun as RefusedRun
+from pytest_anubis.store.run_set import RefusedRun, under_one_name
 from pytest_anubis.store.run_set import RunSet as RunSet
-from pytest_anubis.store.run_set import under_one_name
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
-from pytest_anubis.store.samples.exported_marks import without_marks, without_units
 
 Progress = Callable[[str], None]
 
@@ -46,7 +42,8 @@ EVERYTHING = RunFilter()
 EXPORTED = "exported"
 """In place of a digest, for exported runs, which are spread over several files."""
 
-_BROKEN = ("failed", "error", "crashed")
+_BROKEN = ("failed", "error", "crashed", "not reported")
+"""Outcomes of a test that did not do its work."""
 
 
 def read_runs(
@@ -153,10 +150,8 @@ class RunReader:
     silent: list[tuple[RunRecord, TestResult]] = field(default_factory=list)
     unlearnable: dict[tuple[str, str], str] = field(default_factory=dict)
     journals: list[RunRecord] = field(default_factory=list)
-    digests: dict[tuple[str, str], str] = field(
-        default_factory=dict
-    )  # of the files that runs are from
-    _digest: str = ""  # of the file that is being read
+    # Of the files that runs are from
+    digests: dict[tuple[str, str], str] = field(default_factory=dict)
     _exported: dict[Key, set[tuple[str, str]]] = field(default_factory=dict)
     _cells: ImportedCells = field(default_factory=ImportedCells)
 
@@ -166,19 +161,17 @@ class RunReader:
     def file(self, path: Path, progress: Progress | None) -> None:
         """Add the runs of a file; one that cannot be read is refused."""
         try:
-            self._digest = file_sha256(path)
+            digest = file_sha256(path)
         except IsADirectoryError:
-            self._digest = ""
+            why = f"{path}: no {JOURNAL_NAME}; unpack it or put it back, or remove the folder"
+            self.damaged(path, why)
+            return
         except OSError as error:
             self.damaged(path, f"{path}: cannot be read ({error.strerror})")
             return
         try:
-            if path.is_dir():
-                raise JournalError(
-                    f"{path}: no {JOURNAL_NAME}; unpack it or put it back, or remove the folder"
-                )
             if path.suffix == SUFFIX:
-                self.columns(path, load_columns(path), self._digest)
+                self.columns(path, load_columns(path), digest)
             elif path.suffix.lower() in TABLES or is_superbench(path):
                 exported = exported_samples(path, self.storage) if path.suffix in PARQUET else None
                 read = import_superbench if path.suffix == ".jsonl" else import_table
@@ -188,9 +181,9 @@ class RunReader:
                 columns = Columns(populations=table.populations, runs=table.runs)
                 if not columns.runs:
                     raise ImportFileError(f"{path}: no line of it could be read")
-                self.columns(path, columns, EXPORTED if exported else self._digest)
+                self.columns(path, columns, EXPORTED if exported else digest)
             else:
-                self.journal(path, read_journal(path), self._digest)
+                self.journal(path, read_journal(path), digest)
         except (JournalError, ColumnsError, ImportFileError) as error:
             self.damaged(path, str(error))
 
@@ -209,13 +202,7 @@ class RunReader:
         return RefusedRun(run=run, node=node, path=str(path), reason=reason, damaged=not same)
 
     def journal(self, path: Path, record: RunRecord, digest: str) -> None:
-        """Add the run of a journal.
-
-        Args:
-            path: The journal, for messages.
-            record: The run.
-            digest: SHA-256 of the journal, which distinguishes a copy from another run of the same id.
-        """
+        """Add the run of a journal; its SHA-256 distinguishes a copy from another run of the same id."""
         record = self.names.disambiguate(record, self.warnings)
         if not self.wanted.wants_run(record):
             return
@@ -278,8 +265,7 @@ class RunReader:
         self.silent += [
             (known, result)
             for result in record.results
-            if result.test not in recorded
-            and (result.outcome in _BROKEN or result.outcome == "not reported")
+            if result.test not in recorded and result.outcome in _BROKEN
         ]
 
     def columns(self, path: Path, columns: Columns, digest: str) -> None:
@@ -288,14 +274,14 @@ class RunReader:
         Several tables may hold parts of one run. If two hold the same value of a node, it is unknown which
         counts: this file's rows of that node are left out, and its run counts as not read whole.
         """
-        columns, marked = without_marks(columns)
+        columns, marked = columns.without_marks()
         for unit, why in marked.items():
             if self.wanted.wants_node(unit[1]) and unit not in self.unlearnable:
                 self.unlearnable[unit] = why
                 if self.learning:
                     self._refuse(path, *unit, why)
         if marked and self.learning:
-            columns = without_units(columns, marked)
+            columns = columns.without_units(marked)
         units = {(run.run, run.node) for run in columns.runs}
         known = units & self.digests.keys()
         if known and columns.populations and digest not in (EXPORTED, *self.digests.values()):
@@ -423,11 +409,10 @@ def _broken_tests(record: RunRecord) -> dict[str, SampleProblem]:
         by_test.setdefault(test, []).extend(judged.get((benchmark, device), ()))
     return {
         result.test: SampleProblem(
-            kind=_kind(result),
-            text=result.environment or f"test {result.outcome}: {result.text}",
+            kind=_kind(result), text=result.environment or f"test {result.outcome}: {result.text}"
         )
         for result in record.results
-        if result.outcome in (*_BROKEN, "not reported")
+        if result.outcome in _BROKEN
         # An error in setup or teardown is the test's own failure.
         and (result.outcome == "error" or not _failed_by_verdict(by_test.get(result.test, ())))
     }

@@ -23,45 +23,33 @@ from pytest_anubis.store.namesakes import Machine, machine_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRun:
-    """A judged run as it is kept.
+    """A judged run as it is kept."""
 
-    Attributes:
-        judged: The run's result for the node.
-        reason: Its verdict, short enough for a scheduler.
-        baseline: Id of the baseline that decided.
-        marks: Marks that identify its machine (`identity_marks`); empty if unknown.
-        unjudged: Metrics of it without a criterion.
-        retest: What rejects the node is to be measured again before anything else is done.
-    """
-
-    judged: JudgedRun
-    reason: str = ""
-    baseline: str = ""
+    judged: JudgedRun  # the run's result for the node
+    reason: str = ""  # its verdict, short enough for a scheduler
+    baseline: str = ""  # id of the baseline that decided
     hardware_class: str = ""
+    # Marks that identify its machine (`identity_marks`); empty if unknown
     marks: tuple[str, ...] = ()
-    unjudged: Annotated[int, Rare] = 0
+    unjudged: Annotated[int, Rare] = 0  # metrics of it without a criterion
+    # What rejects the node is to be measured again before anything else is done
     retest: Annotated[bool, Rare] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStanding:
-    """A node's runs that count, and the run that is under way.
-
-    Attributes:
-        runs: Those that still count (`relevant_runs`), in the order in which they began.
-        running: Id of the latest run if it has not ended; else empty.
-        since: When that one began, seconds since 1970; later than the end of all others here.
-        boot: Id of the machine's boot in which it began.
-        others: Earlier runs that overlap it and have not ended -> when they began.
-        answered: Ids of the runs that the operator has answered for (`keep_answered`), kept or not.
-    """
+    """A node's runs that count, and the run that is under way."""
 
     node: str
+    # Those that still count (`relevant_runs`), in the order in which they began
     runs: tuple[KeptRun, ...] = ()
-    running: str = ""
+    running: str = ""  # id of the latest run if it has not ended; else empty
+    # When that one began, seconds since 1970; later than the end of all others here
     since: float = 0.0
-    boot: str = ""
+    boot: str = ""  # id of the machine's boot in which it began
+    # Earlier runs that overlap it and have not ended -> when they began
     others: Annotated[Mapping[str, float], Rare] = field(default_factory=dict)
+    # Ids of the runs that the operator has answered for (`keep_answered`), kept or not
     answered: Annotated[tuple[str, ...], Rare] = ()
 
     @property

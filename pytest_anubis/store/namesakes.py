@@ -22,12 +22,9 @@ _LETTERS = 4
 
 @dataclasses.dataclass(slots=True)
 class NodeNames:
-    """The machines behind each node's name; the first one that is seen keeps the name.
+    """The machines behind each node's name; the first one that is seen keeps the name."""
 
-    Attributes:
-        known: Name -> its machines, the one that keeps the name first; grows with every run.
-    """
-
+    # Name -> its machines, the one that keeps the name first; grows with every run
     known: dict[str, list[Machine]] = dataclasses.field(default_factory=dict)
 
     def disambiguate(self, record: RunRecord, warnings: list[str]) -> RunRecord:

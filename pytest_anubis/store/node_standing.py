@@ -221,9 +221,7 @@ def keep_answered(
 def answered_runs(places: Iterable[Path], nodes: Iterable[str]) -> set[tuple[str, str]]:
     """Return (run, node) of the runs whose defect the operator has closed.
 
-    Args:
-        places: Journals and folders of them, which are searched upwards for their stores.
-        nodes: Names of nodes.
+    Places, which are journals and folders of them, are searched upwards for their stores.
     """
     above = (one for place in places for one in (place, *place.absolute().parents[:3]))
     stores = {one for one in above if (one / FOLDER).is_dir()}
@@ -276,13 +274,8 @@ def newer_standing(
 ) -> NodeStanding | None:
     """Return a node's standing with the runs that only their journals know; None without a run.
 
-    Its file may be missing, or an older one from a backup.
-
-    Args:
-        store: Folder of the store.
-        node: The node's name.
-        known: What the file says; None if it is missing or cannot be used.
-        keep: Write the file if it lacks anything, so that these journals are read once.
+    Its file, which says what is `known`, may be missing or an older one from a backup. With `keep` a file
+    that lacks anything is written anew, so that these journals are read once.
     """
     before = known or NodeStanding(node=name_in(store, node))
     found = _with_newer(store, before)

@@ -28,17 +28,11 @@ class RunsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A file in a named folder that looks like results and is not read with the folder.
-
-    Attributes:
-        path: The file.
-        why: Why it is not read, and what to do, for people.
-        table: It is a table, which has to be named by itself.
-    """
+    """A file in a named folder that looks like results and is not read with the folder."""
 
     path: Path
-    why: str
-    table: bool = False
+    why: str  # why it is not read, and what to do, for people
+    table: bool = False  # it is a table, which has to be named by itself
 
     @property
     def line(self) -> str:

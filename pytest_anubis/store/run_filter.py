@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_anubis.codec.moments import moment
@@ -25,20 +26,15 @@ class RunFilter:
     Patterns of nodes are those of a shell: ``n1*``, ``rack[12]-??``. Runs of one node may have its short or
     its full name, in capitals or not, so each selects all. Patterns of metrics take brackets literally
     (`core.metric.named_by`).
-
-    Attributes:
-        nodes: Patterns of the names of nodes; none takes all.
-        exclude: Patterns of the names of nodes that are left out.
-        metrics: Patterns of the names of metrics, or of benchmarks; none takes all.
-        hardware_class: Key of the only class; empty takes all.
-        since: Runs that began at or after this moment, seconds since 1970, or whose beginning is unknown;
-            None takes all.
     """
 
-    nodes: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()  # patterns of the names of nodes; none takes all
+    exclude: tuple[str, ...] = ()  # patterns of the names of nodes that are left out
+    # Patterns of the names of metrics, or of benchmarks; none takes all
     metrics: tuple[str, ...] = ()
-    hardware_class: str = ""
+    hardware_class: str = ""  # key of the only class; empty takes all
+    # Runs that began at or after this moment, seconds since 1970, or whose beginning is unknown; None takes
+    # all
     since: float | None = None
 
     def wants_node(self, name: str) -> bool:
@@ -48,15 +44,12 @@ class RunFilter:
     def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
         """Return the patterns of `nodes` that match none of these names; a mistyped one shows so."""
         known = tuple(names)
+        left = (one for one in self.nodes if not _one_of(one, known))
         return tuple(
             one
-            for one in self.nodes
-            if not _one_of(one, known) and not (_WILD.search(one) and self._matches_any(one, known))
+            for one in left
+            if not (WILD.search(one) and any(are_of_one_host(n, one, _matches) for n in known))
         )
-
-    @staticmethod
-    def _matches_any(pattern: str, names: Sequence[str]) -> bool:
-        return any(are_of_one_host(name, pattern, _matches) for name in names)
 
     def wants_metric(self, metric: str, benchmark: str) -> bool:
         """Return whether a metric of a benchmark is selected."""
@@ -69,7 +62,7 @@ class RunFilter:
         return (
             self.wants_node(record.node)
             and self.hardware_class in ("", record.hardware_class)
-            and self._is_late_enough(record.started)
+            and (self.since is None or _began(record) >= self.since)
         )
 
     def runs(self, runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
@@ -93,14 +86,15 @@ class RunFilter:
                 found.append(one if len(rows) == len(one) else one.only(rows))
         return tuple(found)
 
-    def _is_late_enough(self, started: str) -> bool:
-        if self.since is None:
-            return True
-        began = moment(started)
-        return began is None or began >= self.since
+
+WILD = re.compile(r"[*?\[]")
+"""Characters that make a name a pattern."""
 
 
-_WILD = re.compile(r"[*?\[]")
+def _began(record: RunRecord) -> float:
+    """Return when a run began; later than any moment if that is unknown."""
+    began = moment(record.started)
+    return inf if began is None else began
 
 
 class _Patterns(NamedTuple):
@@ -115,13 +109,13 @@ class _Patterns(NamedTuple):
 @lru_cache(maxsize=16)
 def _sorted_patterns(patterns: tuple[str, ...]) -> _Patterns:
     patterns = tuple(one.casefold() for one in patterns)
-    plain = [one for one in patterns if not _WILD.search(one)]
+    plain = [one for one in patterns if not WILD.search(one)]
     words = [one.partition(".") for one in plain]
     return _Patterns(
         names=frozenset(patterns),
         short=frozenset(host for host, _, domain in words if not domain),
         hosts=frozenset(host for host, _, domain in words if domain),
-        wild=tuple(one for one in patterns if _WILD.search(one)),
+        wild=tuple(one for one in patterns if WILD.search(one)),
     )
 
 

@@ -17,19 +17,13 @@ from pytest_anubis.store.namesakes import kept_names, renamed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRun:
-    """A run that was refused, and why.
+    """A run that was refused, and why."""
 
-    Attributes:
-        run: Its id; empty if the file could not be read at all.
-        reason: One sentence.
-        damaged: The file could not be read, so it is unknown which node is missing.
-    """
-
-    run: str
+    run: str  # its id; empty if the file could not be read at all
     node: str
     path: str
-    reason: str
-    damaged: bool = False
+    reason: str  # one sentence
+    damaged: bool = False  # the file could not be read, so it is unknown which node is missing
 
     @property
     def line(self) -> str:
@@ -39,24 +33,19 @@ class RefusedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSet:
-    """What was read of many runs, and what could not be.
+    """What was read of many runs, and what could not be."""
 
-    Attributes:
-        populations: One per hardware class, benchmark, metric and group, sorted.
-        runs: The runs, without their measurements, verdicts and events other than waivers.
-        refused: Runs and files that were refused, with reasons.
-        unmeasured: (run, node) -> tests that recorded nothing and fit into no population.
-        journals: The runs that come from journals, complete except for the values of their samples.
-        warnings: Defects inside the files, one line each.
-        unlearnable: (run, node) -> why nothing may be learned from the run, in words.
-    """
-
+    # One per hardware class, benchmark, metric and group, sorted
     populations: tuple[Population, ...] = ()
+    # The runs, without their measurements, verdicts and events other than waivers
     runs: tuple[RunRecord, ...] = ()
-    refused: tuple[RefusedRun, ...] = ()
+    refused: tuple[RefusedRun, ...] = ()  # runs and files that were refused, with reasons
+    # The runs that come from journals, complete except for the values of their samples
     journals: tuple[RunRecord, ...] = ()
+    # (run, node) -> tests that recorded nothing and fit into no population
     unmeasured: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # defects inside the files, one line each
+    # (run, node) -> why nothing may be learned from the run, in words
     unlearnable: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property

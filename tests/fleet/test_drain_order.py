@@ -1,4 +1,7 @@
-"""One order everywhere, sure and worst first; what is to be measured again drains nothing."""
+"""One order everywhere, sure and worst first; what is to be measured again drains nothing.
+
+Also which nodes of a list a fleet has never seen.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 from pytest_anubis.core.history import NodeRecord
 from pytest_anubis.core.standing.standing_of import JudgedRun, Standing
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
-from pytest_anubis.fleet.fleet_status import NodeStatus, drain_lines, statuses_of
+from pytest_anubis.fleet.fleet_status import NodeStatus, drain_lines, statuses_of, unknown_of
 from pytest_anubis.store.fleet.last_runs import DecidingRun, NodeState
 from tests.cli.command_line import anubis
 from tests.cli.commands.test_judged_fleet import write
@@ -96,3 +99,20 @@ def test_a_removed_node_that_was_measured_since_is_listed(removed: float) -> Non
     )
     found = statuses_of([known], now=200.0, risks={}, accepted_risk=1.0)
     assert [one.node for one in found] == (["n1"] if removed < 100.0 else [])
+
+
+@pytest.mark.parametrize(
+    ("listed", "known", "unknown"),
+    [
+        (["n1", "n2", "n1"], ["n1"], ["n2"]),
+        (["n1", "n2", "n1"], ["n1.c.example", "n2"], []),
+        (["n1", "n2", "n1"], ["n1.c.example", "n1.d.example"], ["n1", "n2"]),
+        (["n1", "n2", "n1"], [], ["n1", "n2"]),
+        (["n1.a.example", "10.0.0.1"], ["n1.b.example", "10"], ["n1.a.example", "10.0.0.1"]),
+        (["n1.a.example"], ["n1"], []),
+    ],
+)
+def test_a_host_is_known_by_its_short_or_full_name(
+    listed: list[str], known: list[str], unknown: list[str]
+) -> None:
+    assert unknown_of(listed, known) == unknown

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.core.history import Incident
 from pytest_anubis.core.measurement import TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.history.database import History, shown_time
 from pytest_anubis.store.history.defect_records import add_defect
-from pytest_anubis.store.history.incident_records import add_incident
 from pytest_anubis.store.history.run_filing import record_run
 from tests.cli.command_line import anubis
-from tests.fleet.test_fleet_status import DAY, NOW, journal
+from tests.fleet.test_fleet_status import DAY, NOW, journal, suffered
 
 BENCHMARK = "suites/test_speed.py::test_speed"
 
@@ -30,11 +28,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     journal(folder, "n4", Decision.REJECTED, age=3)
     assert anubis("push", str(folder), "--history", str(store)).returncode == 0
     with History(store) as history:
-        for number in range(12):
-            happened = Incident(
-                node="n1", kind="gpu", started=NOW - (2 + number) * DAY, duration=60.0
-            )
-            add_incident(history, happened)
+        suffered(history, "n1", "gpu", 2)
     return store
 
 
@@ -62,11 +56,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )  # fmt: skip
         history.add_node("x1", hardware_class="new", since=NOW - 9 * DAY)
         add_defect(history, node="g1", benchmarks=[GEMM], component="card", found=NOW - 9 * DAY)
-        for number in range(12):
-            happened = Incident(
-                node="c1", kind="disk", started=NOW - (2 + number) * DAY, duration=60.0
-            )
-            add_incident(history, happened)
+        suffered(history, "c1", "disk", 2)
     return store
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.core.events import Judged, NodeDecided, RunFinished, RunStarted
+from pytest_anubis.core.events import Event, Judged, RunFinished, RunStarted
 from pytest_anubis.core.history import Incident
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
 from pytest_anubis.store.history.database import History, shown_time
 from pytest_anubis.store.history.incident_records import add_incident
-from pytest_anubis.store.journal.journal_file import Journal
 from tests.cli.command_line import anubis
+from tests.store.written_runs import decided, verdict, write_events
 
 NOW = time.time()
 DAY = 86400.0
@@ -25,24 +25,13 @@ REASON = "ANB:SPEED gpu3 50 GFLOP/s, expected 99.99 [accelerator.compute] run=r-
 
 
 def slow(node: str, outcome: Outcome) -> MetricVerdict:
-    return MetricVerdict(
-        outcome=outcome,
-        reason=Reason.BEYOND if outcome is Outcome.FAIL else Reason.WITHIN,
-        text="50 % slower",
-        benchmark="suites/test_speed.py::test_speed",
-        metric="speed",
-        unit="GFLOP/s",
-        better="higher",
-        component="accelerator.compute",
-        node=node,
-        test="suites/test_speed.py::test_speed[gpu3]",
-        device="gpu3",
-        value=50.0 if outcome is Outcome.FAIL else 100.0,
-        expected=99.99,
-        limit=94.99,
-        similarity=0.5 if outcome is Outcome.FAIL else 1.0,
-        threshold=0.95,
-    )
+    share = 0.5 if outcome is Outcome.FAIL else 1.0
+    return verdict(
+        outcome, text="50 % slower", benchmark="suites/test_speed.py::test_speed", metric="speed",
+        unit="GFLOP/s", better="higher", component="accelerator.compute", node=node,
+        test="suites/test_speed.py::test_speed[gpu3]", device="gpu3", value=100.0 * share,
+        expected=99.99, limit=94.99, similarity=share, threshold=0.95,
+    )  # fmt: skip
 
 
 def journal(
@@ -55,22 +44,27 @@ def journal(
     key: str = "c",
     metric: str = "speed",
 ) -> None:
-    run = run or f"r-{node}"
-    with Journal.create(folder, run) as file:
-        began = shown_time(NOW - age * DAY)
-        file.write(
-            RunStarted(run=run, node=node, started=began, hardware_class=key, purpose="acceptance")
-        )
-        if decision is None:
-            return
+    run, began = run or f"r-{node}", shown_time(NOW - age * DAY)
+    events: list[Event] = [
+        RunStarted(run=run, node=node, started=began, hardware_class=key, purpose="acceptance")
+    ]
+    if decision is not None:
         outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
-        file.write(Judged(verdict=replace(slow(node, outcome), metric=metric)))
         headline = f"node {node} {decision.value.lower()}: 3 benchmarks never ran"
-        file.write(
-            NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline=headline))
-        )
         ended = shown_time(NOW - age * DAY + 600)
-        file.write(RunFinished(exit_status=decision.exit_code, ended=ended))
+        events += [
+            Judged(verdict=replace(slow(node, outcome), metric=metric)),
+            decided(node, decision, headline),
+            RunFinished(exit_status=decision.exit_code, ended=ended),
+        ]
+    write_events(folder, run, *events)
+
+
+def suffered(history: History, node: str, kind: str, since: float) -> None:
+    """Enter twelve incidents of a node, one a day, the latest so many days ago."""
+    for number in range(12):
+        started = NOW - (since + number) * DAY
+        add_incident(history, Incident(node=node, kind=kind, started=started, duration=60.0))
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +89,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, collected: Path) -> Path:
     assert anubis("push", str(collected), "--history", str(store)).returncode == 0
     with History(store) as history:
         history.add_node("n11", hardware_class="c", since=NOW - 9 * DAY)
-        for number in range(12):
-            happened = Incident(
-                node="n10", kind="gpu", started=NOW - (20 + number) * DAY, duration=60.0
-            )
-            add_incident(history, happened)
+        suffered(history, "n10", "gpu", 20)
         history.set_state("n8", "repair", at=NOW - DAY)
     return store
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from pytest_anubis.core.events import (
     BlockerFound,
     Judged,
     Measured,
-    NodeDecided,
     Resumed,
     RunFinished,
     RunStarted,
@@ -31,7 +29,7 @@ from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.sample import Population, SampleProblem, population_of
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.store.fleet.pushing import push
 from pytest_anubis.store.importers.import_folder import ImportFolder
@@ -45,6 +43,7 @@ from pytest_anubis.store.samples.columnar_files import (
     save_columns,
 )
 from pytest_anubis.validator.deciding.run_decision import evidence_of
+from tests.store.written_runs import decided, verdict, write_events
 
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 
@@ -65,10 +64,6 @@ def result(outcome: str = "passed", test: str = "t.py::test_x[cpu]", text: str =
     return TestResult(test=test, benchmark=test.split("[")[0], outcome=outcome, text=text)
 
 
-def decided(decision: Decision, node: str) -> NodeVerdict:
-    return NodeVerdict(node=node, decision=decision, headline="")
-
-
 def write_run(
     store: Path,
     run: str,
@@ -83,21 +78,18 @@ def write_run(
     status: int = 0,
     **head: Any,
 ) -> Path:
-    with Journal.create(store, run) as journal:
-        start = {"hardware_class": "c1", "profile": "smoke"} | head
-        journal.write(RunStarted(run=run, node=node, started="2026-01-01", **start))
-        journal.write(TestsPlanned(tests=tuple(planned)))
-        for item in samples:
-            journal.write(Measured(measurement=item))
-        for verdict in verdicts:
-            journal.write(Judged(verdict=verdict))
-        for item_result in results:
-            journal.write(TestFinished(result=item_result))
-        if decision:
-            journal.write(NodeDecided(verdict=decided(decision, node)))
-        if finished:
-            journal.write(RunFinished(exit_status=status, ended="2026-01-01"))
-    return journal.path
+    start = {"hardware_class": "c1", "profile": "smoke"} | head
+    return write_events(
+        store,
+        run,
+        RunStarted(run=run, node=node, started="2026-01-01", **start),
+        TestsPlanned(tests=tuple(planned)),
+        *(Measured(measurement=one) for one in samples),
+        *(Judged(verdict=one) for one in verdicts),
+        *(TestFinished(result=one) for one in results),
+        *([decided(node, decision)] if decision else []),
+        *([RunFinished(exit_status=status, ended="2026-01-01")] if finished else []),
+    )
 
 
 def test_journals_become_populations(tmp_path: Path) -> None:
@@ -199,21 +191,11 @@ def evidence(found: RunSet, run: str) -> RunEvidence:
 def test_evidence_of_a_journal_besides_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inventory = MetricVerdict(
-        outcome=Outcome.FAIL,
-        reason=Reason.BEYOND,
-        text="7 of 8 accelerators",
-        benchmark="inventory",
-        metric="accelerators",
+    lost = "7 of 8 accelerators"
+    inventory = verdict(
+        Outcome.FAIL, text=lost, benchmark="inventory", metric="accelerators", device=""
     )
-    measured = MetricVerdict(
-        outcome=Outcome.PASS,
-        reason=Reason.WITHIN,
-        text="",
-        benchmark="t.py::test_x",
-        metric="rate",
-        device="cpu",
-    )
+    measured = verdict(benchmark="t.py::test_x", metric="rate")
     path = write_run(
         tmp_path, "r1", samples=[sample([1.0])], verdicts=[inventory, measured], finished=False
     )
@@ -224,12 +206,10 @@ def test_evidence_of_a_journal_besides_samples(
     (tmp_path / "runs" / "r3").mkdir()
     (tmp_path / "runs" / "r3" / "journal.jsonl").write_text("{}\n")
     found = read_runs([tmp_path])
-    assert [(one.hardware_class, one.run, one.node) for one in found.journals] == [
-        ("c1", "r1", "n1"),
-        ("c1", "r2", "n2"),
-    ]
+    units = [(one.hardware_class, one.run, one.node) for one in found.journals]
+    assert units == [("c1", "r1", "n1"), ("c1", "r2", "n2")]
     said = evidence(found, "r1")
-    assert [verdict.text for verdict in said.verdicts] == ["7 of 8 accelerators"]
+    assert [one.text for one in said.verdicts] == [lost]
     assert said.blockers == (
         Blocker(run="r1", subject="lane cuda:1, while no test was running", cause="signal 9"),
         Blocker(run="r1", cause="cuda:2 is hidden"),
@@ -308,9 +288,8 @@ def test_files_that_look_like_results_are_named(tmp_path: Path, name: str, said:
     assert [(one.path, one.damaged) for one in refused] == [(str(other), True)] * said
     failed = push([tmp_path], tmp_path / "fleet").failed
     assert [line.split(":")[0] for line in failed] == [str(other)] * said
-    assert not said or refused[0].reason not in {
-        one.reason for one in read_runs([tmp_path, other]).refused
-    }  # named by itself it is read
+    again = {one.reason for one in read_runs([tmp_path, other]).refused}
+    assert not said or refused[0].reason not in again  # named by itself it is read
 
 
 def test_dead_links_are_named_and_tables_are_no_runs(tmp_path: Path) -> None:
@@ -342,24 +321,16 @@ def test_exact_result_is_never_disturbed(tmp_path: Path) -> None:
 
 
 def test_test_failed_by_its_verdict_keeps_its_sample(tmp_path: Path) -> None:
-    def verdict(reason: Reason) -> MetricVerdict:
-        return MetricVerdict(
-            outcome=Outcome.FAIL, reason=reason, text="", benchmark="t.py::test_x", metric="rate",
-            device="cpu", test="t.py::test_x[cpu]",
-        )  # fmt: skip
-
-    broken = [result("failed", text="slow")]
-    write_run(
-        tmp_path, "r1", samples=[sample([1.0])], results=broken, verdicts=[verdict(Reason.BEYOND)]
-    )
+    benchmark, broken = "t.py::test_x", [result("failed", text="slow")]
+    slow = verdict(Outcome.FAIL, benchmark=benchmark, metric="rate", test=f"{benchmark}[cpu]")
+    write_run(tmp_path, "r1", samples=[sample([1.0])], results=broken, verdicts=[slow])
     # That it failed by itself is concluded at the end of the run, and so has no test.
-    alone = replace(verdict(Reason.TEST_FAILED), metric="", test="")
-    both = [verdict(Reason.BEYOND), alone]
+    alone = verdict(Outcome.FAIL, reason=Reason.TEST_FAILED, benchmark=benchmark, metric="")
+    both = [slow, alone]
     write_run(tmp_path, "r2", samples=[sample([1.0])], results=broken, verdicts=both)
     (population,) = read_runs([tmp_path]).populations
-    assert {population.runs[row]: p.kind for row, p in population.problems.items()} == {
-        "r2": "failed"
-    }
+    kinds = {population.runs[row]: p.kind for row, p in population.problems.items()}
+    assert kinds == {"r2": "failed"}
 
 
 def test_failed_and_acceptance_runs_teach_nothing(tmp_path: Path) -> None:
@@ -435,9 +406,8 @@ def test_copy_counts_once_and_another_run_counts(tmp_path: Path) -> None:
         os.utime(file, (1.7e9, 1.7e9))
     path = ImportFolder(tmp_path).save(import_table(old))
     assert ImportFolder(tmp_path).save(import_table(old)) == path  # replaced
-    with pytest.raises(
-        DoubleImportError, match=r"copies/old\.csv: left out, .*old\.csv\.npz already"
-    ):
+    words = r"copies/old\.csv: left out, .*old\.csv\.npz already"
+    with pytest.raises(DoubleImportError, match=words):
         ImportFolder(tmp_path).save(import_table(copy))
     for imported in (import_table(other), import_table(copy, run="r3")):
         ImportFolder(tmp_path).save(imported)

@@ -11,16 +11,16 @@ import pytest
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.codec import to_plain
-from pytest_anubis.core.events import Judged, NodeDecided, RunFinished, RunStarted
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.events import Judged, RunFinished, RunStarted
+from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.fleet.fleet_status import NodeStatus, Status, statuses_of
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.fleet.last_runs import last_of_history
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.run_filing import record_run
-from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.store.node_standing import FOLDER, keep_begun, keep_ended, standing_file
+from pytest_anubis.store.node_standing import FOLDER, keep_begun, standing_file
+from tests.store.written_runs import decided, verdict, write_events
 
 
 def plays(
@@ -34,22 +34,15 @@ def plays(
 ) -> Path:
     """Write the journal of a run that judged one benchmark."""
     began = datetime.fromtimestamp(time.time() - 86400 * days_ago, UTC).isoformat()
-    bad = decision is Decision.REJECTED
-    found = MetricVerdict(
-        outcome=Outcome.FAIL if bad else Outcome.PASS,
-        reason=Reason.BEYOND if bad else Reason.WITHIN,
-        text="slow",
-        benchmark=benchmark,
-        metric="m",
-        device="cpu",
+    outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
+    return write_events(
+        store,
+        run,
+        RunStarted(run=run, node=node, started=began),
+        Judged(verdict=verdict(outcome, benchmark=benchmark, text="slow")),
+        decided(node, decision, "h"),
+        *([RunFinished(exit_status=decision.exit_code, ended=began)] if end else []),
     )
-    with Journal.create(store, run) as journal:
-        journal.write(RunStarted(run=run, node=node, started=began))
-        journal.write(Judged(verdict=found))
-        journal.write(NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline="h")))
-        if end:
-            journal.write(RunFinished(exit_status=decision.exit_code, ended=began))
-    return journal.path
 
 
 def health(store: Path) -> int:
@@ -81,8 +74,8 @@ def test_health_is_rebuilt_from_the_journals_of_a_store(
     plays(tmp_path, "r3", 1)
     shutil.rmtree(tmp_path / FOLDER)
     assert health(tmp_path) == 0
-    with Journal.create(tmp_path, "r4") as journal:
-        journal.write(RunStarted(run="r4", node="n1", started=datetime.now(UTC).isoformat()))
+    now = datetime.now(UTC).isoformat()
+    write_events(tmp_path, "r4", RunStarted(run="r4", node="n1", started=now))
     shutil.rmtree(tmp_path / FOLDER)
     capsys.readouterr()
     assert health(tmp_path) == 20
@@ -147,12 +140,10 @@ def test_an_older_standing_than_the_journals_of_a_store_is_brought_up_to_date(
     # A run that only measured, and another node's, are no run of it.
     measured = Settings(mode="measure")
     plays(tmp_path, "r7", 0.4)
-    with Journal.create(tmp_path, "r8") as journal:
-        now = datetime.now(UTC).isoformat()
-        started = RunStarted(run="r8", node="n1", started=now, settings=to_plain(measured))
-        journal.write(started)
-    with Journal.create(tmp_path, "r9") as journal:
-        journal.write(RunStarted(run="r9", node="n2", started=now))
+    now = datetime.now(UTC).isoformat()
+    started = RunStarted(run="r8", node="n1", started=now, settings=to_plain(measured))
+    write_events(tmp_path, "r8", started)
+    write_events(tmp_path, "r9", RunStarted(run="r9", node="n2", started=now))
     assert health(tmp_path) == 0
 
 
@@ -195,18 +186,6 @@ def test_journals_under_the_full_name_of_a_host_count_too(tmp_path: Path) -> Non
     standing_file(tmp_path, "n1").write_text(older)
     plays(tmp_path, "r3", 1, node="n1.another")  # two hosts share the short name
     assert health(tmp_path) == 0
-
-
-def test_health_asks_the_history_for_runs_of_other_stores(tmp_path: Path) -> None:
-    store, other = tmp_path / "a", tmp_path / "b"
-    filed(store, plays(store, "r1", 3))
-    keep_ended(store, read_journal(store / "runs/r1/journal.jsonl"), ended=1.0, reason="")
-    assert health(store) == 0
-    filed(store, plays(other, "r2", 1, Decision.REJECTED))
-    assert status(store).status is Status.QUARANTINED
-    assert health(store) == 1
-    filed(store, plays(other, "r3", 0.5))
-    assert health(store) == 0
 
 
 def test_a_rejection_outlives_an_older_history(tmp_path: Path) -> None:

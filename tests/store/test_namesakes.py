@@ -5,20 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.core.events import (
-    Measured,
-    NodeDecided,
-    RunFinished,
-    RunStarted,
-    TestFinished,
-    TestsPlanned,
-)
+from pytest_anubis.core.events import Measured, RunFinished, RunStarted, TestFinished, TestsPlanned
 from pytest_anubis.core.machine_marks import another_machine, identity_marks
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.collected_runs import read_runs
-from pytest_anubis.store.journal.journal_file import Journal
+from tests.store.written_runs import decided, write_events
 
 TEST, BENCHMARK = "t.py::test_x[cpu]", "t.py::test_x"
 
@@ -29,18 +22,17 @@ def write(folder: Path, run: str, value: float, node: str = "n1", **inventory: A
         metric=Metric(name="rate", unit="GB/s", better="higher"),
     )  # fmt: skip
     plan = PlannedTest(test=TEST, benchmark=BENCHMARK, component="network", device="cpu")
-    said = NodeVerdict(node=node, decision=Decision.ACCEPTED, headline=f"node {node} is well")
     began = "2026-11-01T10:00:00Z"
-    with Journal.create(folder, run) as journal:
-        for event in (
-            RunStarted(run=run, node=node, started=began, hardware_class="c", inventory=inventory),
-            TestsPlanned(tests=(plan,)),
-            Measured(measurement=measured),
-            TestFinished(result=TestResult(test=TEST, benchmark=BENCHMARK, outcome="passed")),
-            NodeDecided(verdict=said),
-            RunFinished(exit_status=0, ended="2026-11-01T10:10:00Z"),
-        ):
-            journal.write(event)
+    write_events(
+        folder,
+        run,
+        RunStarted(run=run, node=node, started=began, hardware_class="c", inventory=inventory),
+        TestsPlanned(tests=(plan,)),
+        Measured(measurement=measured),
+        TestFinished(result=TestResult(test=TEST, benchmark=BENCHMARK, outcome="passed")),
+        decided(node, Decision.ACCEPTED, f"node {node} is well"),
+        RunFinished(exit_status=0, ended="2026-11-01T10:10:00Z"),
+    )
 
 
 def test_two_machines_of_one_name_are_two_nodes(tmp_path: Path) -> None:
@@ -81,17 +73,8 @@ def test_clones_of_an_image_differ_by_their_ports() -> None:
 
 
 def test_names_of_one_machine(tmp_path: Path) -> None:
-    names = (
-        "n1",
-        "n1.cluster.example",
-        "n2",
-        "n2.a.example",
-        "n2.b.example",
-        "10",
-        "10.0.0.1",
-        "n3",
-        "N3",
-    )
+    shorts, fulls = ["n1", "n2", "10", "n3", "N3"], ["n1.cluster.example", "n2.a.example"]
+    names = [*shorts, *fulls, "n2.b.example", "10.0.0.1"]
     lines = [f"{name},gpu0,copy,rate,GB/s,higher,10{k}" for name in names for k in (1, 2)]
     table = tmp_path / "t.csv"
     table.write_text("\n".join(["node,device,benchmark,metric,unit,better,value", *lines, ""]))
@@ -100,10 +83,8 @@ def test_names_of_one_machine(tmp_path: Path) -> None:
     assert sorted(set(population.nodes)) == sorted({*names} - {"n1.cluster.example", "N3"})
     units = list(zip(population.nodes, population.devices, population.runs, strict=True))
     assert len(units) == len(set(units)) == len(names) - 2
-    assert [len(population.sample(units.index((name, "gpu0", "t")))) for name in ("n1", "n2")] == [
-        4,
-        2,
-    ]
+    counts = [len(population.sample(units.index((name, "gpu0", "t")))) for name in ("n1", "n2")]
+    assert counts == [4, 2]
     notes = [one for one in runs.warnings if "one machine" in one]
     assert len(notes) == 2
     assert all(any(name in one for one in notes) for name in ("n1.cluster.example", "N3"))

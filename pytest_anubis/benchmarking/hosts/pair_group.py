@@ -19,11 +19,11 @@ from pytest_anubis.benchmarking.children import Child, Group
 from pytest_anubis.fleet.links.attribution import (
     Accusation,
     attribute,
+    common_ends,
     expected_by_distance,
     typical_rates,
     usual_speeds,
 )
-from pytest_anubis.fleet.links.common_ends import common_ends
 from pytest_anubis.fleet.links.fan_rates import fan_rates
 from pytest_anubis.fleet.links.pair_plans import Round, check_rounds, fans, ways
 

@@ -15,8 +15,7 @@ from pytest_anubis.codec import to_plain
 from pytest_anubis.durations import seconds
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.selector.selector_error import SelectorError
-from pytest_anubis.store.history import HISTORY_NAME
-from pytest_anubis.store.history.history_place import history_file
+from pytest_anubis.store.history import HISTORY_NAME, history_file
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.risk.forecast import RiskModel

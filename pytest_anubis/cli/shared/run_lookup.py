@@ -69,7 +69,7 @@ def is_collection(name: str) -> bool:
         return not (path / JOURNAL_NAME).exists()
     if path.name == JOURNAL_NAME or not path.is_file():
         return False
-    from pytest_anubis.store.collected_runs import TABLES, is_superbench
+    from pytest_anubis.store.run_files import TABLES, is_superbench
     from pytest_anubis.store.samples.columnar_files import SUFFIX
 
     return path.suffix == SUFFIX or path.suffix.lower() in TABLES or is_superbench(path)

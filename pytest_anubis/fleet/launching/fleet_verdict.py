@@ -28,17 +28,11 @@ from pytest_anubis.store.run_set import dated_run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetVerdict:
-    """The verdicts on a fleet's nodes, and what could not be read.
+    """The verdicts on a fleet's nodes, and what could not be read."""
 
-    Attributes:
-        rows: One for each node, the worst first.
-        notes: One line each: refused files, machines of one name.
-        damaged: Damaged files of unknown nodes.
-    """
-
-    rows: tuple[NodeRow, ...]
-    notes: tuple[str, ...]
-    damaged: int
+    rows: tuple[NodeRow, ...]  # one for each node, the worst first
+    notes: tuple[str, ...]  # one line each: refused files, machines of one name
+    damaged: int  # damaged files of unknown nodes
 
     @property
     def exit_code(self) -> int:

@@ -16,25 +16,17 @@ from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.report.export.drain_reason import LEADER, line, reason_code, unjudged_text
 from pytest_anubis.store.kept_runs import KeptRun, NodeStanding
 
-_MINUTE = 60.0
-_HOUR = 3600.0
-_DAY = 86400.0
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The answer of a health check.
+    """The answer of a health check."""
 
-    Attributes:
-        decision: The last verdict's; UNDECIDED if it says nothing about today.
-        text: One line, as a drain reason.
-        kept: The run behind it; None if there is none.
-        retest: What rejects the node is to be measured again before it is taken out of service.
-    """
-
-    decision: Decision
-    text: str
-    kept: KeptRun | None = None
+    decision: Decision  # the last verdict's; UNDECIDED if it says nothing about today
+    text: str  # one line, as a drain reason
+    kept: KeptRun | None = None  # the run behind it; None if there is none
+    # What rejects the node is to be measured again before it is taken out of service
     retest: bool = False
 
 
@@ -125,7 +117,7 @@ def _ago(seconds: float) -> str:
 
 def span_text(seconds: float) -> str:
     """Return a span of time, coarsely: ``3 d``."""
-    for length, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+    for length, unit in _UNITS:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(0.0, seconds):.0f} s"

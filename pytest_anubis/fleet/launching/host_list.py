@@ -23,15 +23,10 @@ class HostListError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host.
+    """One host."""
 
-    Attributes:
-        name: The node's name, as in journals and history.
-        destination: What ssh connects to: a host, ``user@host``, or ``ssh://user@host:port``.
-    """
-
-    name: str
-    destination: str
+    name: str  # the node's name, as in journals and history
+    destination: str  # what ssh connects to: a host, ``user@host``, or ``ssh://user@host:port``
 
 
 def read_hosts(text: str) -> list[Host]:

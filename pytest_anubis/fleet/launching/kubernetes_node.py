@@ -51,10 +51,7 @@ def condition_patch(
 ) -> dict[str, Any]:
     """Return a strategic merge patch of a node's status with the condition.
 
-    Args:
-        health: The answer of the health check.
-        now: Seconds since 1970.
-        before: The condition as it is; while its status stays, its time of change does, too.
+    While the status stays as `before`, its time of change does, too.
     """
     moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     status = _STATUS[health.decision]

@@ -27,16 +27,11 @@ class SlurmError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """A node's state in Slurm.
+    """A node's state in Slurm."""
 
-    Attributes:
-        drained: It takes no jobs, by an operator's or a program's order.
-        reason: Why; empty if no reason was given.
-        since: When the reason was given, seconds since 1970; None if Slurm does not say it.
-    """
-
-    drained: bool
-    reason: str
+    drained: bool  # it takes no jobs, by an operator's or a program's order
+    reason: str  # why; empty if no reason was given
+    # When the reason was given, seconds since 1970; None if Slurm does not say it
     since: float | None = None
 
     @property
@@ -88,15 +83,7 @@ def read_node(node: str) -> SlurmNode:
     Raises:
         SlurmError: It did not answer, or knows no such node.
     """
-    return parsed_node(_scontrol("--oneliner", "show", "node", node), node)
-
-
-def parsed_node(text: str, node: str) -> SlurmNode:
-    """Read what ``scontrol --oneliner show node`` prints.
-
-    Raises:
-        SlurmError: There is no state in it.
-    """
+    text = _scontrol("--oneliner", "show", "node", node)
     state = _STATE.search(text)
     if state is None:
         raise SlurmError(

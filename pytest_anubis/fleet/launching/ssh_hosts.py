@@ -27,6 +27,7 @@ FETCH_SECONDS = 300.0
 """Seconds to copy one journal; a soak's has some hundred MiB."""
 GRACE = 60.0
 """Seconds beyond a host's own time limit in which pytest ends there and its output arrives."""
+_MAX_TAIL = 4096  # bytes at the end of a host's output in which its last line is
 _SSH_FAILED = 255  # ssh's own exit code, whatever the remote program's
 _TIMED_OUT = (124, 137)  # of timeout(1): ended, killed
 _VERDICTS = {0: "accepted", 1: "rejected", 20: "undecided"}
@@ -36,21 +37,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class HostEnd:
-    """How the run on one host ended.
-
-    Attributes:
-        host: The host.
-        code: Exit code of pytest there; None where it is not known.
-        seconds: How long it took.
-        trouble: Why there is no journal, or no end, in one line; empty if there is no trouble.
-        journal: Its journal here; None if none arrived.
-    """
+    """How the run on one host ended."""
 
     host: Host
-    code: int | None
-    seconds: float
-    trouble: str
-    journal: Path | None
+    code: int | None  # exit code of pytest there; None where it is not known
+    seconds: float  # how long it took
+    trouble: str  # why there is no journal, or no end, in one line; empty if there is no trouble
+    journal: Path | None  # its journal here; None if none arrived
 
     @property
     def text(self) -> str:
@@ -64,31 +57,18 @@ class HostEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One run of the tests on a set of hosts.
+    """One run of the tests on a set of hosts."""
 
-    Attributes:
-        hosts: The hosts, each once.
-        folder: Folder on the hosts in which pytest starts.
-        arguments: Arguments after ``pytest --anubis``.
-        name: Name of the launch, with which the runs' ids begin.
-        results: Folder here for journals and the hosts' output.
-        python: Python on the hosts.
-        seconds: Time limit of a host; None: none.
-        parallel: Number of hosts at a time.
-        store: The hosts' store, relative to their folder.
-        ssh: The program and its options.
-    """
-
-    hosts: Sequence[Host]
-    folder: str
-    arguments: Sequence[str]
-    name: str
-    results: Path
-    python: str = "python3"
-    seconds: float | None = None
-    parallel: int = 64
-    store: str = ".anubis"
-    ssh: Sequence[str] = SSH
+    hosts: Sequence[Host]  # each once
+    folder: str  # folder on the hosts in which pytest starts
+    arguments: Sequence[str]  # arguments after ``pytest --anubis``
+    name: str  # name of the launch, with which the runs' ids begin
+    results: Path  # folder here for journals and the hosts' output
+    python: str = "python3"  # Python on the hosts
+    seconds: float | None = None  # time limit of a host; None: none
+    parallel: int = 64  # number of hosts at a time
+    store: str = ".anubis"  # the hosts' store, relative to their folder
+    ssh: Sequence[str] = SSH  # the program and its options
     _open: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -142,14 +122,9 @@ class Launch:
 
     def _command(self, host: Host) -> str:
         words = ["env", f"PYTEST_ANUBIS_NODE={host.name}", self.python, "-m", "pytest", "--anubis"]
-        words += [
-            f"--anubis-store={self.store}",
-            f"--anubis-run-id={self.run_id(host)}",
-            *self.arguments,
-        ]
-        if (
-            self.seconds is not None
-        ):  # a remote program outlives its connection, so the limit is set there
+        words += [f"--anubis-store={self.store}", f"--anubis-run-id={self.run_id(host)}"]
+        words += self.arguments
+        if self.seconds is not None:  # set there, since a remote program outlives its connection
             words = ["timeout", f"--kill-after={GRACE / 2:g}", f"{self.seconds:g}", *words]
         return f"cd {shlex.quote(self.folder)} && exec {shlex.join(words)}"
 
@@ -197,11 +172,8 @@ class Launch:
 
 
 def _last_line(log: Path) -> str:
-    lines = [line.strip() for line in _tail(log).splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""
-
-
-def _tail(log: Path, most: int = 4096) -> str:
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - most))
-        return file.read(most).decode("utf-8", "replace")
+        file.seek(max(0, log.stat().st_size - _MAX_TAIL))
+        end = file.read(_MAX_TAIL).decode("utf-8", "replace")
+    lines = [line.strip() for line in end.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""

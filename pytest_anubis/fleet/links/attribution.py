@@ -66,18 +66,18 @@ with all others, since a port that negotiated down looks like that."""
 RIVAL_SHARE = 0.05
 """Posterior share from which another part is reported together with the one that is accused."""
 
+MIN_WAYS = 2
+"""Bad ways from which on the end that they share is named: the cause of one may be its other end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part that may be to blame.
+    """A part that may be to blame."""
 
-    Attributes:
-        kind: ``node`` sends and receives slowly; ``send`` and ``receive`` are one direction of its port;
-            ``link`` connects two nodes, ``way`` is one direction of it.
-        nodes: The node; of a link both, the lower one first; of a way the sender first.
-    """
-
+    # ``node`` sends and receives slowly; ``send`` and ``receive`` are one direction of its port; ``link``
+    # connects two nodes, ``way`` is one direction of it
     kind: Kind
+    # The node; of a link both, the lower one first; of a way the sender first
     nodes: tuple[int, ...]
 
     def ways(self, count: int) -> tuple[tuple[int, int], ...]:
@@ -110,19 +110,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accusation:
-    """A part that is to blame.
-
-    Attributes:
-        part: The part.
-        losses: Relative losses: one, or two for a node (sending and receiving) and a link (from the lower
-            node and to it).
-        confidence: Posterior probability, 0 to 1, that this part is to blame and not another or none.
-        rivals: Other parts that explain the same, with their posterior probability, the likeliest first.
-    """
+    """A part that is to blame."""
 
     part: Part
+    # Relative losses: one, or two for a node (sending and receiving) and a link (from the lower node and to
+    # it)
     losses: tuple[float, ...]
+    # Posterior probability, 0 to 1, that this part is to blame and not another or none
     confidence: float
+    # Other parts that explain the same, with their posterior probability, the likeliest first
     rivals: tuple[tuple[Part, float], ...] = ()
 
     def text(self, names: Sequence[str]) -> str:
@@ -273,13 +269,34 @@ def attribute_ports(
 
 
 def usual_speeds(ports: Sequence[float]) -> list[float]:
-    """Return the speed that each node's port should have: its own if enough have it, else the usual one.
-
-    Args:
-        ports: Speed of each node's port; empty if they are the same or unknown.
-    """
+    """Return the speed that each node's port should have: its own if enough have it, else the usual one."""
     usual = max(sorted(set(ports)), key=ports.count, default=0.0)
     return [speed if ports.count(speed) >= MIN_ALIKE else usual for speed in ports]
+
+
+def common_ends(bad: Cells, known: Cells, *, share: float = 0.0) -> list[Part]:
+    """Return the nodes that send on, or receive on, several bad ways, as parts `send` and `receive`.
+
+    Ways are bad that changed bytes (`pair_group`) or on which TCP sent segments again (`retransmissions`).
+    The direction with the largest share of its ways comes first, on a tie a sender. Its ways then count for
+    no other, since each of the nodes at their other ends has one of them.
+
+    Args:
+        bad: N x N, the bad ways from the row's node to the column's.
+        known: N x N, the ways that were measured.
+        share: Share of its ways that have to be more than this.
+    """
+    left = bad.copy()
+    measured = np.maximum([known.sum(axis=1), known.sum(axis=0)], 1)
+    found: list[Part] = []
+    while True:
+        ways = np.array([left.sum(axis=1), left.sum(axis=0)])
+        shares = np.where(ways >= MIN_WAYS, ways / measured, 0.0)
+        end, node = divmod(int(shares.argmax()), len(bad))
+        if shares[end, node] <= share:
+            return found
+        found.append(Part("receive" if end else "send", (node,)))
+        left[(slice(None), node) if end else node] = False
 
 
 def typical_rates(repeats: npt.ArrayLike) -> Matrix:

@@ -14,12 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_anubis.fleet.links.attribution import (
-    Accusation,
-    Matrix,
-    attribute_ports,
-    typical_rates,
-)
+from pytest_anubis.fleet.links.attribution import Accusation, Matrix, attribute_ports, typical_rates
 
 WAITING = 1.2
 """A node limits another's fan if its rate is below this many times its even share of that fan. Without noise
@@ -28,24 +23,15 @@ the factor would be 1."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanRates:
-    """The rates of all nodes.
+    """The rates of all nodes."""
 
-    Attributes:
-        receiving: Bytes per second by repeat and node, when all others send to it at once.
-        sending: The same when it sends to all others at once.
-        fairness: Jain's index of each node's senders, 1 / n to 1, the median of the repeats.
-    """
-
-    receiving: Matrix
-    sending: Matrix
+    receiving: Matrix  # bytes per second by repeat and node, when all others send to it at once
+    sending: Matrix  # the same when it sends to all others at once
+    # Jain's index of each node's senders, 1 / n to 1, the median of the repeats
     fairness: tuple[float, ...]
 
     def guilty(self, ports: Sequence[float] = ()) -> list[Accusation]:
-        """Return the nodes, or directions of their ports, that are slower than the others.
-
-        Args:
-            ports: As for `attribute_ports`.
-        """
+        """Return the nodes, or directions of their ports, that are slower (`attribute_ports`)."""
         return attribute_ports(typical_rates(self.sending), typical_rates(self.receiving), ports)
 
 
@@ -63,9 +49,7 @@ def fan_rates(
     others = inward.shape[-1] - 1
     even = np.nansum(inward, axis=1) ** 2 / (others * np.nansum(inward**2, axis=1))
     return FanRates(
-        receiving=whole[0::2],
-        sending=whole[1::2],
-        fairness=tuple(np.median(even, axis=0).tolist()),
+        receiving=whole[0::2], sending=whole[1::2], fairness=tuple(np.median(even, axis=0).tolist())
     )
 
 

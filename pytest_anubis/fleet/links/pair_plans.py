@@ -26,10 +26,7 @@ def round_robin(count: int) -> tuple[Round, ...]:
 
     The circle method (Kirkman 1847; Lucas, Récréations mathématiques, 1883): one node keeps its place, the
     others move on by one place a round. An even N takes N - 1 rounds. An odd N takes N rounds, and
-    in each of them a different node pauses.
-
-    Args:
-        count: How many nodes; with fewer than two there is no round.
+    in each of them a different node pauses. With fewer than two nodes there is no round.
     """
     if count < 2:
         return ()
@@ -50,10 +47,6 @@ def quick_scan(count: int, good: Collection[int]) -> tuple[Round, ...]:
 
     A slow pair then accuses its other node. With G good nodes and S others this takes ceil(S / G) rounds, one
     if half of the nodes are good.
-
-    Args:
-        count: How many nodes.
-        good: The good nodes.
 
     Raises:
         PlanError: None of them is one of the nodes.
@@ -84,9 +77,6 @@ def fans(count: int) -> tuple[Round, ...]:
     """Return two rounds for each node: all others send to it at once, then it sends to all of them.
 
     Pipeline-parallel training has this traffic: activations go to one node, and gradients come back.
-
-    Args:
-        count: How many nodes.
     """
     rounds: list[Round] = []
     for node in range(count):

@@ -14,24 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_anubis.fleet.links.common_ends import common_ends
+from pytest_anubis.fleet.links.attribution import common_ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResendingPort:
-    """A receiving port that lost segments of most senders.
-
-    Attributes:
-        node: Its node.
-        ways: Ways to it on which TCP sent segments again in most repeats.
-        measured: How many ways to it were measured.
-        segments: Segments that were sent again to it, in all repeats together.
-    """
+    """A receiving port that lost segments of most senders."""
 
     node: int
-    ways: int
-    measured: int
-    segments: int
+    ways: int  # ways to it on which TCP sent segments again in most repeats
+    measured: int  # how many ways to it were measured
+    segments: int  # segments that were sent again to it, in all repeats together
 
     def text(self, names: Sequence[str]) -> str:
         """Return one line: the port, how much was sent again, and on how many ways."""
@@ -39,9 +32,7 @@ class ResendingPort:
         return f"receiving of {names[self.node]}: TCP sent {self.segments} segments again on {ways} to it"
 
 
-def resending_ports(
-    resent: Sequence[Sequence[Sequence[float]]],
-) -> tuple[ResendingPort, ...]:
+def resending_ports(resent: Sequence[Sequence[Sequence[float]]]) -> tuple[ResendingPort, ...]:
     """Return the receiving ports that lost segments of more than half of their senders.
 
     A way counts if segments were sent again in most of its repeats, so that a lost one now and then names no

@@ -15,27 +15,12 @@ from typing import Any
 from pytest_anubis.codec import CodecError, parse_json, read_bytes
 from pytest_anubis.core.baseline import MIN_THRESHOLD, Baseline, Criterion
 from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.baselines.baseline_form import BaselineError as BaselineError
 from pytest_anubis.store.baselines.baseline_form import (
-    BaselineError,
     baseline_from_plain,
     baseline_to_plain,
     digest_of,
 )
-
-__all__ = [
-    "BaselineError",
-    "baseline_file_name",
-    "baseline_from_plain",
-    "baseline_of_bytes",
-    "baseline_place",
-    "baseline_to_plain",
-    "find_baseline",
-    "load_baseline",
-    "load_baselines",
-    "save_baseline",
-    "seal",
-    "with_true_losses",
-]
 
 _ROUNDING = 1 - 1e-6
 """Ratio of a stated to a computed loss below which they differ by more than rounding to eight digits."""
@@ -62,10 +47,7 @@ def baseline_place(hardware_class: str, folder: Path) -> Path:
 def find_baseline(folder: Path, hardware_class: str) -> Path | None:
     """Return the file of a class's baseline; None if there is none.
 
-    Args:
-        folder: A folder of baselines, or one file, which is returned for every class (`load_baseline` checks
-            its class).
-        hardware_class: Key of the class.
+    One file in place of a folder is returned for every class; `load_baseline` checks its class.
     """
     if folder.is_file():
         return folder
@@ -79,17 +61,10 @@ def find_baseline(folder: Path, hardware_class: str) -> Path | None:
 def load_baseline(
     path: Path, *, hardware_class: str | None = None, sealed: bool = True
 ) -> Baseline:
-    """Read and check a baseline.
+    """Read and check a baseline of a class; None takes any.
 
-    Args:
-        path: The file.
-        hardware_class: The class that it must be for; None takes any.
-        sealed: Require that the content matches its digest. ``anubis baseline promote`` reads an edited
-            file with False and seals it again.
-
-    Returns:
-        The baseline with its digest. A criterion states no smaller loss than its thresholds, which may have
-        been edited, can find.
+    A sealed one must match its digest; ``anubis baseline promote`` reads an edited file and seals it again. A
+    criterion states no smaller loss than its thresholds, which may have been edited, can find.
 
     Raises:
         BaselineError: The file cannot be read, is malformed, is another class's, or was edited after it

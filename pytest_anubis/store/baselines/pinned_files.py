@@ -25,12 +25,8 @@ _SHOWN = 12  # digits of a digest that are enough to compare it by eye
 def verified(place: Path, pin: str) -> str:
     """Verify a folder of baselines, or one file, before it is used.
 
-    A pin is the digest of the one file, or of the folder's ``SHA256SUMS``. All ``.json`` files of a folder
-    with such a list, also those in its folders, must be listed and unchanged, with or without a pin.
-
-    Args:
-        place: A folder of baselines and certificates, or one file.
-        pin: Digest in hexadecimal digits; empty for none.
+    A pin is the digest of the one file, or of the folder's ``SHA256SUMS``; empty: none. All ``.json`` files
+    of a folder with such a list, also those in its folders, must be listed and unchanged, pin or not.
 
     Returns:
         A sentence about what was verified; empty if there was no digest to verify.

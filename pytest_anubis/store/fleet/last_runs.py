@@ -54,29 +54,21 @@ _PLACE = [schema.verdicts.c[name] for name in _Place._fields]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidingRun:
-    """The run that decides a node's standing.
-
-    Attributes:
-        started: When it began, seconds since 1970.
-        ended: When it ended; None if unknown.
-        verdict: The decision.
-        verdicts: The run's metric verdicts; a history omits a plain PASS. If the node is accepted, open
-            warnings of its other runs are added, from a history those since 7 days before this run.
-        passed: Benchmarks in which nothing failed or was unclear.
-        doubtful: Its clock was ahead by an unknown time, so other runs may have been later.
-        cards: Device -> slot and serial number of its card in words.
-        devices: The devices that it measured.
-    """
+    """The run that decides a node's standing."""
 
     run: str
-    started: float
-    ended: float | None
+    started: float  # when it began, seconds since 1970
+    ended: float | None  # when it ended; None if unknown
     verdict: NodeVerdict
+    # The run's metric verdicts; a history omits a plain PASS. If the node is accepted, open warnings of its
+    # other runs are added, from a history those since 7 days before this run.
     verdicts: tuple[MetricVerdict, ...] = ()
-    passed: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()  # benchmarks in which nothing failed or was unclear
+    # Its clock was ahead by an unknown time, so other runs may have been later
     doubtful: bool = False
+    # Device -> slot and serial number of its card in words
     cards: Mapping[str, str] = field(default_factory=dict)
-    devices: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # the devices that it measured
 
     @property
     def at(self) -> float:
@@ -86,36 +78,27 @@ class DecidingRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """A node with the run that decides its standing, and what is open about it.
+    """A node with the run that decides its standing, and what is open about it."""
 
-    Attributes:
-        node: The node, with its state in the history; ``in service`` if none is known.
-        last: The run that decides its standing: its last one with a verdict, or an earlier one that rejected
-            it and still counts; None before the first verdict.
-        standing: The consequence of all its runs.
-        open: Id of a later run that has not ended; empty if there is none.
-        open_since: When that one began, seconds since 1970.
-        unfiled: Its imports and runs in the history's folder that the history lacks.
-        unjudged: How many imported runs of it there are next to its journals, which have no verdict.
-        has_run: It has a run, with or without a verdict; a node may be registered long before.
-    """
-
-    node: NodeRecord
+    node: NodeRecord  # the node, with its state in the history; ``in service`` if none is known
+    # The run that decides its standing: its last one with a verdict, or an earlier one that rejected it and
+    # still counts; None before the first verdict
     last: DecidingRun | None = None
-    standing: Standing = field(default_factory=Standing)
-    open: str = ""
-    open_since: float = 0.0
+    standing: Standing = field(default_factory=Standing)  # the consequence of all its runs
+    open: str = ""  # id of a later run that has not ended; empty if there is none
+    open_since: float = 0.0  # when that one began, seconds since 1970
+    # Its imports and runs in the history's folder that the history lacks
     unfiled: tuple[Path, ...] = ()
+    # How many imported runs of it there are next to its journals, which have no verdict
     unjudged: int = 0
+    # It has a run, with or without a verdict; a node may be registered long before
     has_run: bool = True
 
 
 def last_of_history(history: History, place: Path | str) -> tuple[NodeState, ...]:
     """Return the last state of every node in a history, sorted by name.
 
-    Args:
-        history: The history.
-        place: Its folder as a `Path`, which is searched for killed and unfiled runs; or its URL as a `str`.
+    If its place is a folder, that is searched for killed and unfiled runs, too.
     """
     counts = run_counts(history)
     known = {one.name: NodeState(node=one, has_run=one.name in counts) for one in history.nodes()}
@@ -247,13 +230,7 @@ def _batches(numbers: Iterable[int]) -> Iterator[list[int]]:
 def _warnings_of_other_runs(
     latest: Mapping[_Place, _Run], found: Iterable[tuple[_Run, MetricVerdict]], last: _Run
 ) -> list[MetricVerdict]:
-    """Return the warnings (`worth_a_look`) by the latest run that judged a metric, if it is not `last`.
-
-    Args:
-        latest: What was measured -> the latest run that judged it.
-        found: Run and verdict.
-        last: The run whose verdicts are known already.
-    """
+    """Return the warnings (`worth_a_look`) by the latest run that judged a metric, if it is not `last`."""
     open_yet = ((run, one) for run, one in found if run != last and one.worth_a_look)
     return [one for run, one in open_yet if latest.get(_place(one)) == run]
 

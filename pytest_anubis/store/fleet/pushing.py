@@ -84,31 +84,21 @@ class Judge(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Pushed:
-    """The result of pushing runs.
+    """The result of pushing runs."""
 
-    Attributes:
-        new: How many were filed.
-        changed: How many replaced an earlier state, since they went on.
-        known: How many the history had already.
-        running: Journals that are still being written.
-        failed: One line for each run or file that could not be filed.
-        refused: Those files.
-        notes: Notes on imports and on machines of one name, one line each.
-        lacking: Undecided node -> the benchmarks that none of its imports in this call has.
-        left: How many files were not sent, since the history became unusable.
-        stopped: Why it did, in one line; empty if it did not.
-    """
-
-    new: int = 0
-    changed: int = 0
-    known: int = 0
-    running: list[str] = field(default_factory=list)
+    new: int = 0  # how many were filed
+    changed: int = 0  # how many replaced an earlier state, since they went on
+    known: int = 0  # how many the history had already
+    running: list[str] = field(default_factory=list)  # journals that are still being written
+    # One line for each run or file that could not be filed
     failed: list[str] = field(default_factory=list)
-    refused: set[Path] = field(default_factory=set)
+    refused: set[Path] = field(default_factory=set)  # those files
+    # Notes on imports and on machines of one name, one line each
     notes: list[str] = field(default_factory=list)
+    # Undecided node -> the benchmarks that none of its imports in this call has
     lacking: dict[str, frozenset[str]] = field(default_factory=dict)
-    left: int = 0
-    stopped: str = ""
+    left: int = 0  # how many files were not sent, since the history became unusable
+    stopped: str = ""  # why it did, in one line; empty if it did not
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +249,7 @@ def _is_import(path: Path) -> bool:
 
 
 def _of_import(
-    path: Path,
-    begun: Begun,
-    pushed: Pushed,
-    judge: Judge | None,
-    every: Sequence[Path],
+    path: Path, begun: Begun, pushed: Pushed, judge: Judge | None, every: Sequence[Path]
 ) -> Iterator[_Parcel]:
     """Yield the runs of an import with their verdicts.
 

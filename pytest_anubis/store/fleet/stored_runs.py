@@ -26,61 +26,42 @@ from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_heads import began_of, head_of
 from pytest_anubis.store.journal.journal_reading import read_journal, state_of
 from pytest_anubis.store.namesakes import renamed
-from pytest_anubis.store.run_filter import RunFilter
+from pytest_anubis.store.run_filter import WILD, RunFilter
 from pytest_anubis.store.samples.columnar_files import Columns, ColumnsError, read_columns
 
 LATEST = "latest"
 """Name of the run that began last."""
 
-_PATTERN = frozenset("*?[")
-"""Characters that make a node's name a pattern, which the query does not support."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A run as the history lists it.
-
-    Attributes:
-        started: When it began by its machine's clock, seconds since 1970.
-        began: When it began by the history's clock.
-        ended: When it ended by its machine's clock; None if it never did.
-        kind: ``journal`` or ``columns``; empty if its content is not in the history.
-        digest: SHA-256 of its content.
-    """
+    """A run as the history lists it."""
 
     number: int
     run: str
     node: str
-    started: float
-    began: float = 0.0
-    ended: float | None = None
-    kind: str = ""
-    digest: str = ""
+    started: float  # when it began by its machine's clock, seconds since 1970
+    began: float  # when it began by the history's clock
+    ended: float | None  # when it ended by its machine's clock; None if it never did
+    kind: str  # ``journal`` or ``columns``; empty if its content is not in the history
+    digest: str  # SHA-256 of its content
+
+    @property
+    def title(self) -> str:
+        """The run and its node in words."""
+        return f"run {self.run} of {self.node}"
 
 
 def stored_runs(
     history: History, wanted: RunFilter = EVERYTHING, *, run: str = ""
 ) -> tuple[StoredRun, ...]:
-    """Return the runs of a history in time order.
-
-    Args:
-        history: The history.
-        wanted: The selection.
-        run: Only runs of this id, or the latest one (`LATEST`); empty takes all.
-    """
+    """Return the runs of a history in time order; with `run` those of this id, or the last (`LATEST`)."""
     runs, nodes, contents = schema.runs, schema.nodes, schema.contents
-    columns = (
-        runs.c.id,
-        runs.c.run,
-        runs.c.started,
-        runs.c.ended,
-        schema.began,
-        nodes.c.name,
-        contents.c.kind,
-        contents.c.digest,
-    )
+    content = (contents.c.kind, contents.c.digest)
     query = (
-        sa.select(*columns)
+        sa.select(runs.c.id.label("number"), runs.c.run, nodes.c.name.label("node"))
+        .add_columns(runs.c.started, schema.began, runs.c.ended)
+        .add_columns(*(sa.func.coalesce(one, "").label(one.name) for one in content))
         .join(nodes, nodes.c.id == runs.c.node_id)
         .outerjoin(contents, contents.c.run_id == runs.c.id)
         .order_by(schema.began, runs.c.id)
@@ -89,7 +70,7 @@ def stored_runs(
         query = query.where(runs.c.hardware_class == wanted.hardware_class)
     if wanted.since is not None:
         query = query.where(schema.began >= wanted.since)
-    plain = not any(_PATTERN & set(name) for name in wanted.nodes)
+    plain = not any(map(WILD.search, wanted.nodes))  # the query supports no patterns
     if wanted.nodes and plain:
         query = query.where(sa.or_(*map(_of_host, wanted.nodes)))
     if run == LATEST:
@@ -99,20 +80,7 @@ def stored_runs(
         query = query.where(runs.c.run == run)
     with history.reading() as connection:
         rows = connection.execute(query).all()
-    found = tuple(
-        StoredRun(
-            number=row.id,
-            run=row.run,
-            node=row.name,
-            started=row.started,
-            began=row.began,
-            ended=row.ended,
-            kind=row.kind or "",
-            digest=row.digest or "",
-        )
-        for row in rows
-        if wanted.wants_node(row.name)
-    )
+    found = tuple(StoredRun(**row._asdict()) for row in rows if wanted.wants_node(row.node))
     return found[:1] if run == LATEST else found
 
 
@@ -137,13 +105,6 @@ def read_stored(
 ) -> RunSet:
     """Read runs of a history as `read_runs` reads files; journals of its own store are read there.
 
-    Args:
-        place: The folder of a store or a database URL.
-        wanted: Which runs and samples are taken.
-        learning: As in `read_runs`.
-        progress: Called with one short line now and then.
-        storage: As in `read_runs`.
-
     Raises:
         HistoryError: The history cannot be read.
         RunsError: There is no such run.
@@ -155,8 +116,8 @@ def read_stored(
             raise HistoryError(f"{history.shown()}: no run in it yet; push some ('anubis push')")
         for number, one in enumerate(found, start=1):
             if progress is not None:
-                progress(f"{number} of {len(found)}: run {one.run} of {one.node}")
-            where = Path(f"run {one.run} of {one.node}")
+                progress(f"{number} of {len(found)}: {one.title}")
+            where = Path(one.title)
             try:
                 content = _by_our_clock(_read(history, place, one), one)
             except (JournalError, ColumnsError, HistoryError) as error:
@@ -211,14 +172,13 @@ def read_stored_journal(
     """
     with History(place) as history:
         found = _one_run(history, name, wanted)
-        where = f"run {found.run} of {found.node}"
         if found.kind == "journal":
-            return b"".join(read_content(history, found.number)), where
+            return b"".join(read_content(history, found.number)), found.title
         journal = _own_journal(place, found)
         if found.kind or journal is None:
-            raise HistoryError(f"{where}: its journal is not in {history.shown()}")
+            raise HistoryError(f"{found.title}: its journal is not in {history.shown()}")
     try:
-        return read_bytes(journal, largest=LARGEST_DATA), where
+        return read_bytes(journal, largest=LARGEST_DATA), found.title
     except (OSError, CodecError) as error:
         raise HistoryError(f"{journal}: cannot be read ({error})") from error
 
@@ -239,18 +199,17 @@ def _one_run(history: History, name: str, wanted: RunFilter) -> StoredRun:
 
 
 def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Columns:
-    where = f"run {run.run} of {run.node}"
     if not run.kind:
         journal = _own_journal(place, run)
         if journal is None:
             raise HistoryError(
-                f"{where}: only its verdicts are in {history.shown()}; push its journal ('anubis push')"
+                f"{run.title}: only its verdicts are in {history.shown()}; push its journal ('anubis push')"
             )
         return renamed(read_journal(journal), run.node)  # under its machine's name in the history
     parts = read_content(history, run.number)
     if run.kind == "journal":
-        return renamed(state_of(lines_of(parts), where).record(), run.node)
-    columns = read_columns(io.BytesIO(b"".join(parts)), where)
+        return renamed(state_of(lines_of(parts), run.title).record(), run.node)
+    columns = read_columns(io.BytesIO(b"".join(parts)), run.title)
     began, ended = shown_time(run.started), shown_time(run.ended or run.started)
     runs = tuple(replace(one, started=began, ended=ended) for one in columns.runs)
     return replace(columns, runs=runs)

@@ -33,17 +33,12 @@ from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written, journal_path
 from pytest_anubis.store.journal.journal_heads import head_of
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
-from pytest_anubis.store.node_standing import (
-    FOLDER,
-    StandingError,
-    newer_standing,
-    read_standing,
-)
+from pytest_anubis.store.node_standing import FOLDER, StandingError, newer_standing, read_standing
 from pytest_anubis.store.run_set import RunSet
 from pytest_anubis.store.samples.columnar_files import SUFFIX, runs_in
 
 Begun = dict[RunNode, str]
-"""(Run, node) of an import -> when it began, ISO 8601."""
+"""(Run, node) of an import that the history has, or that is sent before -> when it began, ISO 8601."""
 
 _OWN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]{6}-(.+)")
 """Id that a run gets without ``--anubis-run-id``; it ends with the node's name."""
@@ -119,12 +114,7 @@ def filed_imports(history: History) -> Begun:
 
 
 def with_dated_runs(runs: RunSet, begun: Begun) -> RunSet:
-    """Give the runs whose ids filed imports of another time have ids with their dates, and note them.
-
-    Args:
-        runs: The runs of a file.
-        begun: Those that the history has or that are sent before.
-    """
+    """Give the runs whose ids filed imports of another time have ids with their dates, and note them."""
     dated = [run for run in runs.runs if not run.file_dated]  # of others a copy may be younger
 
     def known(unit: RunNode) -> RunRecord | None:

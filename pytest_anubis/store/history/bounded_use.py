@@ -23,12 +23,8 @@ def use_history(
     """Open a history, call `work` with it, close it, and return the result.
 
     A server may fall silent at any moment, and no driver gives up in every such case. Therefore the work runs
-    in a daemon thread, which is abandoned after the limit and ends with the process.
-
-    Args:
-        place: The store's folder or a database URL.
-        work: Gets the open history; must not prompt, since waiting for a person counts as silence.
-        limit: Seconds; default `HISTORY_TIMEOUT`.
+    in a daemon thread, which is abandoned after `limit` seconds (default `HISTORY_TIMEOUT`) and ends with the
+    process. It must not prompt, since waiting for a person counts as silence.
 
     Raises:
         HistoryError: Anything failed, or the time is over.

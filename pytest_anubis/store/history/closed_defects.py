@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import Defect, earlier_defects
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.history.history_place import history_file
+from pytest_anubis.store.history import history_file
 
 Places = Sequence[Path | str]
 """Files and folders of runs, and database URLs."""
@@ -23,9 +23,7 @@ TIMEOUT = 5.0
 def closed_defects(place: Path | str, record: RunRecord) -> tuple[Defect, ...]:
     """Return the closed defects of a run's class found before it and by other runs, in time order.
 
-    Args:
-        place: The store's folder or a database URL.
-        record: The run, or several collected runs of a node as one.
+    The record may be of several collected runs of a node.
     """
     return earlier_defects(
         all_closed_defects(place),
@@ -37,11 +35,9 @@ def closed_defects(place: Path | str, record: RunRecord) -> tuple[Defect, ...]:
 
 
 def closed_runs(places: Places, nodes: Container[str]) -> set[tuple[str, str]]:
-    """Return (run, node) of the runs whose defect an operator has closed in the history of their store.
+    """Return (run, node) of the nodes' runs whose defect an operator has closed in their store's history.
 
-    Args:
-        places: Files and folders of runs, which are searched upwards for their stores, or database URLs.
-        nodes: Names of nodes.
+    Files and folders are searched upwards for their stores.
     """
     stores = set[Path | str]()
     for place in places:
@@ -57,11 +53,7 @@ def closed_runs(places: Places, nodes: Container[str]) -> set[tuple[str, str]]:
 
 
 def all_closed_defects(place: Path | str) -> tuple[Defect, ...]:
-    """Return all closed defects of a history with what failed in them; none if they cannot be read.
-
-    Args:
-        place: The store's folder or a database URL.
-    """
+    """Return all closed defects of a history with what failed in them; none if they cannot be read."""
     file = history_file(place)
     if file is not None and not file.is_file():  # reading would create it
         return ()

@@ -173,9 +173,7 @@ def _is_ours(connection: Any) -> bool:
         found = connection.execute(f"SELECT value FROM {meta.name} WHERE name = 'schema'")  # noqa: S608
         row = found.fetchone()
     except sqlite3.OperationalError as error:
-        if "no such" in str(
-            error
-        ):  # there is no such table, or another program's without this column
+        if "no such" in str(error):  # no such table, or another program's without this column
             return False
         raise
     return row is not None and row[0] == str(VERSION)

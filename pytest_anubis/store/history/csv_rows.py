@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_anubis.codec import CodecError, read_bytes
@@ -16,15 +17,23 @@ _MAX_BYTES = 8 << 20
 """Bytes of a file, a hundred thousand lines. Python's objects take up to 250 times the text, so 2 GiB."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableImport:
+    """The result of reading such a table into the history."""
+
+    added: int  # how many nodes or incidents are new
+    known: int  # how many were in the history already
+    wrong: tuple[str, ...]  # messages about the lines that were left out
+    left_out: int  # how many lines were left out
+    traits: tuple[str, ...] = ()  # the columns that were kept as traits of nodes
+
+
 def read_rows(
     path: Path, needed: Sequence[str], optional: Sequence[str]
 ) -> list[tuple[int, dict[str, str]]]:
     """Return the rows of a table, each with its line and column -> text; what is no UTF-8 is replaced.
 
-    Args:
-        path: The file.
-        needed: Columns that it must have, in small letters.
-        optional: Columns that it may have, as any others.
+    Needed columns are named in small letters. Besides the optional ones it may have any others.
 
     Raises:
         HistoryError: It cannot be read, is too large, is no CSV, or has not these columns; one line.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -182,13 +182,7 @@ class History:
 
     # Nodes
 
-    def add_node(
-        self,
-        name: str,
-        *,
-        hardware_class: str = "",
-        since: float | None = None,
-    ) -> None:
+    def add_node(self, name: str, *, hardware_class: str = "", since: float | None = None) -> None:
         """Add a node, by default in service since now, or update what is given of a known node.
 
         Raises:
@@ -241,8 +235,7 @@ class History:
         Raises:
             HistoryError: The node or the state is unknown, or the time lies in the future.
         """
-        if state not in NODE_STATES:
-            raise HistoryError(f"state {state[:40]!r} is none of {', '.join(NODE_STATES)}")
+        check_state(state, NODE_STATES)
         moment = past(at, now)
         with self.writing() as connection:
             number = known_node(connection, node)
@@ -265,7 +258,7 @@ class History:
         Raises:
             HistoryError: The node is unknown.
         """
-        table, verdicts = schema.runs, schema.verdicts
+        table = schema.runs
         with self.reading() as connection:
             number = known_node(connection, node)
             rows = connection.execute(
@@ -274,21 +267,24 @@ class History:
                 .order_by(schema.began.desc(), table.c.id.desc())
                 .limit(limit)
             ).all()
-            found = {
-                row.id: connection.execute(
-                    sa.select(verdicts).where(verdicts.c.run_id == row.id).order_by(verdicts.c.id)
-                ).all()
+            found = [
+                RunSummary(
+                    run=row.run,
+                    node=node,
+                    hardware_class=row.hardware_class,
+                    profile=row.profile,
+                    purpose=row.purpose,
+                    started=row.began,
+                    seconds=None if row.ended is None else max(0.0, row.ended - row.started),
+                    decision=row.decision,
+                    similarities=_similarities(connection, row.id),
+                )
                 for row in rows
-            }
-        return tuple(_summary(node, row, found[row.id]) for row in reversed(rows))
+            ]
+        return tuple(reversed(found))
 
     def durations(self, hardware_class: str, *, profile: str = "") -> dict[str, float]:
-        """Return each benchmark's median duration in seconds on a class, by benchmark.
-
-        Args:
-            hardware_class: The class; empty takes all.
-            profile: Only runs of this profile; empty takes all.
-        """
+        """Return benchmark -> its median duration in seconds on a class in a profile; empty takes all."""
         table, runs = schema.durations, schema.runs
         query = (
             sa.select(table.c.benchmark, table.c.seconds)
@@ -304,6 +300,12 @@ class History:
             for benchmark, seconds in connection.execute(query):
                 found.setdefault(benchmark, []).append(seconds)
         return {benchmark: float(median(values)) for benchmark, values in found.items()}
+
+
+def check_state(state: str, known: Collection[str]) -> None:
+    """Refuse an unknown state of a node or defect with a `HistoryError`."""
+    if state not in known:
+        raise HistoryError(f"state {state[:40]!r} is none of {', '.join(known)}")
 
 
 def past(at: float | None, now: float | None = None) -> float:
@@ -341,19 +343,9 @@ def shown_time(moment: float) -> str:
         return f"{moment:g} s"
 
 
-def _summary(node: str, row: Any, verdicts: Sequence[Any]) -> RunSummary:
-    return RunSummary(
-        run=row.run,
-        node=node,
-        hardware_class=row.hardware_class,
-        profile=row.profile,
-        purpose=row.purpose,
-        started=row.began,
-        seconds=None if row.ended is None else max(0.0, row.ended - row.started),
-        decision=row.decision,
-        similarities={
-            (verdict.benchmark, verdict.metric, verdict.device): verdict.similarity
-            for verdict in verdicts
-            if verdict.similarity is not None
-        },
-    )
+def _similarities(connection: sa.Connection, run: int) -> dict[tuple[str, str, str], float]:
+    """Return benchmark, metric and device -> similarity of a run."""
+    table = schema.verdicts
+    query = sa.select(table.c.benchmark, table.c.metric, table.c.device, table.c.similarity)
+    query = query.where(table.c.run_id == run, table.c.similarity.is_not(None)).order_by(table.c.id)
+    return {(row[0], row[1], row[2]): row[3] for row in connection.execute(query)}

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from pytest_anubis.core.history import DEFECT_STATES, Defect
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.database import History, HistoryError, past
+from pytest_anubis.store.history.database import History, HistoryError, check_state, past
 from pytest_anubis.store.history.node_rows import known_node
 
 _FAILED = ("outcome", "benchmark", "metric")
@@ -48,7 +48,7 @@ def add_defect(
     exposed = sorted(set(benchmarks))
     if not exposed or not all(name.strip() for name in exposed):
         raise HistoryError("a defect needs the benchmarks that exposed it; name at least one")
-    _check_state(state)
+    check_state(state, DEFECT_STATES)
     moment = past(found, now)
     with history.writing() as connection:
         number = known_node(connection, node)
@@ -90,7 +90,7 @@ def close_defect(
     Raises:
         HistoryError: There is no such defect, or the state is none of the three.
     """
-    _check_state(state)
+    check_state(state, DEFECT_STATES)
     table = schema.defects
     closed = sa.func.coalesce(table.c.closed, past(None, now))
     changes: dict[str, Any] = {"state": state, "closed": None if state == "open" else closed}
@@ -114,7 +114,7 @@ def defects(history: History, *, node: str = "", state: str = "") -> tuple[Defec
         HistoryError: The node or the state is unknown.
     """
     if state:
-        _check_state(state)
+        check_state(state, DEFECT_STATES)
     with history.reading() as connection:
         number = known_node(connection, node) if node else None
         found = [defect for defect, _ in _sighted(connection, number)]
@@ -242,8 +242,3 @@ def _check_benchmarks(connection: sa.Connection, names: Iterable[str]) -> None:
                 f"no run of this history knows the benchmark {name[:120]!r}{hint} (--new-benchmark: it has "
                 "not run here yet)"
             )
-
-
-def _check_state(state: str) -> None:
-    if state not in DEFECT_STATES:
-        raise HistoryError(f"state {state[:40]!r} is none of {', '.join(DEFECT_STATES)}")

@@ -44,14 +44,10 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
 def of_class(
     history: History, fleet: FleetHistory, hardware_class: str, *, profile: str = ""
 ) -> FleetHistory:
-    """Return a fleet that was read whole, with durations, experience and defects of one class.
+    """Return a fleet that was read whole, with durations, experience and defects of one class; empty: of all.
 
-    Args:
-        history: The history.
-        fleet: The whole fleet.
-        hardware_class: The class; empty takes all. Defects of an unknown class stay too; if the class has no
-            defect that counts, all defects stay.
-        profile: Durations of this profile only; empty takes all.
+    Defects of an unknown class stay too; if the class has no defect that counts, all defects stay. With a
+    profile, durations are of that one only.
     """
     found = fleet.defects
     if hardware_class and any(
@@ -80,12 +76,12 @@ def run_counts(history: History) -> dict[str, int]:
     """Return node -> how many runs of any purpose it has in the history; nodes without one are left out."""
     runs, nodes = schema.runs, schema.nodes
     query = (
-        sa.select(nodes.c.name, sa.func.count().label("number"))
+        sa.select(nodes.c.name, sa.func.count())
         .join(runs, runs.c.node_id == nodes.c.id)
         .group_by(nodes.c.name)
     )
     with history.reading() as connection:
-        return {row.name: int(row.number) for row in connection.execute(query)}
+        return {name: int(count) for name, count in connection.execute(query)}
 
 
 def nodes_without_run(history: History) -> tuple[NodeRecord, ...]:
@@ -151,9 +147,8 @@ def _runs(history: History) -> dict[str, tuple[RunSummary, ...]]:
         .subquery()
     )
     query = (
-        sa.select(nodes.c.name, runs.c.run, runs.c.hardware_class, runs.c.decision)
-        .add_columns(schema.began.label("started"))
-        .add_columns(lowest.c.lowest)
+        sa.select(nodes.c.name.label("node"), runs.c.run, runs.c.hardware_class, runs.c.decision)
+        .add_columns(schema.began.label("started"), lowest.c.lowest)
         .join(nodes, nodes.c.id == runs.c.node_id)
         .outerjoin(lowest, lowest.c.run_id == runs.c.id)
         .order_by(schema.began, runs.c.id)
@@ -161,17 +156,10 @@ def _runs(history: History) -> dict[str, tuple[RunSummary, ...]]:
     found: dict[str, list[RunSummary]] = {}
     with history.reading() as connection:
         for row in connection.execute(query):
-            known = {} if row.lowest is None else {("", "", ""): row.lowest}
-            found.setdefault(row.name, []).append(
-                RunSummary(
-                    run=row.run,
-                    node=row.name,
-                    hardware_class=row.hardware_class,
-                    started=row.started,
-                    decision=row.decision,
-                    similarities=known,
-                )
-            )
+            fields = row._asdict()
+            value = fields.pop("lowest")
+            known = {} if value is None else {("", "", ""): value}
+            found.setdefault(row.node, []).append(RunSummary(**fields, similarities=known))
     return {node: tuple(runs) for node, runs in found.items()}
 
 

@@ -9,7 +9,6 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,39 +17,18 @@ import sqlalchemy as sa
 from pytest_anubis.core.history import Incident
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.csv_rows import read_rows
-from pytest_anubis.store.history.database import (
-    History,
-    HistoryError,
-    moment_of,
-    past,
-    shown_time,
-)
+from pytest_anubis.store.history.csv_rows import TableImport, read_rows
+from pytest_anubis.store.history.database import History, HistoryError, moment_of, past, shown_time
 from pytest_anubis.store.history.node_rows import known_node, node_names, node_number, unknown_node
 
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 3600.0}
 _NEEDED = ("node", "kind", "started")
 _OPTIONAL = ("duration", "component", "note")
+_KEPT = ("kind", "started", "duration", "component", "note")
+"""Fields of an incident that are columns of its row."""
 _MAX_NODES_LISTED = 5
 """Unknown nodes that a line names; all are counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentImport:
-    """The result of importing a file of incidents.
-
-    Attributes:
-        added: How many are new.
-        known: How many were in the history already.
-        wrong: A message for each line that was left out, and one for all lines of unknown nodes.
-        left_out: How many lines of the file were left out.
-    """
-
-    added: int
-    known: int
-    wrong: tuple[str, ...] = ()
-    left_out: int = 0
 
 
 def add_incident(
@@ -75,36 +53,17 @@ def add_incident(
             if add_node
             else known_node(connection, incident.node)
         )
-        table = schema.incidents
-        there = connection.execute(
-            sa.select(table.c.id, table.c.duration).where(
-                table.c.node_id == number,
-                table.c.kind == incident.kind,
-                table.c.started == incident.started,
-            )
-        ).first()
-        if there is not None:
-            if there.duration is None:
-                _set_duration(connection, there.id, incident.duration)
-            return False
-        connection.execute(table.insert().values(_row(number, incident)))
-    return True
+        return _enter(connection, [(number, incident)]) == 1
 
 
 def import_incidents(
     history: History, path: Path, *, add_nodes: bool = False, now: float | None = None
-) -> IncidentImport:
-    """Read incidents from CSV; good lines are kept, wrong ones listed by number.
+) -> TableImport:
+    """Read incidents from CSV; good lines are kept, wrong ones listed by number, or together by their nodes.
 
     Columns: ``node, kind, started`` and optionally ``duration`` (hours, or with a unit: ``90s``, ``30m``,
     ``2h``, ``1d``), ``component``, ``note``. Reading a file twice adds nothing but durations that were
-    unknown before.
-
-    Args:
-        history: The history.
-        path: The file.
-        add_nodes: Add unknown nodes, in service since their first incident here.
-        now: The present, seconds since 1970; default this clock's.
+    unknown before. With `add_nodes` unknown nodes are added, in service since their first incident here.
 
     Raises:
         HistoryError: The file cannot be read, lacks a column, or the database refuses.
@@ -120,29 +79,11 @@ def import_incidents(
             wrong.append((line, str(error)))
     with history.writing() as connection:
         nodes = _nodes(connection, [item for _, item in good] if add_nodes else [])
-        table = schema.incidents
-        columns = (table.c.id, table.c.node_id, table.c.kind, table.c.started, table.c.duration)
-        there: dict[tuple[int, str, float], tuple[int, float | None]] = {
-            (row.node_id, row.kind, row.started): (row.id, row.duration)
-            for row in connection.execute(sa.select(*columns))
-        }
-        rows: list[dict[str, Any]] = []
-        known = 0
         for line, item in good:
             if item.node not in nodes:
                 unknown.setdefault(item.node, []).append(line)
-                continue
-            key = (nodes[item.node], item.kind, item.started)
-            if key not in there:
-                there[key] = (0, item.duration)
-                rows.append(_row(nodes[item.node], item))
-                continue
-            known += 1
-            number, duration = there[key]
-            if number and duration is None:
-                _set_duration(connection, number, item.duration)
-        if rows:
-            connection.execute(table.insert(), rows)
+        placed = [(nodes[item.node], item) for _, item in good if item.node in nodes]
+        added = _enter(connection, placed)
     if sum(map(len, unknown.values())) == 1:
         ((node, (line,)),) = unknown.items()
         wrong.append((line, unknown_node(node)))
@@ -151,7 +92,32 @@ def import_incidents(
     left_out = len(wrong) + sum(map(len, unknown.values()))
     if unknown:
         lines += (f"{path}: {_unknown(unknown)}",)
-    return IncidentImport(added=len(rows), known=known, wrong=lines, left_out=left_out)
+    return TableImport(added=added, known=len(placed) - added, wrong=lines, left_out=left_out)
+
+
+def _enter(connection: sa.Connection, found: Sequence[tuple[int, Incident]]) -> int:
+    """Add the incidents that are new, each given with the number of its node; return how many those are.
+
+    A known one gets the duration that it lacked while it lasted.
+    """
+    table = schema.incidents
+    times = [item.started for _, item in found]
+    near = table.c.started.between(min(times, default=0.0), max(times, default=0.0))
+    there = {
+        (row.node_id, row.kind, row.started): row
+        for row in connection.execute(sa.select(table).where(near))
+    }
+    new: dict[tuple[int, str, float], dict[str, Any]] = {}
+    for node, item in found:
+        key = (node, item.kind, item.started)
+        if key not in there:
+            new.setdefault(key, {"node_id": node} | {name: getattr(item, name) for name in _KEPT})
+        elif there[key].duration is None:
+            known = table.update().where(table.c.id == there[key].id)
+            connection.execute(known.values(duration=item.duration))
+    if new:
+        connection.execute(table.insert(), list(new.values()))
+    return len(new)
 
 
 def _unknown(nodes: Mapping[str, Sequence[int]]) -> str:
@@ -179,11 +145,6 @@ def withdraw_incident(history: History, number: int) -> None:
             )
 
 
-def _set_duration(connection: sa.Connection, number: int, duration: float | None) -> None:
-    table = schema.incidents
-    connection.execute(table.update().where(table.c.id == number).values(duration=duration))
-
-
 def _nodes(connection: sa.Connection, more: Sequence[Incident]) -> dict[str, int]:
     """Return node -> number, after adding the unknown nodes of the incidents in `more`."""
     nodes = {name: number for number, name in node_names(connection).items()}
@@ -200,8 +161,9 @@ def incidents(history: History, *, node: str = "") -> tuple[Incident, ...]:
         HistoryError: The node is unknown.
     """
     table, nodes = schema.incidents, schema.nodes
+    columns = (table.c[name] for name in _KEPT)
     query = (
-        sa.select(table, nodes.c.name)
+        sa.select(nodes.c.name.label("node"), *columns, table.c.id.label("number"))
         .join(nodes, nodes.c.id == table.c.node_id)
         .order_by(table.c.started, table.c.id)
     )
@@ -209,18 +171,7 @@ def incidents(history: History, *, node: str = "") -> tuple[Incident, ...]:
         if node:
             query = query.where(table.c.node_id == known_node(connection, node))
         rows = connection.execute(query).all()
-    return tuple(
-        Incident(
-            node=row.name,
-            kind=row.kind,
-            started=row.started,
-            duration=row.duration,
-            component=row.component,
-            note=row.note,
-            number=row.id,
-        )
-        for row in rows
-    )
+    return tuple(Incident(**row._asdict()) for row in rows)
 
 
 def seconds_of(text: str) -> float | None:
@@ -241,10 +192,9 @@ def seconds_of(text: str) -> float | None:
 
 
 def _check(incident: Incident, now: float) -> None:
-    if not incident.node.strip() or not incident.node.isprintable():
-        raise HistoryError(f"node {incident.node[:40]!r} is empty or unprintable")
-    if not incident.kind.strip() or not incident.kind.isprintable():
-        raise HistoryError(f"kind {incident.kind[:40]!r} is empty or unprintable")
+    for what, text in (("node", incident.node), ("kind", incident.kind)):
+        if not text.strip() or not text.isprintable():
+            raise HistoryError(f"{what} {text[:40]!r} is empty or unprintable")
     past(incident.started, now)
     duration = incident.duration
     if duration is None:
@@ -256,17 +206,6 @@ def _check(incident: Incident, now: float) -> None:
             f"it would last until {shown_time(incident.started + duration)}, in the future; leave the "
             "duration empty while it lasts"
         )
-
-
-def _row(node: int, incident: Incident) -> dict[str, Any]:
-    return {
-        "node_id": node,
-        "kind": incident.kind,
-        "started": incident.started,
-        "duration": incident.duration,
-        "component": incident.component,
-        "note": incident.note,
-    }
 
 
 def _incident(row: Mapping[str, str], now: float) -> Incident:

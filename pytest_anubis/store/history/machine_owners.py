@@ -37,17 +37,12 @@ _MAX_RUNS_LISTED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiledName:
-    """The name under which a run is filed.
-
-    Attributes:
-        name: The machine's name in the history.
-        new_marks: Marks of the run that the history does not know of this machine yet.
-        line: One line for people if the name is not the run's own, else empty.
-    """
+    """The name under which a run is filed."""
 
     name: str
+    # Marks of the run that the history does not know of this machine yet
     new_marks: frozenset[str] = frozenset()
-    line: str = ""
+    line: str = ""  # one line for people if the name is not the run's own, else empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +77,8 @@ def filed_name(
     one = family[found]
     # A run with this content may have been filed under another machine: then nothing is learned from it.
     new_marks = frozenset() if what_differs(one.marks, marks) else marks - one.marks
-    if found == 0:
-        return FiledName(name=record.node, new_marks=new_marks)
-    line = _namesake_line(record.node, one.name, family[0], marks)
-    return FiledName(name=one.name, new_marks=new_marks, line=line)
+    line = _namesake_line(record.node, one.name, family[0], marks) if found else ""
+    return FiledName(name=one.name if found else record.node, new_marks=new_marks, line=line)
 
 
 def host_name(

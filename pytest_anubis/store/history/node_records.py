@@ -15,13 +15,8 @@ import sqlalchemy as sa
 
 from pytest_anubis.core.history import NODE_STATES
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.csv_rows import read_rows
-from pytest_anubis.store.history.database import (
-    History,
-    HistoryError,
-    moment_of,
-    past,
-)
+from pytest_anubis.store.history.csv_rows import TableImport, read_rows
+from pytest_anubis.store.history.database import History, HistoryError, check_state, moment_of, past
 from pytest_anubis.store.history.node_rows import node_names, node_number
 
 _OPTIONAL = ("class", "since", "state", "on", "note")
@@ -29,23 +24,6 @@ _MAX_TEXT_LENGTH = 200
 """Characters of a trait's name or value: racks, batches and serial numbers have some tens."""
 _MAX_TRAITS = 64
 """Columns of a table that are traits: registers of fleets have ten."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeImport:
-    """The result of importing a file of nodes.
-
-    Attributes:
-        added: How many are new.
-        known: How many were in the history already and were updated.
-        wrong: A message for each line that was left out.
-        traits: The names of the columns that were kept as traits.
-    """
-
-    added: int
-    known: int
-    wrong: tuple[str, ...] = ()
-    traits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +37,7 @@ class _Node:
     traits: Mapping[str, str] = field(default_factory=dict)
 
 
-def import_nodes(history: History, path: Path) -> NodeImport:
+def import_nodes(history: History, path: Path) -> TableImport:
     """Read nodes from CSV; good lines are kept, wrong ones listed by number. Reading it twice adds nothing.
 
     Columns: ``node`` and optionally ``class`` (hardware class; the class of a node's runs overrides it),
@@ -117,8 +95,12 @@ def import_nodes(history: History, path: Path) -> NodeImport:
                 )
         _keep_traits(connection, good)
     listed = {one.name for one in good}
-    return NodeImport(
-        added=len(listed - before), known=len(listed & before), wrong=tuple(wrong), traits=names
+    return TableImport(
+        added=len(listed - before),
+        known=len(listed & before),
+        wrong=tuple(wrong),
+        left_out=len(wrong),
+        traits=names,
     )
 
 
@@ -182,8 +164,8 @@ def _node(row: Mapping[str, str], now: float) -> _Node:
         raise HistoryError(f"node {name[:40]!r} is empty or unprintable")
     cells = {column: row.get(column, "").strip() for column in _OPTIONAL}
     state = cells["state"].replace("-", " ")
-    if state and state not in NODE_STATES:
-        raise HistoryError(f"state {state[:40]!r} is none of {', '.join(NODE_STATES)}")
+    if state:
+        check_state(state, NODE_STATES)
     traits = {
         column: text.strip()
         for column, text in row.items()

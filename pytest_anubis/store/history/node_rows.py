@@ -15,19 +15,11 @@ from pytest_anubis.store.history.connections import HistoryError
 
 
 def node_number(
-    connection: sa.Connection,
-    name: str,
-    *,
-    hardware_class: str = "",
-    since: float | None = None,
+    connection: sa.Connection, name: str, *, hardware_class: str = "", since: float | None = None
 ) -> int:
-    """Return the number of a node, which is added if it is new.
+    """Return the number of a node, which is added if it is new, by default in service since now.
 
-    Args:
-        connection: In a transaction that writes.
-        name: Its name.
-        hardware_class: Its class; empty leaves a known one.
-        since: When a new one was put into service, seconds since 1970; default now.
+    An empty class leaves a known one as it is.
 
     Raises:
         HistoryError: The name is empty or unprintable.

@@ -13,9 +13,9 @@ from pytest_anubis.store.history.contents.judged_runs import standings_of
 from pytest_anubis.store.history.database import History, HistoryError
 
 _OF_RUN = (
-    *(schema.benchmarks, schema.verdicts, schema.findings, schema.durations),
-    *(schema.run_clocks, schema.run_orders, schema.judgements),
-)
+    schema.benchmarks, schema.verdicts, schema.findings, schema.durations, schema.run_clocks,
+    schema.run_orders, schema.judgements,
+)  # fmt: skip
 
 _RUNS_PER_TRANSACTION = 200
 """Runs that are deleted in one transaction, for which other writers wait a second at most."""
@@ -23,17 +23,11 @@ _RUNS_PER_TRANSACTION = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """The numbers of what retention deleted, or would delete.
+    """The numbers of what retention deleted, or would delete."""
 
-    Attributes:
-        contents: Runs that lose their journal or samples and keep their verdicts.
-        bytes: Bytes of these before they were compressed.
-        runs: Runs that are deleted with their verdicts; defects and incidents stay.
-    """
-
-    contents: int
-    bytes: int
-    runs: int
+    contents: int  # runs that lose their journal or samples and keep their verdicts
+    bytes: int  # bytes of these before they were compressed
+    runs: int  # runs that are deleted with their verdicts; defects and incidents stay
 
 
 def retain(
@@ -45,25 +39,16 @@ def retain(
 ) -> Retained:
     """Delete what is older than asked for; each node keeps its latest run and those that decide its standing.
 
-    Args:
-        history: The history.
-        contents_before: Delete journals and samples of runs that began before this moment, seconds since
-            1970; None keeps all.
-        runs_before: Delete whole runs that began before this moment; None keeps all.
-        trial: Only count.
+    Journals and samples of runs that began before `contents_before`, in seconds since 1970, and whole runs
+    that began before `runs_before` are deleted; None keeps all. A `trial` only counts.
     """
     table, contents = schema.runs, schema.contents
     with history.reading() as connection:
         latest = sa.select(sa.func.max(schema.began).label("started"), table.c.node_id)
         last = latest.group_by(table.c.node_id).subquery()
         query = (
-            sa.select(
-                table.c.id,
-                table.c.run,
-                table.c.node_id,
-                schema.began.label("started"),
-                contents.c.bytes,
-            )
+            sa.select(table.c.id, table.c.run, table.c.node_id, contents.c.bytes)
+            .add_columns(schema.began.label("started"))
             .join(last, last.c.node_id == table.c.node_id)
             .outerjoin(contents, contents.c.run_id == table.c.id)
             .where(schema.began < last.c.started)
@@ -74,8 +59,8 @@ def retain(
             for row in connection.execute(query)
             if row.run not in standings.get(row.node_id, Standing()).needed
         ]
-    gone = [r.id for r in rows if runs_before is not None and r.started < runs_before]
-    whole = set(gone)
+    gone = [row for row in rows if runs_before is not None and row.started < runs_before]
+    whole = {row.id for row in gone}
     thinned = [
         row
         for row in rows
@@ -85,13 +70,12 @@ def retain(
         and row.started < contents_before
     ]
     if not trial:
-        for numbers, drop in (([row.id for row in thinned], False), (gone, True)):
-            for start in range(0, len(numbers), _RUNS_PER_TRANSACTION):
-                _delete(history, numbers[start : start + _RUNS_PER_TRANSACTION], whole=drop)
-    lost = [*thinned, *(row for row in rows if row.id in whole and row.bytes is not None)]
-    return Retained(
-        contents=len(thinned), bytes=sum(int(row.bytes) for row in lost), runs=len(gone)
-    )
+        for several in (thinned, gone):
+            for start in range(0, len(several), _RUNS_PER_TRANSACTION):
+                some = several[start : start + _RUNS_PER_TRANSACTION]
+                _delete(history, [row.id for row in some], whole=several is gone)
+    size = sum(int(row.bytes or 0) for row in (*thinned, *gone))
+    return Retained(contents=len(thinned), bytes=size, runs=len(gone))
 
 
 def compact(history: History) -> None:

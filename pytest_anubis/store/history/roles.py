@@ -7,31 +7,22 @@ to change the results of other nodes.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from pytest_anubis.store.history import tables as schema
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
 APPENDED = (
-    *(schema.nodes, schema.node_machines, schema.namesakes),
-    *(
-        schema.runs,
-        schema.run_clocks,
-        schema.run_orders,
-        schema.benchmarks,
-        schema.verdicts,
-        schema.findings,
-        schema.durations,
-        schema.judgements,
-    ),
-    *(schema.defects, schema.defect_benchmarks, schema.contents, schema.content_parts),
-)
+    schema.nodes, schema.node_machines, schema.namesakes, schema.runs, schema.run_clocks,
+    schema.run_orders, schema.benchmarks, schema.verdicts, schema.findings, schema.durations,
+    schema.judgements, schema.defects, schema.defect_benchmarks, schema.contents, schema.content_parts,
+)  # fmt: skip
 """Tables to which filing a run adds rows."""
 
 _COMPARED = (
-    *(schema.meta, schema.nodes, schema.node_machines, schema.namesakes),
-    *(schema.runs, schema.contents),
-)
+    schema.meta, schema.nodes, schema.node_machines, schema.namesakes, schema.runs, schema.contents,
+)  # fmt: skip
 """Tables that filing a run reads, to find the run itself and the machine of its node's name."""
 
 
@@ -49,13 +40,14 @@ def roles_sql(*, prefix: str = "anubis", place: str = "public") -> str:
         f"DO $$ BEGIN CREATE ROLE {name} NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;"
         for name in (append, read, maintain)
     )
-    every = ", ".join(_of(place, name) for name in schema.metadata.tables)
-    appended = ", ".join(_of(place, table.name) for table in APPENDED)
-    compared = ", ".join(_of(place, table.name) for table in _COMPARED)
-    numbered = [table.name for table in APPENDED if "id" in table.c]
-    numbers = ", ".join(_of(place, f"{name}_id_seq") for name in numbered)
-    nodes = _of(place, schema.nodes.name)
-    defects = _of(place, schema.defects.name)
+
+    def listed(names: Iterable[str]) -> str:
+        return ", ".join(f"{place}.{name}" for name in names)
+
+    every = listed(schema.metadata.tables)
+    appended = listed(table.name for table in APPENDED)
+    compared = listed(table.name for table in _COMPARED)
+    numbers = listed(f"{table.name}_id_seq" for table in APPENDED if "id" in table.c)
     return f"""\
 -- Roles of the history of pytest-anubis. Run it once, and again after an update, as the owner of the tables
 -- (the user who filed the first run, or first ran 'anubis history --history URL') and with CREATEROLE.
@@ -69,8 +61,8 @@ GRANT USAGE ON SCHEMA {place} TO {append}, {read}, {maintain};
 -- The class of a node is that of its latest run, so that one column may be updated.
 GRANT INSERT ON {appended} TO {append};
 GRANT SELECT ON {compared} TO {append};
-GRANT SELECT (id) ON {defects} TO {append};
-GRANT UPDATE (hardware_class) ON {nodes} TO {append};
+GRANT SELECT (id) ON {place}.defects TO {append};
+GRANT UPDATE (hardware_class) ON {place}.nodes TO {append};
 GRANT USAGE ON SEQUENCE {numbers} TO {append};
 
 -- {read}: for dashboards, 'anubis learn|judge|report --history', and nodes that choose benchmarks by risk.
@@ -82,7 +74,3 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {every} TO {maintain};
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {place} TO {maintain};
 GRANT CREATE ON SCHEMA {place} TO {maintain};
 """
-
-
-def _of(place: str, name: str) -> str:
-    return f"{place}.{name}"

@@ -39,21 +39,14 @@ from pytest_anubis.store.history.contents.run_clocks import (
     run_clock,
 )
 from pytest_anubis.store.history.contents.run_rows import exposing_benchmarks, rows_of
-from pytest_anubis.store.history.database import (
-    History,
-    HistoryError,
-    shown_time,
-)
+from pytest_anubis.store.history.database import History, HistoryError, shown_time
 from pytest_anubis.store.history.filed_before import lost_runs_line, note_filed
 from pytest_anubis.store.history.machine_owners import filed_name, host_name, keep_marks
 from pytest_anubis.store.history.node_rows import held_node, put_class
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
-from pytest_anubis.store.journal.journal_reading import (
-    journal_file,
-    read_journal,
-)
+from pytest_anubis.store.journal.journal_reading import journal_file, read_journal
 from pytest_anubis.store.namesakes import renamed
 
 _HALF = HISTORY_TIMEOUT / 2
@@ -169,30 +162,30 @@ def record_run(
     Raises:
         HistoryError: The database refuses, the node's name is not valid, or another run has this id and node.
     """
-    clock = run_clock(history, record, just_ended=just_ended)
-
-    def write() -> tuple[News, list[str]]:
-        with history.writing() as connection:
-            return _record(connection, record, content, clock)
-
-    news, lines = retried(write)
+    (found,) = record_together(history, [(record, content)], just_ended=just_ended)
+    if isinstance(found, HistoryError):
+        raise found
+    news, lines = found
     for line in lines:
         tell(line)
     return news
 
 
 def record_together(
-    history: History, runs: Sequence[tuple[RunRecord, Content | None]]
+    history: History,
+    runs: Sequence[tuple[RunRecord, Content | None]],
+    *,
+    just_ended: bool = False,
 ) -> list[tuple[News, list[str]] | HistoryError]:
-    """File several runs in one transaction, which costs a fraction of one for each.
+    """File several runs in one transaction, which costs a fraction of one for each; as `record_run`.
 
     Returns:
-        For each run the result and the lines for people, as of `record_run`, or why it was refused.
+        For each run the result and the lines for people, or why it was refused.
 
     Raises:
         HistoryError: The database refuses: nothing was filed.
     """
-    clocks = [run_clock(history, record, just_ended=False) for record, _ in runs]
+    clocks = [run_clock(history, record, just_ended=just_ended) for record, _ in runs]
     nodes = {record.node for record, _ in runs}
 
     def write() -> list[tuple[News, list[str]] | HistoryError]:
@@ -214,7 +207,7 @@ def _record(
     record: RunRecord,
     content: Content | None,
     clock: ClockOffset,
-    nodes: Collection[str] = (),
+    nodes: Collection[str],
 ) -> tuple[News, list[str]]:
     began = moment(record.started)
     started = time.time() if began is None else began
@@ -240,10 +233,8 @@ def _record(
     for table, rows in rows_of(run, record):
         if known is not None:  # a role that may only append must not try to delete
             connection.execute(table.delete().where(table.c.run_id == run))
-        if rows:
-            connection.execute(
-                table.insert().inline(), rows
-            )  # inline: the role may not read them back
+        if rows:  # inline: the role may not read them back
+            connection.execute(table.insert().inline(), rows)
     _put_defect(connection, node, run, record, since, new=known is None)
     if known is None:
         keep_order(connection, run, record, clock)
@@ -307,9 +298,7 @@ def _known_run(
     )
     if not begins_with(longer, min(content.size, there.bytes), shorter):
         raise _another(record, "neither of the two journals goes on with the other")
-    if (
-        more and said != row.decision == Decision.REJECTED
-    ):  # a rejected run has ended: no resumption
+    if more and said != row.decision == Decision.REJECTED:  # it has ended: no resumption
         raise _another(record, other)
     return row.id, not more
 
@@ -346,13 +335,7 @@ def _put_run(
 
 
 def _put_defect(
-    connection: sa.Connection,
-    node: int,
-    run: int,
-    record: RunRecord,
-    started: float,
-    *,
-    new: bool,
+    connection: sa.Connection, node: int, run: int, record: RunRecord, started: float, *, new: bool
 ) -> None:
     verdict = record.node_verdict
     table = schema.defects

@@ -25,6 +25,7 @@ from sqlalchemy import (
     select,
     type_coerce,
 )
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator
 
 from pytest_anubis.codec import found, without_surrogates
@@ -105,84 +106,77 @@ def _of(table: str, **more: Any) -> Column[int]:
     return Column(f"{table}_id", Count, key, nullable=False, **more)
 
 
-def _text(name: str) -> Column[str]:
-    return Column(name, Words, nullable=False, server_default="")
+def _texts(*names: str) -> list[Column[str]]:
+    """Return columns of text, empty by default."""
+    return [Column(name, Words, nullable=False, server_default="") for name in names]
 
 
-meta = Table(
+def _table(name: str, *parts: SchemaItem) -> Table:
+    return Table(name, metadata, *parts)
+
+
+meta = _table(
     "anubis_meta",
-    metadata,
     Column("name", String(64), primary_key=True),
     Column("value", Words, nullable=False),
 )
 
-nodes = Table(
+nodes = _table(
     "nodes",
-    metadata,
     _number(),
     Column("name", Words, nullable=False, unique=True),
-    _text("hardware_class"),
+    *_texts("hardware_class"),
     Column("since", Time, nullable=False),
 )
 
-states = Table(
+states = _table(
     "states",
-    metadata,
     _number(),
     _of("node"),
     Column("at", Time, nullable=False),
     Column("state", Label(32), nullable=False),
-    _text("note"),
+    *_texts("note"),
     Index("states_by_node", "node_id", "at"),
 )
 
-node_traits = Table(
+node_traits = _table(
     "node_traits",
-    metadata,
     _of("node", primary_key=True, autoincrement=False),
     Column("name", Words, primary_key=True),
     Column("value", Words, nullable=False),
 )
 
-node_machines = Table(
+node_machines = _table(
     "node_machines",
-    metadata,
     _of("node", primary_key=True, autoincrement=False),
     Column("mark", Label(64), primary_key=True),
 )
 """Marks that identify the machine behind a node's name (`core/machine_marks.py`)."""
 
-namesakes = Table(
+namesakes = _table(
     "namesakes",
-    metadata,
     _of("node", primary_key=True, autoincrement=False),
     Column("first_id", Count, ForeignKey("nodes.id", ondelete="CASCADE"), nullable=False),
     Index("namesakes_by_first", "first_id"),
 )
 """Nodes whose name another machine uses too; ``first_id`` is the node that keeps the name."""
 
-runs = Table(
+runs = _table(
     "runs",
-    metadata,
     _number(),
     _of("node"),
     Column("run", Words, nullable=False),
-    _text("hardware_class"),
-    _text("profile"),
-    _text("purpose"),
+    *_texts("hardware_class", "profile", "purpose"),
     Column("started", Time, nullable=False),
     Column("ended", Time),
-    _text("decision"),
-    _text("headline"),
-    _text("baseline"),
+    *_texts("decision", "headline", "baseline"),
     UniqueConstraint("node_id", "run"),
     Index("runs_by_class", "hardware_class", "started"),
     Index("runs_by_node", "node_id", "started"),
 )
 
-run_clocks = Table(
+run_clocks = _table(
     "run_clocks",
-    metadata,
     _of("run", primary_key=True, autoincrement=False),
     Column("ahead", Time, nullable=False),
     Column("known", Label(16), nullable=False),
@@ -190,9 +184,8 @@ run_clocks = Table(
 """Runs on a machine whose clock differed from the history's: the seconds it was ahead, and whether that is
 known ``exactly``, as ``at least`` so much, or not at all (``behind its baseline``)."""
 
-run_orders = Table(
+run_orders = _table(
     "run_orders",
-    metadata,
     _of("run", primary_key=True, autoincrement=False),
     Column("after", Words, nullable=False),
 )
@@ -210,52 +203,30 @@ began = type_coerce(runs.c.started - _off, Time).label("began")
 ended = type_coerce(runs.c.ended - _off, Time).label("closed")
 """When it ended, as `began`."""
 
-benchmarks = Table(
+benchmarks = _table(
     "benchmarks",
-    metadata,
     _number(),
     _of("run"),
-    _text("benchmark"),
-    _text("component"),
+    *_texts("benchmark", "component"),
     Index("benchmarks_by_run", "run_id"),
 )
 
-verdicts = Table(
+verdicts = _table(
     "verdicts",
-    metadata,
     _number(),
     _of("run"),
-    _text("benchmark"),
-    _text("metric"),
-    _text("unit"),
-    _text("component"),
-    _text("device"),
-    _text("scope"),
-    _text("outcome"),
-    _text("reason"),
-    _text("reference"),
-    Column("value", Number),
-    Column("expected", Number),
-    Column("similarity", Number),
-    Column("threshold", Number),
+    *_texts("benchmark", "metric", "unit", "component", "device", "scope"),
+    *_texts("outcome", "reason", "reference"),
+    *(Column(name, Number) for name in ("value", "expected", "similarity", "threshold")),
     Index("verdicts_by_run", "run_id"),
 )
 
-findings = Table(
+findings = _table(
     "findings",
-    metadata,
     _number(),
     _of("run"),
-    _text("benchmark"),
-    _text("metric"),
-    _text("device"),
-    _text("units"),
-    _text("outcome"),
-    _text("reason"),
-    _text("reference"),
-    _text("owner"),
-    _text("why"),
-    _text("expires"),
+    *_texts("benchmark", "metric", "device", "units", "outcome", "reason", "reference"),
+    *_texts("owner", "why", "expires"),
     Index("findings_by_run", "run_id"),
 )
 """All verdicts of a run on a metric and device if one of them has a group (``units``) or is waived. Then
@@ -278,63 +249,58 @@ AGAIN = "again"
 KILLED = "killed"
 """Reason of a row in `findings`: the run was killed, ``why`` has the seconds until its latest event."""
 
-durations = Table(
+MARKS = (REPLAYED, CAMPAIGN, NOISY, AGAIN, KILLED)
+"""Reasons of the rows in `findings` that mark their run."""
+
+durations = _table(
     "durations",
-    metadata,
     _number(),
     _of("run"),
-    _text("benchmark"),
+    *_texts("benchmark"),
     Column("seconds", Time, nullable=False),
     Index("durations_by_run", "run_id"),
 )
 
-judgements = Table(
+judgements = _table(
     "judgements",
-    metadata,
     _of("run", primary_key=True, autoincrement=False),
     Column("packed", LargeBinary, nullable=False),
 )
 """What each run decided of its node, with its metric verdicts (`contents/judgements.py`)."""
 
-incidents = Table(
+incidents = _table(
     "incidents",
-    metadata,
     _number(),
     _of("node"),
     Column("kind", Words, nullable=False),
     Column("started", Time, nullable=False),
     Column("duration", Time),
-    _text("component"),
-    _text("note"),
+    *_texts("component", "note"),
     UniqueConstraint("node_id", "kind", "started"),
 )
 
-defects = Table(
+defects = _table(
     "defects",
-    metadata,
     _number(),
     _of("node"),
     Column("run_id", Count, ForeignKey("runs.id", ondelete="SET NULL")),
-    _text("hardware_class"),
+    *_texts("hardware_class"),
     Column("found", Time, nullable=False),
-    _text("component"),
-    _text("kind"),
+    *_texts("component", "kind"),
     Column("state", Label(16), nullable=False),
     Column("closed", Time),
-    _text("note"),
+    *_texts("note"),
     Index("defects_by_class", "hardware_class", "found"),
 )
 
-defect_benchmarks = Table(
+defect_benchmarks = _table(
     "defect_benchmarks",
-    metadata,
     _of("defect", primary_key=True),
     Column("benchmark", Words, primary_key=True),
 )
 
-contents = Table(
+contents = _table(
     "contents",
-    metadata,
     _of("run", primary_key=True, autoincrement=False),
     Column("kind", Label(16), nullable=False),
     Column("events", Count, nullable=False),
@@ -343,9 +309,8 @@ contents = Table(
     Index("contents_by_digest", "digest"),
 )
 
-content_parts = Table(
+content_parts = _table(
     "content_parts",
-    metadata,
     _of("run", primary_key=True, autoincrement=False),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("events", Count, nullable=False),

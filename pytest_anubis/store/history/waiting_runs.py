@@ -21,15 +21,11 @@ _MAX_BYTES = 1 << 16  # a note has a few hundred
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingRun:
-    """A run that is not in its history yet.
+    """A run that is not in its history yet."""
 
-    Attributes:
-        name: The run's folder below ``runs``.
-        place: The history that it waits for, as it is shown; empty: its store's own; None: unknown, since
-            the note is damaged.
-    """
-
-    name: str
+    name: str  # the run's folder below ``runs``
+    # The history that it waits for, as it is shown; empty: its store's own; None: unknown, since the note
+    # is damaged
     place: str | None
 
 

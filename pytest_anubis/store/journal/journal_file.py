@@ -23,12 +23,7 @@ from typing import Self
 
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import Event, NodeDecided, Resumed, RunFinished, RunStarted
-from pytest_anubis.store.journal.journal_events import (
-    FORMAT,
-    SCHEMA,
-    JournalError,
-    event_to_plain,
-)
+from pytest_anubis.store.journal.journal_events import FORMAT, SCHEMA, JournalError, event_to_plain
 from pytest_anubis.store.journal.journal_lines import last_number, line_of, text_of
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, journal_file
 
@@ -94,11 +89,7 @@ class Journal:
 
     @classmethod
     def create(cls, store: Path, run_id: str) -> Journal:
-        """Start the journal ``<store>/runs/<run_id>/journal.jsonl`` of a new run.
-
-        Args:
-            store: The store's folder, e.g. ``.anubis``, which is made.
-            run_id: Letters, digits, ``.``, ``_``, ``-``; must be new.
+        """Start the journal ``<store>/runs/<run_id>/journal.jsonl`` of a new run, and make its folders.
 
         Raises:
             JournalError: The id is not valid or taken, or the folder cannot be made.
@@ -118,11 +109,7 @@ class Journal:
             raise JournalError(
                 f"{path}: cannot start a journal ({error.strerror}); choose another store folder"
             ) from error
-        try:
-            _lock(path, descriptor)
-        except JournalError:
-            os.close(descriptor)
-            raise
+        _lock(path, descriptor)
         return cls(path, descriptor)
 
     @classmethod
@@ -137,11 +124,7 @@ class Journal:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
             raise JournalError(f"{path}: cannot go on with it ({error.strerror})") from error
-        try:
-            _lock(path, descriptor)
-        except JournalError:
-            os.close(descriptor)
-            raise
+        _lock(path, descriptor)
         journal = cls(path, descriptor)
         size = os.fstat(descriptor).st_size
         journal._number = last_number(path.read_bytes())
@@ -303,11 +286,12 @@ def _lock(path: Path, descriptor: int) -> None:
     """Lock the journal for this process until it closes it or ends.
 
     Raises:
-        JournalError: Another process writes it.
+        JournalError: Another process writes it; the descriptor is closed.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        os.close(descriptor)
         raise JournalError(
             f"{path}: this run is still being written by {_writer(path)}; wait for its end"
         ) from None

@@ -45,10 +45,7 @@ def newest_first(
 def headless(store: Path, *, without: str = "", after: float = -1.0) -> list[tuple[Path, float]]:
     """Return the journals whose first event cannot be read, and when they were last written, newest first.
 
-    Args:
-        store: Folder of the store.
-        without: Id of a run that is left out.
-        after: When they were last written at the earliest, seconds since 1970.
+    As of `newest_first`, and what was last written before `after` is left out, whenever its run began.
     """
     found = [
         (path, path.stat().st_mtime)

@@ -75,10 +75,7 @@ def read_state(path: Path) -> RunState:
 def state_of(lines: Iterable[bytes], place: str, name: str = JOURNAL_NAME) -> RunState:
     """Read the lines of a journal, from a file or out of a history, as `read_state`.
 
-    Args:
-        lines: Each with its line end; the last one may be cut short.
-        place: Their source, for errors.
-        name: The journal's name in warnings.
+    Each has its line end; the last one may be cut short. Errors name the place, warnings the name.
 
     Raises:
         JournalError: They are no journal, or one of another version; one line.

@@ -11,7 +11,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -24,7 +24,7 @@ from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import IntArray, Population, SampleProblem
+from pytest_anubis.core.sample import REFUSED, IntArray, Population, SampleProblem
 from pytest_anubis.store.atomic import write_atomically
 
 FORMAT = "anubis-columns"
@@ -57,32 +57,45 @@ class ColumnsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The file that an import came from.
+    """The file that an import came from."""
 
-    Attributes:
-        digest: SHA-256 of its content, runs, nodes and dates, which identifies copies.
-        path: Its absolute path at the import.
-        sha256: SHA-256 of its content alone.
-    """
-
-    digest: str
-    path: str
-    sha256: Annotated[str, Rare] = ""
+    digest: str  # SHA-256 of its content, runs, nodes and dates, which identifies copies
+    path: str  # its absolute path at the import
+    sha256: Annotated[str, Rare] = ""  # SHA-256 of its content alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The content of one columnar file.
+    """The content of one columnar file."""
 
-    Attributes:
-        populations: All samples, one population per hardware class, benchmark, metric and group.
-        runs: The runs that they come from, without their measurements.
-        origin: The file that they were imported from; None if there is none.
-    """
-
+    # All samples, one population per hardware class, benchmark, metric and group
     populations: tuple[Population, ...]
-    runs: tuple[RunRecord, ...]
-    origin: Origin | None = None
+    runs: tuple[RunRecord, ...]  # the runs that they come from, without their measurements
+    origin: Origin | None = None  # the file that they were imported from; None if there is none
+
+    def without_marks(self) -> tuple[Columns, dict[tuple[str, str], str]]:
+        """Return exported samples as judging takes them, and (run, node) -> why nothing may be learned from.
+
+        `parquet_files` marks the samples of such a run, which judging takes as they are.
+        """
+        refused: dict[tuple[str, str], str] = {}
+        populations = []
+        for one in self.populations:
+            marked = {row for row, problem in one.problems.items() if problem.kind == REFUSED}
+            for row in marked:
+                refused.setdefault((one.runs[row], one.nodes[row]), one.problems[row].text)
+            rest = {row: problem for row, problem in one.problems.items() if row not in marked}
+            populations.append(replace(one, problems=rest) if marked else one)
+        return replace(self, populations=tuple(populations)) if refused else self, refused
+
+    def without_units(self, units: Collection[tuple[str, str]]) -> Columns:
+        """Return the content without some runs, each of one node, and their samples."""
+        populations = []
+        for one in self.populations:
+            named = enumerate(zip(one.runs, one.nodes, strict=True))
+            populations.append(one.only([row for row, unit in named if unit not in units]))
+        runs = tuple(run for run in self.runs if (run.run, run.node) not in units)
+        return replace(self, populations=tuple(populations), runs=runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +117,7 @@ _RUN = (
     "run", "node", "started", "hardware_class", "attributes", "profile", "purpose", "inventory",
     "settings",
 )  # fmt: skip
+_RUN_IF_SET = ("traits", "took", "file_dated", "unread", "samples_only")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,18 +149,18 @@ def save_columns(columns: Columns, path: Path) -> Path:
 def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
     """Return a columnar file's bytes; uncompressed ones are the same on every machine."""
     populations = columns.populations
-    nodes = _Names()
-    devices = _Names()
-    runs = _Names()
+    nodes: dict[str, int] = {}
+    devices: dict[str, int] = {}
+    runs: dict[str, int] = {}
     kinds: dict[SampleProblem, int] = {}
     rows = np.concatenate([[0], np.cumsum([len(p) for p in populations])]).astype(np.int64)
     sizes = _join([np.diff(p.offsets) for p in populations], np.int64)
     marked = [(rows[i] + r, q) for i, p in enumerate(populations) for r, q in p.problems.items()]
     arrays: dict[str, Any] = {
         "population": rows,
-        "node": _join([nodes.codes(p.nodes) for p in populations], np.int32),
-        "device": _join([devices.codes(p.devices) for p in populations], np.int32),
-        "run": _join([runs.codes(p.runs) for p in populations], np.int32),
+        "node": _join([_numbered(p.nodes, nodes) for p in populations], np.int32),
+        "device": _join([_numbered(p.devices, devices) for p in populations], np.int32),
+        "run": _join([_numbered(p.runs, runs) for p in populations], np.int32),
         "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         "values": _join([p.values for p in populations], np.float64),
         "problem_row": np.array([row for row, _ in marked], dtype=np.int64),
@@ -156,19 +170,15 @@ def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
         "format": FORMAT,
         "schema": SCHEMA,
         "populations": [{name: getattr(p, name) for name in _KEY} for p in populations],
-        "nodes": list(nodes.numbers),
-        "devices": list(devices.numbers),
-        "runs": list(runs.numbers),
+        "nodes": list(nodes),
+        "devices": list(devices),
+        "runs": list(runs),
         "problems": list(kinds),
         "records": [
             _FIRST_EVENT
             | {name: getattr(r, name) for name in _RUN}
             | ({"ended": r.ended} if r.ended > r.started else {})
-            | ({"traits": r.traits} if r.traits else {})
-            | ({"took": r.took} if r.took else {})
-            | ({"file_dated": True} if r.file_dated else {})
-            | ({"unread": r.unread} if r.unread else {})
-            | ({"samples_only": True} if r.samples_only else {})
+            | {name: value for name in _RUN_IF_SET if (value := getattr(r, name))}
             for r in columns.runs
         ],
     }
@@ -253,18 +263,11 @@ def is_columns(path: Path) -> bool:
         return False
 
 
-class _Names:
-    """A table that numbers names in the order in which they come."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-
-    def codes(self, names: Sequence[str]) -> IntArray:
-        """Return one number per name, shape (n,)."""
-        numbers = self.numbers
-        for name in dict.fromkeys(names):
-            numbers.setdefault(name, len(numbers))
-        return np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))
+def _numbered(names: Sequence[str], known: dict[str, int]) -> IntArray:
+    """Return one number per name, shape (n,); new names get the next numbers among those that are known."""
+    for name in dict.fromkeys(names):
+        known.setdefault(name, len(known))
+    return np.fromiter(map(known.__getitem__, names), dtype=np.int64, count=len(names))
 
 
 def _join(parts: Iterable[Any], kind: Any) -> Any:

@@ -54,16 +54,8 @@ def save_parquet(
 ) -> tuple[Path, ...]:
     """Write each population to its own file, whole or not at all; an older file of the name is replaced.
 
-    Rows without values (tests that failed or recorded nothing) are left out.
-
-    Args:
-        populations: What is written.
-        folder: Where to; it is made.
-        unlearnable: (run, node) -> why nothing may be learned from the run, in words.
-        progress: Called with each file's name.
-
-    Returns:
-        The files.
+    Rows without values (tests that failed or recorded nothing) are left out. `unlearnable` says for (run,
+    node) why nothing may be learned from the run. `progress` is called with each file's name.
 
     Raises:
         ParquetError: DuckDB is missing, or the disk refuses.

@@ -37,16 +37,14 @@ _LIMITS: dict[str, str | bool | int | float | list[str]] = {
 """Memory of DuckDB next to the arrays: it groups a million units in a third of this, without a disk."""
 _UNIT = ("node", "device", "run", "problem")
 _PROBLEMS = (
-    *("failed", "missing", ABSENT, REFUSED, "disturbed", "waived", "invalid", "unit", "version"),
-)
+    "failed", "missing", ABSENT, REFUSED, "disturbed", "waived", "invalid", "unit", "version",
+)  # fmt: skip
 
 
 def read_samples(path: Path, storage: SampleStorage | None = None) -> Population | None:
     """Return the population of a file that was exported; None if it is of another form.
 
-    Args:
-        path: A Parquet file.
-        storage: Storage for values that exceed the memory; None keeps them in memory.
+    Without a storage for values that exceed the memory, all are kept there.
 
     Raises:
         ParquetError: It is damaged, was exported by an older version, or is too large for the memory where

@@ -87,7 +87,7 @@ class SpilledValues:
         for part in parts:
             held.append(part)
             size += part.nbytes
-            if path is None and not self._fits(size):
+            if path is None and size > max(_SMALL, self._left):
                 self._count += 1
                 path = self._path(f"kept-{self._count}")
             if path is not None:
@@ -102,9 +102,6 @@ class SpilledValues:
         """Free the memory that was filled from files, which are read again when they are needed."""
         for one in self._maps:
             one.madvise(mmap.MADV_DONTNEED)
-
-    def _fits(self, size: int) -> bool:
-        return size <= _SMALL or size <= self._left
 
     def _path(self, name: str) -> Path:
         if self._folder is None:

@@ -30,6 +30,7 @@ MAKE_KEYS = (
 )
 """Commands that make a key (without -aes256: unencrypted), and the public key to give away."""
 
+_MADE = " && ".join(MAKE_KEYS)
 _MAX_KEY_BYTES = 16 << 10
 _DER_HEAD = bytes.fromhex("302a300506032b6570032100")
 """Beginning of an Ed25519 public key in DER (RFC 8410), before its 32 bytes."""
@@ -75,22 +76,18 @@ def load_public_key(path: Path) -> PublicKey:
     try:
         key = from_pem.load_pem_public_key(content)
     except Exception:  # of many kinds, and of several libraries
-        raise KeyFileError(f"{path}: no public key in PEM; make keys with: {_made()}") from None
+        raise KeyFileError(f"{path}: no public key in PEM; make keys with: {_MADE}") from None
     if not isinstance(key, ed25519.Ed25519PublicKey):
-        raise KeyFileError(f"{path}: no Ed25519 key; make keys with: {_made()}")
+        raise KeyFileError(f"{path}: no Ed25519 key; make keys with: {_MADE}")
     raw = key.public_bytes_raw()
     # A key of small order takes this signature for one message in eight, so its owner could deny all others.
     if any(_is_valid(raw, _ANY_MESSAGE, bytes([number])) for number in range(256)):
-        raise KeyFileError(f"{path}: no proper Ed25519 key; make keys with: {_made()}")
+        raise KeyFileError(f"{path}: no proper Ed25519 key; make keys with: {_MADE}")
     return PublicKey(raw=raw, path=str(path))
 
 
 def load_private_key(path: Path, password: Callable[[], str]) -> Ed25519PrivateKey:
-    """Return the private key of a PEM file.
-
-    Args:
-        path: The file.
-        password: Returns the password; it is called if the key is encrypted.
+    """Return the private key of a PEM file; if it is encrypted, the password is asked for.
 
     Raises:
         KeyFileError: It cannot be read, is no Ed25519 private key, or the password is wrong.
@@ -98,7 +95,7 @@ def load_private_key(path: Path, password: Callable[[], str]) -> Ed25519PrivateK
     from_pem, ed25519 = _cryptography()
     content = _pem_of(path)
     if b"PRIVATE KEY" not in content or b"OPENSSH" in content:
-        raise KeyFileError(f"{path}: no private key in PEM; make keys with: {_made()}")
+        raise KeyFileError(f"{path}: no private key in PEM; make keys with: {_MADE}")
     encrypted = b"ENCRYPTED" in content
     try:
         found = from_pem.load_pem_private_key(content, password().encode() if encrypted else None)
@@ -108,7 +105,7 @@ def load_private_key(path: Path, password: Callable[[], str]) -> Ed25519PrivateK
         why = "wrong password, or a damaged key" if encrypted else "a damaged private key"
         raise KeyFileError(f"{path}: {why}") from None
     if not isinstance(found, ed25519.Ed25519PrivateKey):
-        raise KeyFileError(f"{path}: no Ed25519 key; make keys with: {_made()}")
+        raise KeyFileError(f"{path}: no Ed25519 key; make keys with: {_MADE}")
     key: Ed25519PrivateKey = found
     return key
 
@@ -118,11 +115,7 @@ def with_signature(
 ) -> dict[str, bytes]:
     """Return the files of an archive with one signature more over its manifest.
 
-    Args:
-        files: The files.
-        key: The key that signs.
-        signer: Name to state; may be empty.
-        signed: The time, ISO 8601, UTC.
+    It states the signer's name, which may be empty, and the time, ISO 8601, UTC.
 
     Raises:
         KeyFileError: This key has signed already, or too many have.
@@ -147,9 +140,7 @@ def checked_signatures(
 ) -> tuple[tuple[Signed, ...], list[Flaw]]:
     """Return all valid signatures in an archive, and all flaws; one by a key that is not trusted is in both.
 
-    Args:
-        files: The files of the archive.
-        keys: The keys that the verifier trusts; each of them must have signed, and no other may have.
+    Each of the keys that the verifier trusts must have signed, and no other may have.
     """
     given = {key.fingerprint: key.path for key in keys}
     known = signers_of(files)
@@ -212,14 +203,10 @@ def _pem_of(path: Path) -> bytes:
     except OSError as error:
         raise KeyFileError(f"{path}: cannot be read ({error.strerror})") from error
     except CodecError:
-        raise KeyFileError(f"{path}: no key in PEM; make keys with: {_made()}") from None
+        raise KeyFileError(f"{path}: no key in PEM; make keys with: {_MADE}") from None
     if content.count(b"-----BEGIN") > 1:
         raise KeyFileError(f"{path}: several keys; put each into a file of its own")
     return content
-
-
-def _made() -> str:
-    return " && ".join(MAKE_KEYS)
 
 
 def _cryptography() -> tuple[Any, Any]:

@@ -25,11 +25,8 @@ from pytest_anubis.core.seal import (
 )
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.text.seal_text import flaw_line
-from pytest_anubis.store.baselines.baseline_files import (
-    baseline_from_plain,
-    baseline_to_plain,
-    save_baseline,
-)
+from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
 from pytest_anubis.store.sealing.acceptance_bundle import (
     _pieces,
     bundle_bytes,

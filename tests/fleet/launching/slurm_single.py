@@ -21,14 +21,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # this checkout's packages
 
 from pytest_anubis.fleet import launching
 from pytest_anubis.store.journal.journal_reading import read_journal
-from tests.fleet.launching.toy_fleet import HEALTHY, QUIET, SLOW, tried, write_fleet
+from tests.fleet.launching.toy_fleet import (
+    HEALTHY,
+    QUIET,
+    SLOW,
+    Findings,
+    ended,
+    lacking,
+    tried,
+    write_fleet,
+)
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "sinfo")
 NODES = ("n1", "n2", "n3")
@@ -76,10 +84,7 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 
 def missing() -> str:
     """Return why no Slurm can be started here; empty if one can."""
-    if os.geteuid() != 0:
-        return "needs root: slurmd starts jobs as their users"
-    absent = [name for name in PROGRAMS if shutil.which(name) is None]
-    return f"not on PATH: {', '.join(absent)} (Debian: slurm-wlm, munge)" if absent else ""
+    return lacking(PROGRAMS, "slurmd starts jobs as their users", "slurm-wlm, munge")
 
 
 class Cluster:
@@ -109,12 +114,7 @@ class Cluster:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def run(
@@ -182,7 +182,7 @@ class Cluster:
             env=self.environ,
             cwd=self.folder,
         )
-        self._stack.callback(_end, process)
+        self._stack.callback(ended, process)
 
     def _kill_steps(self) -> None:
         """End what the daemons left: a step of a job lives on when its slurmd has gone."""
@@ -193,15 +193,6 @@ class Cluster:
                     os.kill(int(place.name), 9)
             except (OSError, ValueError):
                 continue
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def free_ports(count: int) -> list[int]:
@@ -228,13 +219,8 @@ def waited(there: Callable[[], bool], what: str) -> None:
 
 def trial(folder: Path, say: Callable[[str], None]) -> list[str]:
     """Try everything; return what was not as it must be, one line each."""
-    wrong: list[str] = []
-
-    def expect(what: str, fine: bool, seen: str) -> None:
-        say(f"{'ok   ' if fine else 'WRONG'} {what}: {seen}")
-        if not fine:
-            wrong.append(f"{what}: {seen}")
-
+    wrong = Findings(say)
+    expect = wrong.expect
     suites, results, log = folder / "suites", folder / "results", folder / "health.log"
     write_fleet(suites, {"n1": HEALTHY, "n2": HEALTHY, "n3": SLOW})
     results.mkdir()

@@ -19,13 +19,20 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # this checkout's packages
 
 from pytest_anubis.fleet import launching
-from tests.fleet.launching.toy_fleet import HEALTHY, SLOW, tried, write_fleet
+from tests.fleet.launching.toy_fleet import (
+    HEALTHY,
+    SLOW,
+    Findings,
+    ended,
+    lacking,
+    tried,
+    write_fleet,
+)
 
 PROGRAMS = ("sshd", "ssh", "ssh-keygen", "ip")
 ROOT = str(Path(launching.__file__).parents[3])
@@ -37,10 +44,7 @@ _SECONDS = 180.0
 
 def missing() -> str:
     """Return why this cannot be tried here; empty if it can."""
-    if os.geteuid() != 0:
-        return "needs root: network namespaces, and sshd in them"
-    absent = [name for name in PROGRAMS if shutil.which(name) is None]
-    return f"not on PATH: {', '.join(absent)} (Debian: openssh-server, iproute2)" if absent else ""
+    return lacking(PROGRAMS, "network namespaces, and sshd in them", "openssh-server, iproute2")
 
 
 class Hosts:
@@ -73,7 +77,7 @@ class Hosts:
                      shutil.which("sshd") or "sshd", "-D", "-e", "-f", str(place / "sshd_config")],
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 )  # fmt: skip
-                stack.callback(_end, process)
+                stack.callback(ended, process)
             (self.folder / "known_hosts").write_text("".join(known))
             (self.folder / "ssh_config").write_text(
                 f"Host *\n  User root\n  IdentityFile {self.folder}/id\n  IdentitiesOnly yes\n"
@@ -82,12 +86,7 @@ class Hosts:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def address(self, number: int) -> str:
@@ -136,26 +135,13 @@ def _key(path: Path) -> None:
     )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    process.wait(10)
-
-
 def trial(folder: Path, say: Callable[[str], None], *, dying: bool = True) -> list[str]:
     """Try everything; return what was not as it must be, one line each.
 
-    Args:
-        folder: An empty one.
-        say: Takes each line at once.
-        dying: Take a host's network away, and name one that never answers: ssh waits half a minute then.
+    With `dying` a host loses its network, and one that never answers is named: ssh waits half a minute then.
     """
-    wrong: list[str] = []
-
-    def expect(what: str, fine: bool, seen: str) -> None:
-        say(f"{'ok   ' if fine else 'WRONG'} {what}: {seen}")
-        if not fine:
-            wrong.append(f"{what}: {seen}")
-
+    wrong = Findings(say)
+    expect = wrong.expect
     names = ("n1", "n2", "n3")
     (folder / "hosts").mkdir()
     with Hosts(folder / "hosts", names) as hosts:
@@ -164,9 +150,8 @@ def trial(folder: Path, say: Callable[[str], None], *, dying: bool = True) -> li
         (folder / "hosts.txt").write_text("".join(lines))
         speeds = {"n1": HEALTHY, "n2": SLOW, "n3": HEALTHY}
         work = folder / "work"
-        write_fleet(
-            work, speeds, seconds=8.0 if dying else 0.0
-        )  # long enough to be cut in its middle
+        # Long enough to be cut in its middle.
+        write_fleet(work, speeds, seconds=8.0 if dying else 0.0)
         cutter = threading.Timer(5.0, hosts.cut, (3,))
         if dying:
             cutter.start()

@@ -84,6 +84,12 @@ def test_an_acceptance_from_before_the_drain_resumes_nothing(slurm: Path, when: 
     assert not (slurm / "orders").exists()
 
 
+def test_a_slurm_that_knows_no_such_node_is_an_error(slurm: Path) -> None:
+    (slurm / "state").write_text("")
+    with pytest.raises(slurm_node.SlurmError, match="says nothing about node n1"):
+        slurm_node.read_node("n1")
+
+
 def test_a_slurm_that_does_not_answer_is_one_line(
     slurm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,6 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Out
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of
-from pytest_anubis.fleet.launching.slurm_node import SlurmError, parsed_node
 from pytest_anubis.report.export.drain_reason import MAX_CODE, MAX_REASON, drain_reason
 from pytest_anubis.store.kept_runs import KeptRun, NodeStanding
 
@@ -113,20 +112,6 @@ def test_a_reason_names_what_is_sure() -> None:
     text = drain_reason(rejected, [*cards, whole], "r")
     assert text == "ANB:NVLINK-BW all devices T run=r"
     assert drain_reason(rejected, cards, "r").startswith("ANB:NVLINK-BW gpu0 ")
-
-
-def test_slurm_says_who_drained_a_node() -> None:
-    line = "NodeName=n1 Arch=x86_64 State=IDLE+DRAIN ThreadsPerCore=1 Reason={} [root@2026-11-22T20:00:00]"
-    ours = parsed_node(line.format("ANB:NVLINK-BW gpu3 402 GB/s, expected 439"), "n1")
-    assert (ours.drained, ours.ours, ours.reason) == (
-        True,
-        True,
-        "ANB:NVLINK-BW gpu3 402 GB/s, expected 439",
-    )
-    assert not parsed_node(line.format("bad DIMM, ask Kim"), "n1").ours
-    assert not parsed_node("NodeName=n1 State=IDLE ThreadsPerCore=1", "n1").drained
-    with pytest.raises(SlurmError, match="says nothing about node n1"):
-        parsed_node("", "n1")
 
 
 def test_kubernetes_is_told_by_labels_and_a_condition() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import main
-from pytest_anubis.core.events import NodeDecided, RunFinished, RunStarted
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.events import RunFinished, RunStarted
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.fleet.launching.host_list import Host
 from pytest_anubis.fleet.launching.ssh_hosts import Launch
-from pytest_anubis.store.journal.journal_file import Journal
+from tests.store.written_runs import decided, write_events
 
 SSH = """#!PYTHON -I
 import os, sys
@@ -50,14 +50,11 @@ def journal(
     folder: Path, node: str, decision: Decision, *, run: str = "", day: str = "2026-11-01"
 ) -> Path:
     run = run or f"run-{node}"
-    headline = f"node {node} {decision.value.lower()}: so"
-    said = NodeVerdict(node=node, decision=decision, headline=headline)
-    with Journal.create(folder, run) as file:
-        began = f"{day}T10:00:00Z"
-        file.write(RunStarted(run=run, node=node, started=began, hardware_class="c"))
-        file.write(NodeDecided(verdict=said))
-        file.write(RunFinished(exit_status=decision.exit_code, ended=f"{day}T10:10:00Z"))
-    return folder / "runs" / run / "journal.jsonl"
+    began, ended = f"{day}T10:00:00Z", f"{day}T10:10:00Z"
+    start = RunStarted(run=run, node=node, started=began, hardware_class="c")
+    said = decided(node, decision, f"node {node} {decision.value.lower()}: so")
+    end = RunFinished(exit_status=decision.exit_code, ended=ended)
+    return write_events(folder, run, start, said, end)
 
 
 def test_each_host_has_its_end_and_none_is_held_up(tmp_path: Path) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_anubis.core.metric import Metric
@@ -40,13 +43,7 @@ def test_speed(anubis_metric, anubis_node):
 
 
 def write_fleet(folder: Path, nodes: Mapping[str, float], *, seconds: float = 0.0) -> None:
-    """Write suite, speeds and baseline.
-
-    Args:
-        folder: Where.
-        nodes: Node -> its speed in GFLOP/s.
-        seconds: How long the test takes.
-    """
+    """Write a suite whose test lasts so many seconds, speeds of nodes in GFLOP/s, and a baseline."""
     (folder / "speeds").mkdir(parents=True)
     (folder / "pytest.ini").write_text(QUIET)
     (folder / "test_suite.py").write_text(_SUITE)
@@ -77,6 +74,38 @@ def write_fleet(folder: Path, nodes: Mapping[str, float], *, seconds: float = 0.
     save_baseline(baseline, folder / "baselines")
 
 
+def lacking(programs: Sequence[str], why_root: str, packages: str) -> str:
+    """Return why a launcher cannot be tried here; empty if it can."""
+    if os.geteuid() != 0:
+        return f"needs root: {why_root}"
+    absent = [name for name in programs if shutil.which(name) is None]
+    return f"not on PATH: {', '.join(absent)} (Debian: {packages})" if absent else ""
+
+
+def ended(process: subprocess.Popen[bytes]) -> None:
+    """End a process, by force if it does not end by itself."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class Findings(list[str]):
+    """What was not as it must be, one line each."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def expect(self, what: str, fine: bool, seen: str) -> None:
+        """Say what was seen, and keep it if it is not fine."""
+        self._say(f"{'ok   ' if fine else 'WRONG'} {what}: {seen}")
+        if not fine:
+            self.append(f"{what}: {seen}")
+
+
 def tried(
     about: str,
     *,
@@ -86,11 +115,7 @@ def tried(
 ) -> int:
     """Be the script of a launcher: try it in a temporary folder, and return 0 if all is as it must be.
 
-    Args:
-        about: The script's docstring.
-        missing: Says what is not installed here.
-        trial: Tries it in a folder and returns what is wrong.
-        stay: Starts it only, until Ctrl-C.
+    `missing` says what is not installed here, `trial` returns what is wrong, `stay` only starts the launcher.
     """
     parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("--stay", action="store_true", help="only start it, until Ctrl-C")

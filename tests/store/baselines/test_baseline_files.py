@@ -7,7 +7,6 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,17 @@ from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding,
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.store.baselines.baseline_files import (
-    BaselineError,
     baseline_file_name,
-    baseline_from_plain,
-    baseline_to_plain,
     find_baseline,
     load_baseline,
     load_baselines,
     save_baseline,
     seal,
+)
+from pytest_anubis.store.baselines.baseline_form import (
+    BaselineError,
+    baseline_from_plain,
+    baseline_to_plain,
 )
 from pytest_anubis.validator import judge_sample
 
@@ -147,17 +148,6 @@ def test_files_are_found_by_class(tmp_path: Path) -> None:
     assert baseline_file_name("..") == "unnamed.json"
 
 
-def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    def apply(plain: dict[str, Any]) -> None:
-        target: Any = plain
-        *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
-        for part in way:
-            target = target[part]
-        target[last] = value
-
-    return apply
-
-
 MALFORMED = [
     ("schema", 2, "schema: version 2"),
     ("schema", "1", 'schema: version "1", this version'),
@@ -167,15 +157,11 @@ MALFORMED = [
     ("criteria.0", 7, r"criteria\[0\]: expected an object"),
     ("criteria.0.centre", [], r"criteria\[0\].centre: is empty"),
     ("criteria.0.centre", [2.0, 1.0], r"criteria\[0\].centre\[1\]: smaller"),
-    (
-        "criteria.1.centre.0",
-        -1.0,
-        r"criteria\[1\].centre\[0\]: expected a number of at least 0, found -1",
-    ),
+    ("criteria.1.centre.0", -1.0, r"\[1\].centre\[0\]: expected a number of at least 0, found -1"),
     (
         "criteria.1.centre.0",
         None,
-        r"criteria\[1\].centre\[0\]: expected a number of at least 0, found null",
+        r"\[1\].centre\[0\]: expected a number of at least 0, found null",
     ),
     ("criteria.1.centre.0", 10**400, r"centre\[0\]: expected .*, found a number that is too large"),
     ("criteria.0.alpha", 1.5, r"criteria\[0\].alpha: expected a number from 0 to 1, found 1.5"),
@@ -199,8 +185,11 @@ def test_malformed_field_is_one_line_with_its_place(
     tmp_path: Path, where: str, value: Any, said: str
 ) -> None:
     path = save_baseline(baseline(), tmp_path)
-    plain = json.loads(path.read_text(encoding="utf-8"))
-    change(where, value)(plain)
+    target = plain = json.loads(path.read_text(encoding="utf-8"))
+    *way, last = [int(part) if part.isdigit() else part for part in where.split(".")]
+    for part in way:
+        target = target[part]
+    target[last] = value
     path.write_text(json.dumps(plain))
     with pytest.raises(BaselineError, match=said) as caught:
         load_baseline(path)
@@ -208,20 +197,19 @@ def test_malformed_field_is_one_line_with_its_place(
     assert "\n" not in str(caught.value)
 
 
-def test_duplicates_and_mixed_units_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, r"criteria\[2\]: the same .* as criteria\[0\]"),
+        ({"group": "b", "unit": "MB/s"}, r"criteria\[2\].unit: MB/s"),
+        ({"group": "b", "version": 2}, r"criteria\[2\].unit: .* version 2\) here"),
+    ],
+)
+def test_duplicates_and_mixed_units_are_refused(change: dict[str, Any], said: str) -> None:
     plain = baseline_to_plain(baseline())
-    twice = copy.deepcopy(plain)
-    twice["criteria"].append(twice["criteria"][0])
-    with pytest.raises(BaselineError, match=r"criteria\[2\]: the same .* as criteria\[0\]"):
-        baseline_from_plain(twice)
-    mixed = copy.deepcopy(plain)
-    mixed["criteria"].append(mixed["criteria"][0] | {"group": "b", "unit": "MB/s"})
-    with pytest.raises(BaselineError, match=r"criteria\[2\].unit: MB/s"):
-        baseline_from_plain(mixed)
-    later = copy.deepcopy(plain)
-    later["criteria"].append(later["criteria"][0] | {"group": "b", "version": 2})
-    with pytest.raises(BaselineError, match=r"criteria\[2\].unit: .* version 2\) here"):
-        baseline_from_plain(later)
+    plain["criteria"].append(plain["criteria"][0] | change)
+    with pytest.raises(BaselineError, match=said):
+        baseline_from_plain(plain)
 
 
 @pytest.mark.parametrize(
@@ -243,15 +231,6 @@ def test_file_that_is_no_baseline_gives_one_line(tmp_path: Path, content: bytes,
     with pytest.raises(BaselineError, match=said) as caught:
         load_baseline(path)
     assert str(path) in str(caught.value)
-
-
-def test_every_truncation_gives_one_line(tmp_path: Path) -> None:
-    path = save_baseline(baseline(), tmp_path)
-    data = path.read_bytes()
-    for cut in range(0, len(data) - 2, 41):
-        path.write_bytes(data[:cut])
-        with pytest.raises(BaselineError, match=r"b|c"):
-            load_baseline(path)
 
 
 PLAIN = baseline_to_plain(seal(baseline()))
@@ -315,24 +294,6 @@ def test_mutated_baselines_are_valid_or_refused(tmp_path: Path, plain: Any) -> N
         assert 0 <= item.alpha <= 1
     again = save_baseline(loaded, tmp_path / "again.json")
     assert load_baseline(again) == seal(loaded)
-
-
-@settings(
-    max_examples=40,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(st.data())
-def test_flipped_bytes_are_valid_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    path = save_baseline(baseline(), tmp_path)
-    content = bytearray(path.read_bytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(content)
-    try:
-        load_baseline(path)
-    except BaselineError as error:
-        said = str(error)
-        assert said.startswith(str(path))
 
 
 def test_nothing_that_cannot_be_read_back_is_written(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.blocker import Blocker
-from pytest_anubis.core.events import Measured, NodeDecided, Resumed, RunFinished, RunStarted
+from pytest_anubis.core.events import Measured, Resumed, RunFinished, RunStarted
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
@@ -28,30 +28,32 @@ from pytest_anubis.store.fleet.unfiled import import_name, store_of
 from pytest_anubis.store.history import run_filing
 from pytest_anubis.store.history.contents.content_rows import read_content
 from pytest_anubis.store.history.database import History, HistoryError
-from pytest_anubis.store.history.run_filing import file_finished
-from pytest_anubis.store.history.waiting_runs import waiting
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.node_standing import keep_begun
 from pytest_anubis.store.run_filter import RunFilter
+from tests.store.written_runs import decided, write_events
 
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 TABLE = "node,device,benchmark,metric,unit,better,value\n"
 
 
 def journal(store: Path, run: str, node: str = "n1", day: int = 1, *, ended: bool = True) -> Path:
-    with Journal.create(store, run) as written:
-        start = f"2026-01-{day:02d}T00:00:00+00:00"
-        written.write(RunStarted(run=run, node=node, started=start, hardware_class="c1"))
-        for metric in (RATE, Metric(name="lag", unit="s", better="lower")):
-            measured = Measurement(
-                test="t.py::test_x", benchmark="t.py::test_x", component="net", metric=metric,
-                device="cpu", values=(1.0 + day, 2.0, 3.0),
-            )  # fmt: skip
-            written.write(Measured(measurement=measured))
-        if ended:
-            written.write(RunFinished(exit_status=0, ended=start))
-    return written.path
+    start = f"2026-01-{day:02d}T00:00:00+00:00"
+    measured = (
+        Measurement(
+            test="t.py::test_x", benchmark="t.py::test_x", component="net", metric=metric,
+            device="cpu", values=(1.0 + day, 2.0, 3.0),
+        )
+        for metric in (RATE, Metric(name="lag", unit="s", better="lower"))
+    )  # fmt: skip
+    return write_events(
+        store,
+        run,
+        RunStarted(run=run, node=node, started=start, hardware_class="c1"),
+        *(Measured(measurement=one) for one in measured),
+        *([RunFinished(exit_status=0, ended=start)] if ended else []),
+    )
 
 
 def known(place: Path | str) -> list[str]:
@@ -111,20 +113,6 @@ def test_reading_takes_what_is_asked_for(tmp_path: Path) -> None:
             read_stored(place, wanted)
         with pytest.raises(RunsError, match="of the nodes, class and time"):
             read_runs([store], wanted=wanted)
-
-
-def test_run_of_a_node_without_history_is_pushed_later(tmp_path: Path) -> None:
-    store, place = tmp_path / "node", tmp_path / "fleet"
-    (place / "history.sqlite").mkdir(parents=True)
-    path = journal(store, "r1")
-    assert "1 run waits in" in file_finished(place, store, read_journal(path), journal=path)
-    pushed = push([store], place)
-    assert (pushed.new, pushed.left) == (0, 1)
-    assert "unable to open database file" in pushed.stopped
-    (place / "history.sqlite").rmdir()
-    assert push([store], place).new == 1
-    assert waiting(store) == ()
-    assert known(place) == ["r1"]
 
 
 def test_lost_connection_during_push_loses_no_run(
@@ -192,6 +180,7 @@ def test_unfileable_run_is_one_line_and_stops_nothing(tmp_path: Path) -> None:
     assert len(pushed.failed) == 3
     assert all(line.isprintable() and str(tmp_path) in line for line in pushed.failed)
     assert any("two hosts of one name" in line for line in pushed.failed)
+    assert read_stored_run(place, "r1") == read_journal(store / "runs" / "r1")
 
 
 @pytest.mark.parametrize("here", [True, False])
@@ -240,9 +229,25 @@ def test_an_import_becomes_a_run_of_each_node(place: Path | str, tmp_path: Path)
     copy.write_text(TABLE + rows[0].replace("0\n", "7\n"))
     (line,) = push([copy], place).failed
     assert "another import" in line
+    assert same(read_stored(place), read_runs([table]))
 
 
 WHOLE = ("again", "n1", "unclassified")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Two tables of one value of one node; the file dates the run of the first before the other."""
+    found = [tmp_path / f"{name}.csv" for name in ("first", "again")]
+    for file in found:
+        file.write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
+    os.utime(found[0], (1e9, 1e9))
+    return found
+
+
+def decisions(place: Path) -> dict[str, str]:
+    with History(place) as history:
+        return {run.run: run.decision for run in history.node_history("n1")}
 
 
 class Judged:
@@ -256,12 +261,8 @@ class Judged:
 
     def __call__(self, runs: RunSet) -> list[RunRecord]:
         return [
-            replace(
-                r,
-                profile="judged",
-                node_verdict=NodeVerdict(node=r.node, decision=self.decision, headline="alone"),
-            )
-            for r in runs.runs
+            replace(one, node_verdict=decided(one.node, self.decision, "alone").verdict)
+            for one in runs.runs
         ]
 
     def together(self, imports: Sequence[Path]) -> dict[RunKey, NodeVerdict]:
@@ -281,69 +282,42 @@ class Judged:
     [(Decision.UNDECIDED, Decision.ACCEPTED), (Decision.REJECTED, Decision.REJECTED)],
 )
 def test_completing_run_gets_the_common_verdict(
-    alone: Decision, wanted: Decision, tmp_path: Path
+    alone: Decision, wanted: Decision, tmp_path: Path, files: list[Path]
 ) -> None:
-    for name in ("first", "again"):
-        (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
-    judge, files = Judged(alone), [tmp_path / "first.csv", tmp_path / "again.csv"]
+    judge = Judged(alone)
     push(files, tmp_path / "fleet", judge=judge)
-    with History(tmp_path / "fleet") as history:
-        found = {run.run: run.decision for run in history.node_history("n1")}
-    assert found == {"first": alone.value, "again": wanted.value}
+    assert decisions(tmp_path / "fleet") == {"first": alone.value, "again": wanted.value}
     assert judge.asked == [*files, *files]
     alone_filed = Judged(alone)
     push(files[1:], tmp_path / "other", judge=alone_filed)
     assert not alone_filed.asked
 
 
-def test_run_pushed_alone_is_completed_by_all(tmp_path: Path) -> None:
-    for name in ("first", "again"):
-        (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
-    files = [tmp_path / "first.csv", tmp_path / "again.csv"]
+def test_run_pushed_alone_is_completed_by_all(tmp_path: Path, files: list[Path]) -> None:
     for several, decision in (
         (files[1:], "UNDECIDED"),
         (files, "ACCEPTED"),
         (files[1:], "ACCEPTED"),
     ):
         push(several, tmp_path / "fleet", judge=Judged())
-        with History(tmp_path / "fleet") as history:
-            found = {run.run: run.decision for run in history.node_history("n1")}
-        assert found["again"] == decision
+        assert decisions(tmp_path / "fleet")["again"] == decision
 
 
-def test_run_that_rejects_a_node_as_its_group(tmp_path: Path) -> None:
-    for name in ("first", "again"):
-        (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
-    files = [tmp_path / "first.csv", tmp_path / "again.csv"]
-    os.utime(files[0], (1e9, 1e9))  # it dates the run
-    push(files, tmp_path / "fleet", judge=Judged(Decision.REJECTED, Decision.REJECTED))
-    with History(tmp_path / "fleet") as history:
-        (one,) = last_of_history(history, tmp_path / "fleet")
-    assert one.last is not None
-    assert (one.last.run, one.last.verdict.triage) == ("again", Triage.SHARED)
-    assert one.last.verdict.headline.endswith("Next step: compare it")
-
-
-def test_undecided_run_is_filed_with_what_all_runs_together_lack(tmp_path: Path) -> None:
-    for name in ("first", "again"):
-        (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
-    files = [tmp_path / "first.csv", tmp_path / "again.csv"]
-    os.utime(files[0], (1e9, 1e9))  # it dates the run
-    judge = Judged(Decision.UNDECIDED, Decision.UNDECIDED)
+@pytest.mark.parametrize("decision", [Decision.REJECTED, Decision.UNDECIDED])
+def test_run_is_filed_with_what_all_runs_together_say(
+    decision: Decision, tmp_path: Path, files: list[Path]
+) -> None:
+    judge = Judged(decision, decision)
     push(files, tmp_path / "fleet", judge=judge)
     with History(tmp_path / "fleet") as history:
         (one,) = last_of_history(history, tmp_path / "fleet")
     assert one.last is not None
-    assert (one.last.run, one.last.verdict) == ("again", judge.together([])[WHOLE])
-
-
-def test_import_is_filed_with_given_verdicts(tmp_path: Path) -> None:
-    table = tmp_path / "t.csv"
-    table.write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
-
-    push([table], tmp_path / "fleet", judge=Judged())
-    with History(tmp_path / "fleet") as history:
-        assert [run.profile for run in history.node_history("n1")] == ["judged"]
+    assert one.last.run == "again"
+    if decision is Decision.UNDECIDED:
+        assert one.last.verdict == judge.together([])[WHOLE]
+    else:  # as its whole group is
+        assert one.last.verdict.triage is Triage.SHARED
+        assert one.last.verdict.headline.endswith("Next step: compare it")
 
 
 def test_only_a_longer_journal_replaces_another(place: Path | str, tmp_path: Path) -> None:
@@ -377,8 +351,7 @@ def test_a_rejected_run_does_not_go_on(place: Path | str, tmp_path: Path, said: 
     for decision, code in ((Decision.REJECTED, 1), (said, 0)):
         with Journal.open_existing(path) as written:
             written.write(Resumed(started="2026-01-01T01:00:00+00:00"))
-            verdict = NodeVerdict(node="n1", decision=decision, headline="")
-            written.write(NodeDecided(verdict=verdict))
+            written.write(decided("n1", decision))
             written.write(RunFinished(exit_status=code, ended="2026-01-01T02:00:00+00:00"))
         pushed = push([path], place)
         assert len(pushed.failed) == (decision is said)

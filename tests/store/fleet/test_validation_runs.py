@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.validation_figures import ValidationRun, ValidationRuns
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.fleet import validation_runs
@@ -33,11 +34,15 @@ def without_components(runs: tuple[ValidationRun, ...]) -> list[ValidationRun]:
     return sorted(found, key=attrgetter("run"))
 
 
-def test_a_history_says_what_the_journals_say(
-    place: Path | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def records(tmp_path: Path) -> tuple[RunRecord, ...]:
     write_journals(tmp_path / "collected")
-    records = read_runs([tmp_path / "collected"]).journals
+    return read_runs([tmp_path / "collected"]).journals
+
+
+def test_a_history_says_what_the_journals_say(
+    place: Path | str, records: tuple[RunRecord, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(validation_runs, "_RUNS_PER_QUERY", 3)
     with History(place) as history:
         for record in records:
@@ -54,14 +59,12 @@ def test_a_history_says_what_the_journals_say(
         assert ([run.run for run in latest.runs], latest.older) == (["r8", "r7"], 6)
 
 
-def test_a_recorded_inventory_accepts_nothing(place: Path | str, tmp_path: Path) -> None:
-    write_journals(tmp_path / "collected")
-    records = read_runs([tmp_path / "collected"]).journals
+def test_a_recorded_inventory_accepts_nothing(
+    place: Path | str, records: tuple[RunRecord, ...]
+) -> None:
+    taken = {"r1": {"inventory": "n.json"}, "r2": {"inventory": "n.json"}}
     recorded = [
-        dataclasses.replace(one, settings={"inventory": "n.json"})
-        if one.run in ("r1", "r2")
-        else one
-        for one in records
+        dataclasses.replace(one, settings=taken.get(one.run, one.settings)) for one in records
     ]
     with History(place) as history:
         for record in recorded:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pytest_anubis.core.history import precedents_of
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
-from pytest_anubis.store.history import HISTORY_NAME
+from pytest_anubis.core.verdict import Decision, Outcome
+from pytest_anubis.store.history import HISTORY_NAME, history_file
 from pytest_anubis.store.history.closed_defects import closed_defects
 from pytest_anubis.store.history.database import History, moment_of
 from pytest_anubis.store.history.defect_records import add_defect, close_defect, defects
 from pytest_anubis.store.history.retention import retain
 from pytest_anubis.store.history.run_filing import record_run
+from tests.store.written_runs import decided, verdict
 
 TEST = "suites/compute/test_gemm.py::test_gemm"
 
@@ -23,14 +26,11 @@ RUN = RunRecord(run="later", node="n", hardware_class="class", started="2026-06-
 
 def rejected(run: str, node: str, day: int) -> RunRecord:
     """Return a run of January that rejects its node."""
-    slow = MetricVerdict(
-        outcome=Outcome.FAIL, reason=Reason.BEYOND, text="slow", benchmark=TEST, metric="rate",
-        component="compute",
-    )  # fmt: skip
+    slow = verdict(Outcome.FAIL, benchmark=TEST, metric="rate", component="compute")
     moment = f"2026-01-{day:02}T00:00:00+00:00"
     return RunRecord(
         run=run, node=node, hardware_class="class", started=moment, ended=moment, verdicts=(slow,),
-        node_verdict=NodeVerdict(node=node, decision=Decision.REJECTED, headline=f"{run}: slow"),
+        node_verdict=decided(node, Decision.REJECTED, f"{run}: slow").verdict,
     )  # fmt: skip
 
 
@@ -115,6 +115,22 @@ def test_a_headline_goes_with_its_deleted_run(tmp_path: Path) -> None:
         assert [(one.note, one.note_of_run) for one in defects(history)] == [
             ("cable", False), ("", False),
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "file"),
+    [
+        (Path("store"), Path("store", HISTORY_NAME)),
+        ("store", Path("store", HISTORY_NAME)),
+        ("sqlite:///h.sqlite", Path("h.sqlite")),
+        ("sqlite:////data/h.sqlite?timeout=5", Path("/data/h.sqlite")),
+        ("sqlite:///:memory:", None),
+        ("sqlite:///", None),
+        ("postgresql+psycopg://me@host/anubis", None),
+    ],
+)
+def test_only_sqlite_has_a_file(place: Path | str, file: Path | None) -> None:
+    assert history_file(place) == file
 
 
 def test_no_history_is_no_defect_and_makes_no_file(tmp_path: Path) -> None:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_anubis.cli.main import main
-from pytest_anubis.core.events import BlockerFound, Measured, NodeDecided, RunFinished, RunStarted
+from pytest_anubis.core.events import BlockerFound, Measured, RunFinished, RunStarted
 from pytest_anubis.core.history import Incident
 from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.fleet.last_runs import last_of_history
 from pytest_anubis.store.fleet.pushing import push
 from pytest_anubis.store.fleet.stored_runs import read_stored, read_stored_run, stored_runs
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.contents.content_rows import journal_content
+from pytest_anubis.store.history.contents.content_rows import journal_content, read_content
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.defect_records import defects
 from pytest_anubis.store.history.incident_records import add_incident, incidents
@@ -31,6 +30,7 @@ from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import names_of_another
 from pytest_anubis.store.run_filter import RunFilter
+from tests.store.written_runs import at_once, decided, write_events
 
 A: dict[str, Any] = {"machine": "1" * 32, "system": {"serial": "CZ1001"}}
 B: dict[str, Any] = {"machine": "2" * 32, "system": {"serial": "CZ2002"}}
@@ -53,17 +53,14 @@ def journal(
         test="t.py::test_x[cpu]", benchmark="t.py::test_x", component="net", device="cpu",
         metric=Metric(name="rate", unit="GB/s", better="higher"), values=(value,) * 4,
     )  # fmt: skip
-    with Journal.create(store, run) as written:
-        for event in (
-            RunStarted(run=run, node=node, started=began, hardware_class="c", inventory=inventory),
-            Measured(measurement=measured),
-            NodeDecided(
-                verdict=NodeVerdict(node=node, decision=decision, headline=f"node {node} is judged")
-            ),
-            RunFinished(exit_status=0, ended=began),
-        ):
-            written.write(event)
-    return written.path
+    return write_events(
+        store,
+        run,
+        RunStarted(run=run, node=node, started=began, hardware_class="c", inventory=inventory),
+        Measured(measurement=measured),
+        decided(node, decision, f"node {node} is judged"),
+        RunFinished(exit_status=0, ended=began),
+    )
 
 
 def filed(place: Path | str) -> list[tuple[str, str]]:
@@ -131,6 +128,8 @@ def test_a_run_that_is_sent_twice_is_one_run(place: Path | str, tmp_path: Path) 
             written.write(BlockerFound(text="later"))
         assert record_run(history, read_journal(late), journal_content(late)) == "changed"
         assert record_run(history, record, content) == "known"
+        (stored,) = stored_runs(history, run="b1")
+        assert b"".join(read_content(history, stored.number)) == late.read_bytes()
     assert filed(place) == [("n1", "a1"), (TWIN, "b1")]
 
 
@@ -169,20 +168,14 @@ def test_fifty_writers_at_once_lose_nothing(place: Path | str, tmp_path: Path) -
         for i in range(50)
     ]
     said: list[str] = []
-    go = threading.Barrier(50)
 
-    def file(path: Path) -> None:
-        go.wait()
-        store = path.parents[2]
-        said.append(file_finished(place, store, read_journal(path), journal=path))
+    def file(number: int) -> None:
+        path = paths[number]
+        said.append(file_finished(place, path.parents[2], read_journal(path), journal=path))
 
     with History(place):
         pass
-    threads = [threading.Thread(target=file, args=(path,), daemon=True) for path in paths]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(50, file)
     late = [path for path in paths if (path.parents[2] / "history-waiting").exists()]
     push([path.parent for path in late], place)  # on a slow machine some had to wait
     found = filed(place)
@@ -252,20 +245,10 @@ def test_own_store_distinguishes_machines(tmp_path: Path) -> None:
 
 
 def test_short_and_full_name_are_one_node(tmp_path: Path) -> None:
-    names = [
-        "n1",
-        "n1.x.example",
-        "n2.x.example",
-        "n2",
-        "n3.x.example",
-        "n3.y.example",
-        "10",
-        "10.1",
-        "N1",
-    ]
+    names = "n1 n1.x.example n2.x.example n2 n3.x.example n3.y.example 10 10.1 N1"
     lines: list[str] = []
     with History(tmp_path) as history:
-        for number, name in enumerate(names):
+        for number, name in enumerate(names.split()):
             record_run(history, RunRecord(run=f"r{number}", node=name), tell=lines.append)
         known = {node.name for node in history.nodes()}
     assert known == {"n1", "n2.x.example", "n3.x.example", "n3.y.example", "10", "10.1"}

@@ -58,9 +58,8 @@ def test_contents_go_first_and_runs_later(
         after = left(history)
         assert (after["contents"], after["content_parts"]) == (3, 3)
         assert (after["runs"], after["verdicts"], after["benchmarks"]) == (5, 10, 5)
-        assert [one.run for one in defects(history)] == [
-            ""
-        ]  # it was found, whatever became of the run
+        # It was found, whatever became of the run.
+        assert [one.run for one in defects(history)] == [""]
         assert work().runs == 0
         compact(history)
         assert left(history) == after

@@ -10,29 +10,22 @@ import pytest
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.events import RunStarted
-from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.history import run_filing
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.run_filing import file_finished
 from pytest_anubis.store.history.waiting_runs import WAITING, waiting
-from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.postgres import new_database
+from tests.store.written_runs import write_events
 
 NOWHERE = "postgresql+psycopg://me:secret@127.0.0.1:1/x"
 
 
-def written(store: Path, name: str) -> RunRecord:
-    with Journal.create(store, name) as journal:
-        journal.write(RunStarted(run=name, node="n1", started="2026-01-01"))
-    return read_journal(journal.path)
-
-
 def filed(store: Path, name: str, place: Path | str | None = None) -> str:
     """Let a run end, and return what is said about the history."""
-    journal = store / "runs" / name / "journal.jsonl"
-    record = written(store, name)
-    return file_finished(store if place is None else place, store, record, journal=journal)
+    path = write_events(store, name, RunStarted(run=name, node="n1", started="2026-01-01"))
+    record = read_journal(path)
+    return file_finished(store if place is None else place, store, record, journal=path)
 
 
 def known(store: Path) -> list[str]:

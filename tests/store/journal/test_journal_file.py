@@ -56,6 +56,7 @@ from pytest_anubis.store.journal.journal_events import (
 from pytest_anubis.store.journal.journal_file import Journal, journal_path
 from pytest_anubis.store.journal.journal_lines import line_of
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.store.written_runs import write_events
 
 METRIC = Metric(
     name="rate", unit="GB/s", better="higher", goal="fast links", question="fast?", action="reseat"
@@ -91,6 +92,14 @@ def head(run: str = "r1") -> RunStarted:
         settings={"store": ".anubis"},
         baseline="sha256:0123",
     )
+
+
+END = RunFinished(exit_status=1, ended="2026-01-01T00:01:00Z")
+
+
+def journal_of(store: Path, *events: Event) -> Path:
+    """Write the journal of a run ``r`` with these events after its head."""
+    return write_events(store, "r", head("r"), *events)
 
 
 VERDICT = MetricVerdict(
@@ -144,16 +153,19 @@ def unknown(record: RunRecord) -> list[UnknownEvent]:
 
 
 def test_a_whole_run_comes_back(tmp_path: Path) -> None:
-    with Journal.create(tmp_path, "r1") as journal:
-        journal.write(head())
-        journal.write(TestsPlanned(tests=(PLAN, LOST)))
-        journal.write(TestStarted(test=SAMPLE.test))
-        journal.write(Measured(measurement=SAMPLE))
-        journal.write(Judged(verdict=VERDICT))
-        journal.write(TestFinished(result=RESULT))
-        journal.write(UnknownEvent(data={"event": "crash", "worker": "gw0"}))
-        journal.write(NodeDecided(verdict=DECISION))
-        journal.write(RunFinished(exit_status=1, ended="2026-01-01T00:01:00Z"))
+    write_events(
+        tmp_path,
+        "r1",
+        head(),
+        TestsPlanned(tests=(PLAN, LOST)),
+        TestStarted(test=SAMPLE.test),
+        Measured(measurement=SAMPLE),
+        Judged(verdict=VERDICT),
+        TestFinished(result=RESULT),
+        UnknownEvent(data={"event": "crash", "worker": "gw0"}),
+        NodeDecided(verdict=DECISION),
+        END,
+    )
     record = read_journal(tmp_path / "runs" / "r1")
     assert repr(record) == repr(read_journal(journal_path(tmp_path, "r1")))  # a NaN equals nothing
     assert (record.run, record.node, record.purpose, record.profile) == (
@@ -189,11 +201,9 @@ def test_unknown_field_of_an_event_is_ignored() -> None:
 @given(st.lists(st.floats(), max_size=20))
 def test_every_float_survives_strict_json(values: list[float]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        with Journal.create(Path(folder), "r") as journal:
-            journal.write(head("r"))
-            journal.write(measured(tuple(values)))
-        lines = journal.path.read_text().splitlines()
-        record = read_journal(journal.path)
+        path = journal_of(Path(folder), measured(tuple(values)))
+        lines = path.read_text().splitlines()
+        record = read_journal(path)
     for line in lines:
         json.loads(line, parse_constant=refuse)
     assert record.warnings == ("journal.jsonl: the run never finished",)
@@ -225,60 +235,34 @@ def test_hostile_event_is_read_or_one_line(value: object) -> None:
 
 
 def test_numpy_and_odd_values_are_written(tmp_path: Path) -> None:
-    with Journal.create(tmp_path, "r") as journal:
-        journal.write(head("r"))
-        journal.write(
-            UnknownEvent(
-                data={
-                    "event": "telemetry",
-                    "n": np.int64(3),
-                    "series": np.array([1.0, math.inf]),
-                    "deep": {"x": [math.nan]},
-                    "path": Path("a"),
-                    "odd": "\ud800",
-                }
-            )
-        )
-    (event,) = unknown(read_journal(journal.path))
-    assert without_time(event) == {
-        "event": "telemetry",
-        "n": 3,
-        "series": [1.0, "Infinity"],
-        "deep": {"x": ["NaN"]},
-        "path": "a",
-        "odd": "\ud800",
+    odd = {
+        "n": (np.int64(3), 3),
+        "series": (np.array([1.0, math.inf]), [1.0, "Infinity"]),
+        "deep": ({"x": [math.nan]}, {"x": ["NaN"]}),
+        "path": (Path("a"), "a"),
+        "odd": ("\ud800", "\ud800"),
     }
-
-
-def test_truncated_last_line_is_reported(tmp_path: Path) -> None:
-    with Journal.create(tmp_path, "r") as journal:
-        journal.write(head("r"))
-        journal.write(measured())
-        journal.write(measured())
-    data = journal.path.read_bytes()
-    journal.path.write_bytes(data[:-20])
-    record = read_journal(journal.path)
-    assert len(record.measurements) == 1
-    assert any("line 3: cut short" in text for text in record.warnings)
+    given = {name: value for name, (value, _) in odd.items()}
+    path = journal_of(tmp_path, UnknownEvent(data={"event": "telemetry"} | given))
+    (event,) = unknown(read_journal(path))
+    plain = {name: value for name, (_, value) in odd.items()}
+    assert without_time(event) == {"event": "telemetry"} | plain
 
 
 @pytest.mark.parametrize("cut", range(0, 900, 37))
 def test_any_prefix_is_a_record_or_one_clear_line(tmp_path: Path, cut: int) -> None:
-    with Journal.create(tmp_path, "r") as journal:
-        journal.write(head("r"))
-        journal.write(measured())
-    journal.path.write_bytes(journal.path.read_bytes()[:cut])
+    path = journal_of(tmp_path, measured())
+    path.write_bytes(path.read_bytes()[:cut])
     try:
-        said = read_journal(journal.path).run
+        said = read_journal(path).run
     except JournalError as error:
         said = str(error)
-    assert said == "r" or str(journal.path) in said
+    assert said == "r" or str(path) in said
     assert "\n" not in said
 
 
 def test_a_bad_line_in_the_middle_is_named_and_skipped(tmp_path: Path) -> None:
-    with Journal.create(tmp_path, "r") as journal:
-        journal.write(head("r"))
+    path = journal_of(tmp_path)
     bad = [
         b"{not json",
         b"[1, 2]",
@@ -288,23 +272,21 @@ def test_a_bad_line_in_the_middle_is_named_and_skipped(tmp_path: Path) -> None:
         b"\xff\xfe",
         b'{"event": "x", "n": ' + b"9" * 5000 + b"}",
     ]
-    with journal.path.open("ab") as out:
+    with path.open("ab") as out:
         out.write(b"\n".join(bad) + b"\n")
         out.write(json.dumps(event_to_plain(measured())).encode() + b"\n")
-    record = read_journal(journal.path)
+    record = read_journal(path)
     assert len(record.measurements) == 1
     for number in range(2, 2 + len(bad)):
         assert any(f"line {number}:" in text for text in record.warnings)
 
 
 def test_resuming_closes_a_torn_line_and_goes_on(tmp_path: Path) -> None:
-    with Journal.create(tmp_path, "r") as journal:
-        journal.write(head("r"))
-        journal.write(measured())
-    journal.path.write_bytes(journal.path.read_bytes()[:-5])
-    with Journal.open_existing(journal.path.parent) as again:
+    path = journal_of(tmp_path, measured())
+    path.write_bytes(path.read_bytes()[:-5])
+    with Journal.open_existing(path.parent) as again:
         again.write(measured((7.0,)))
-    record = read_journal(journal.path)
+    record = read_journal(path)
     assert [m.values for m in record.measurements] == [(7.0,)]
     assert any("line 2:" in text for text in record.warnings)
 
@@ -430,59 +412,41 @@ def test_kill_9_loses_at_most_the_event_in_flight(tmp_path: Path) -> None:
 
 def test_every_flipped_bit_of_a_journal_is_noticed(tmp_path: Path) -> None:
     """A digit that becomes another digit is valid JSON: a loss of a half would be a gain."""
-    with Journal.create(tmp_path, "r") as journal:
-        journal.write(head("r"))
-        journal.write(measured())
-        journal.write(Judged(verdict=VERDICT))
-        journal.write(RunFinished(exit_status=1, ended="2026-01-01T00:01:00Z"))
-    whole = journal.path.read_bytes()
+    path = journal_of(tmp_path, measured(), Judged(verdict=VERDICT), END)
+    whole = path.read_bytes()
+    untouched = repr(dataclasses.replace(read_journal(path), warnings=()))
     first = whole.index(b"\n") + 1  # a damaged head is no journal at all
     rng = random.Random(3)
     missed = []
     for place in rng.sample(range(first, len(whole)), 300):
         data = bytearray(whole)
         data[place] ^= 1 << rng.randrange(7)
-        journal.path.write_bytes(data)
-        record = read_journal(journal.path)
-        same = repr(dataclasses.replace(record, warnings=())) == untouched(whole, journal.path)
+        path.write_bytes(data)
+        record = read_journal(path)
+        same = repr(dataclasses.replace(record, warnings=())) == untouched
         if not same and not record.blockers and not record.broken_off:
             missed.append((place, bytes(data[place - 20 : place + 20])))
     assert missed == []
 
 
-def untouched(whole: bytes, path: Path) -> str:
-    path.write_bytes(whole)
-    return repr(dataclasses.replace(read_journal(path), warnings=()))
-
-
 def test_truncated_line_before_a_resumption_is_no_damage(tmp_path: Path) -> None:
-    with Journal.create(tmp_path, "r") as journal:
-        journal.write(head("r"))
-        journal.write(measured())
-    journal.path.write_bytes(journal.path.read_bytes()[:-30])
-    with Journal.open_existing(journal.path) as journal:
+    path = journal_of(tmp_path, measured())
+    path.write_bytes(path.read_bytes()[:-30])
+    with Journal.open_existing(path) as journal:
         journal.write(Resumed())
-    record = read_journal(journal.path)
+    record = read_journal(path)
     assert record.blockers == ()
     assert "cut short" in record.warnings[0]
 
 
-def test_truncated_death_and_damaged_line_block(
-    tmp_path: Path,
-) -> None:
-    with Journal.create(tmp_path, "r") as journal:
-        journal.write(head("r"))
-        journal.write(measured())
-        journal.write(WorkerDied(worker="gw0", text="signal 9"))
-    data = journal.path.read_bytes().replace(b'"measurement"', b'"measurem\xffnt"')
-    journal.path.write_bytes(data[:-30])
-    with Journal.open_existing(journal.path) as journal:
+def test_truncated_death_and_damaged_line_block(tmp_path: Path) -> None:
+    path = journal_of(tmp_path, measured(), WorkerDied(worker="gw0", text="signal 9"))
+    data = path.read_bytes().replace(b'"measurement"', b'"measurem\xffnt"')
+    path.write_bytes(data[:-30])
+    with Journal.open_existing(path) as journal:
         journal.write(Resumed())
-    lines = [*map(str, read_journal(journal.path).blockers)]
-    assert [line.partition(":")[0] for line in lines] == [
-        "journal.jsonl line 2",
-        "journal.jsonl line 3",
-    ]
+    places = [str(one).partition(":")[0] for one in read_journal(path).blockers]
+    assert places == ["journal.jsonl line 2", "journal.jsonl line 3"]
 
 
 def test_second_writer_is_refused_and_named_the_first(tmp_path: Path) -> None:
@@ -507,16 +471,12 @@ def test_failed_synchronisation_is_reported(
 
 
 def test_a_line_that_is_gone_or_moved_is_noticed(tmp_path: Path) -> None:
-    with Journal.create(tmp_path, "r1") as journal:
-        journal.write(RunStarted(run="r1", node="n1"))
-        for number in range(6):
-            journal.write(BlockerFound(text=f"part {number}"))
-    with Journal.open_existing(journal.path) as again:
-        again.write(Resumed())
-        again.write(BlockerFound(text="part 6"))
-        again.write(RunFinished(exit_status=0, ended="2026-01-01T00:00:00+00:00"))
-    whole = journal.path.read_bytes().splitlines(keepends=True)
-    assert not damages(read_journal(journal.path))
+    path = journal_of(tmp_path, *(BlockerFound(text=f"part {number}") for number in range(6)))
+    with Journal.open_existing(path) as again:
+        for event in (Resumed(), BlockerFound(text="part 6"), END):
+            again.write(event)
+    whole = path.read_bytes().splitlines(keepends=True)
+    assert not damages(read_journal(path))
     for at in range(1, len(whole) - 1):
         for lines, word in (
             ([*whole[:at], *whole[at + 1 :]], f"line {at + 1}: 1 line before it missing"),
@@ -536,8 +496,8 @@ def test_a_line_that_is_gone_or_moved_is_noticed(tmp_path: Path) -> None:
                 "missing",
             ),
         ):
-            journal.path.write_bytes(b"".join(lines))
-            record = read_journal(journal.path)
+            path.write_bytes(b"".join(lines))
+            record = read_journal(path)
             assert damages(record), (at, word)
             assert any(word in text for text in record.warnings), record.warnings
 

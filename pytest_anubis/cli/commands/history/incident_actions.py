@@ -66,7 +66,7 @@ def _import(options: argparse.Namespace) -> int:
         options.history,
         lambda history: import_incidents(history, options.file, add_nodes=add_nodes),
     )
-    return answer_import(options, result, "incident", result.left_out)
+    return answer_import(options, result, "incident")
 
 
 def _add(options: argparse.Namespace) -> None:

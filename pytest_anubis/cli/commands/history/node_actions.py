@@ -21,8 +21,7 @@ from pytest_anubis.store.node_standing import keep_answered, keep_joined
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import NodeRecord
-    from pytest_anubis.store.history.incident_records import IncidentImport
-    from pytest_anubis.store.history.node_records import NodeImport
+    from pytest_anubis.store.history.csv_rows import TableImport
 
 NODE_STATES = {
     "in-service": "in service",
@@ -179,21 +178,17 @@ def _import(options: argparse.Namespace) -> int:
 
     result = use(options.history, lambda history: import_nodes(history, options.file))
     more = f"; kept of each: {', '.join(result.traits)}" if result.traits else ""
-    return answer_import(options, result, "node", len(result.wrong), more)
+    return answer_import(options, result, "node", more)
 
 
 def answer_import(
-    options: argparse.Namespace,
-    result: NodeImport | IncidentImport,
-    noun: str,
-    left_out: int,
-    more: str = "",
+    options: argparse.Namespace, result: TableImport, noun: str, more: str = ""
 ) -> int:
     """Print what became of a table's lines; return the exit code, or refuse a table without a good line."""
     plain = {
         "added": result.added,
         "known": result.known,
-        "left_out": left_out,
+        "left_out": result.left_out,
         "wrong": list(result.wrong),
     }
     answer(
@@ -201,7 +196,7 @@ def answer_import(
         plain,
         *result.wrong,
         f"{count_text(result.added, noun)} added, {result.known} known already, "
-        f"{count_text(left_out, 'line')} left out{more}",
+        f"{count_text(result.left_out, 'line')} left out{more}",
     )
     if result.wrong and not result.added and not result.known:
         raise CommandError(f"{options.file}: no good line")

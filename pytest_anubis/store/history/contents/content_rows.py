@@ -29,20 +29,13 @@ _LEVEL = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A run's journal or samples, ready to be stored.
+    """A run's journal or samples, ready to be stored."""
 
-    Attributes:
-        kind: ``journal``: the lines of its journal; ``columns``: a columnar file of its samples.
-        events: Lines of the journal, or samples of the columns.
-        size: Bytes before compression.
-        digest: SHA-256 of all bytes, in hexadecimal digits.
-        parts: Number of events and compressed bytes of each part, in order.
-    """
-
-    kind: Kind
-    events: int
-    size: int
-    digest: str
+    kind: Kind  # ``journal``: the lines of its journal; ``columns``: a columnar file of its samples
+    events: int  # lines of the journal, or samples of the columns
+    size: int  # bytes before compression
+    digest: str  # SHA-256 of all bytes, in hexadecimal digits
+    # Number of events and compressed bytes of each part, in order
     parts: tuple[tuple[int, bytes], ...]
 
     @property
@@ -56,13 +49,7 @@ class Content:
 
 
 def begins_with(parts: Iterable[bytes], size: int, digest: str) -> bool:
-    """Return whether the first `size` bytes of a content have this SHA-256.
-
-    Args:
-        parts: The content in order, not compressed.
-        size: How many bytes are compared.
-        digest: SHA-256 in hexadecimal digits.
-    """
+    """Return whether the first `size` bytes of a content, given by its parts, have this SHA-256."""
     found = hashlib.sha256()
     for part in parts:
         found.update(part[:size])

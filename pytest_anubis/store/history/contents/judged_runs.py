@@ -15,17 +15,12 @@ import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.standing.recorded_run import judged_run, model_of, speaking
-from pytest_anubis.core.standing.standing_of import (
-    JudgedRun,
-    Said,
-    Standing,
-    standing_of,
-)
+from pytest_anubis.core.standing.standing_of import JudgedRun, Said, Standing, standing_of
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST, UNDATED
-from pytest_anubis.store.history.tables import AGAIN, CAMPAIGN, KILLED, NOISY, REPLAYED
+from pytest_anubis.store.history.tables import AGAIN, CAMPAIGN, KILLED, MARKS, NOISY, REPLAYED
 
 _DECISIONS = [one.value for one in Decision]
 _REFERENCES = [one.value for one in Reference]
@@ -41,14 +36,16 @@ def standings_of(connection: sa.Connection) -> dict[int, Standing]:
     """
     holds = holds_on(day_of(time.time()))
     findings, states = schema.findings, schema.states
-    marks = sa.select(findings.c.run_id, findings.c.why).where(findings.c.reason == CAMPAIGN)
-    campaigns = {row.run_id: row.why for row in connection.execute(marks)}
+    marks: dict[str, dict[int, str]] = {reason: {} for reason in MARKS}  # run -> why, by reason
+    marking = sa.select(findings.c.reason, findings.c.run_id, findings.c.why)
+    for reason, run, why in connection.execute(marking.where(findings.c.reason.in_(MARKS))):
+        marks[reason][run] = why
     found: defaultdict[int, list[JudgedRun]] = defaultdict(list)
     for query in _runs_of_sound_nodes():
         for row in connection.execute(query):
-            one = _judged(row, (), (), answered=False, campaign=campaigns.get(row.id, ""))
-            found[row.node_id].append(one)
-    for node, one in _runs_of_failing_nodes(connection, campaigns):
+            campaign = marks[CAMPAIGN].get(row.id, "")
+            found[row.node_id].append(_judged(row, (), (), answered=False, campaign=campaign))
+    for node, one in _runs_of_failing_nodes(connection, marks):
         found[node].append(one)
     changed: dict[int, float | None] = {}
     columns = (states.c.node_id, states.c.state, states.c.at)
@@ -102,7 +99,7 @@ def _runs_of_sound_nodes() -> tuple[sa.Select[Any], sa.Select[Any]]:
 
 
 def _runs_of_failing_nodes(
-    connection: sa.Connection, campaigns: Mapping[int, str]
+    connection: sa.Connection, marks: Mapping[str, Mapping[int, str]]
 ) -> Iterator[tuple[int, JudgedRun]]:
     """Yield number of a node and run, with all verdicts, of the nodes on which something failed."""
     runs, table, orders = schema.runs, schema.benchmarks, schema.run_orders
@@ -117,14 +114,9 @@ def _runs_of_failing_nodes(
     clocks = {row.run_id: row.known for row in connection.execute(sa.select(schema.run_clocks))}
     closed = sa.select(schema.defects.c.run_id).where(schema.defects.c.state != "open")
     answered = set(connection.execute(closed).scalars())
-    replayed = set(connection.execute(_marked(REPLAYED)).scalars())
-    noisy = set(connection.execute(_marked(NOISY)).scalars())
-    again = set(connection.execute(_marked(AGAIN)).scalars())
-    table = schema.findings
-    killed = sa.select(table.c.run_id, table.c.why).where(table.c.reason == KILLED)
-    lasted = {row.run_id: moment(row.why) or 0.0 for row in connection.execute(killed)}
     for row in connection.execute(_judged_runs().where(failing)):
-        clears = row.id not in replayed and row.ended is not None  # else it was killed
+        clears = row.id not in marks[REPLAYED] and row.ended is not None  # else it was killed
+        lasted = marks[KILLED].get(row.id)
         one = _judged(
             row,
             speaking(outcomes.get(row.id, ()), clears=clears),
@@ -132,10 +124,10 @@ def _runs_of_failing_nodes(
             answered=row.id in answered,
             after=after.get(row.id, ""),
             undated=clocks.get(row.id) == UNDATED,
-            campaign=campaigns.get(row.id, ""),
-            noisy=row.id in noisy,
-            retest=row.id in again,
-            ended=row.started + lasted[row.id] if row.id in lasted else row.ended,
+            campaign=marks[CAMPAIGN].get(row.id, ""),
+            noisy=row.id in marks[NOISY],
+            retest=row.id in marks[AGAIN],
+            ended=row.ended if lasted is None else row.started + (moment(lasted) or 0.0),
         )
         if clocks.get(row.id) == AT_LEAST:  # its time is unknown, so it clears nothing
             one = replace(one, passed=())

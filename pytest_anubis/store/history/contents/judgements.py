@@ -54,20 +54,15 @@ _COLUMNS = tuple(field.name for field in dataclasses.fields(SpentColumns))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What a run decided of its node.
+    """What a run decided of its node."""
 
-    Attributes:
-        verdict: The decision with its blockers; None if the run broke off before it.
-        verdicts: Its metric verdicts other than a plain PASS.
-        cards: Device -> slot and serial number of its card in words.
-        devices: The devices that it measured.
-        spent: What it spent on each benchmark; None if it does not say.
-    """
-
+    # The decision with its blockers; None if the run broke off before it
     verdict: NodeVerdict | None = None
-    verdicts: tuple[MetricVerdict, ...] = ()
+    verdicts: tuple[MetricVerdict, ...] = ()  # its metric verdicts other than a plain PASS
+    # Device -> slot and serial number of its card in words
     cards: Mapping[str, str] = field(default_factory=dict)
-    devices: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # the devices that it measured
+    # What it spent on each benchmark; None if it does not say
     spent: Annotated[SpentColumns | None, Rare] = None
 
 

@@ -36,11 +36,6 @@ def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> Clock
 
     A run that has just ended here shows a difference in both directions. Any other shows only a clock that is
     ahead, by at least what lies in the future.
-
-    Args:
-        history: The history.
-        record: The run.
-        just_ended: It ended on this machine a moment ago.
     """
     try:
         last = moment_of(record.ended or record.started)
@@ -49,13 +44,10 @@ def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> Clock
     if record.behind:
         return ClockOffset(known=UNDATED)
     off = last - (time.time() - history.ahead)
-    if just_ended and abs(history.ahead) > CLOCK_TOLERANCE:
-        return ClockOffset(off) if abs(off) > CLOCK_TOLERANCE else ClockOffset()
-    return (
-        ClockOffset(off, "exactly" if just_ended else AT_LEAST)
-        if off > CLOCK_TOLERANCE
-        else ClockOffset()
-    )
+    behind = just_ended and abs(history.ahead) > CLOCK_TOLERANCE and off < -CLOCK_TOLERANCE
+    if off > CLOCK_TOLERANCE or behind:
+        return ClockOffset(off, "exactly" if just_ended else AT_LEAST)
+    return ClockOffset()
 
 
 def keep_order(connection: sa.Connection, run: int, record: RunRecord, clock: ClockOffset) -> None:

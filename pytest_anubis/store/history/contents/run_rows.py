@@ -84,13 +84,9 @@ def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     for one in record.effective_verdicts:
         if _place(one) in places:
             waiver = (one.reason is Reason.WAIVED and one.waiver) or XFAIL
-            yield empty | {
-                "outcome": one.outcome.value,
-                "reason": one.reason.value,
-                "reference": one.reference.value,
-                "benchmark": one.benchmark,
-                "metric": one.metric,
-                "device": one.device,
+            row = verdict_row(run, one)
+            shared = {name: row[name] for name in names if name in row}
+            yield shared | {
                 "units": one.group,
                 "owner": waiver.owner,
                 "why": waiver.reason,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -11,23 +10,16 @@ import sqlalchemy as sa
 from pytest_anubis.core.events import BlockerFound, RunStarted
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents import content_rows
-from pytest_anubis.store.history.contents.content_rows import (
-    columns_content,
-    journal_content,
-    read_content,
-)
+from pytest_anubis.store.history.contents.content_rows import journal_content, read_content
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.run_filing import file_finished, record_run
-from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.store.written_runs import at_once, write_events
 
 
-def journal(store: Path, run: str = "r1", *, events: int = 3, started: str = "2026-01-01") -> Path:
-    with Journal.create(store, run) as written:
-        written.write(RunStarted(run=run, node="n1", started=started))
-        for number in range(events - 1):
-            written.write(BlockerFound(text=f"blocker {number} \r in a line"))
-    return written.path
+def journal(store: Path, *, events: int = 3) -> Path:
+    more = (BlockerFound(text=f"blocker {number} \r in a line") for number in range(events - 1))
+    return write_events(store, "r1", RunStarted(run="r1", node="n1", started="2026-01-01"), *more)
 
 
 def count(history: History, table: sa.Table) -> int:
@@ -61,56 +53,20 @@ def test_a_run_filed_at_the_same_moment_is_one_run(place: Path | str, tmp_path: 
     record, content = read_journal(path), journal_content(path)
     with History(place):
         pass
-    start, said = threading.Barrier(6), list[str]()
+    said: list[str] = []
 
-    def file() -> None:
-        start.wait()
+    def file(_: int) -> None:
         try:
             with History(place) as history:
                 said.append(record_run(history, record, content))
         except HistoryError as error:
             said.append(str(error))
 
-    threads = [threading.Thread(target=file) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(6, file)
     assert sorted(said) == ["known"] * 5 + ["new"]
     with History(place) as history:
         assert count(history, schema.runs) == 1
         assert b"".join(read_content(history, 1)) == path.read_bytes()
-
-
-def test_longer_journal_replaces_a_shorter_one_only(place: Path | str, tmp_path: Path) -> None:
-    path = journal(tmp_path, events=3)
-    first, early = read_journal(path), journal_content(path)
-    with Journal.open_existing(path) as written:
-        written.write(BlockerFound(text="later"))
-    with History(place) as history:
-        assert record_run(history, first, early) == "new"
-        assert record_run(history, read_journal(path), journal_content(path)) == "changed"
-        assert record_run(history, first, early) == "known"
-        assert b"".join(read_content(history, 1)) == path.read_bytes()
-
-
-def test_another_run_of_one_id_changes_nothing(tmp_path: Path) -> None:
-    mine, other = journal(tmp_path / "a"), journal(tmp_path / "b", started="2026-01-02")
-    with History(tmp_path) as history:
-        record_run(history, read_journal(mine), journal_content(mine))
-        with pytest.raises(HistoryError, match=r"another run r1 of n1 .* two hosts of one name"):
-            record_run(history, read_journal(other), journal_content(other))
-        assert b"".join(read_content(history, 1)) == mine.read_bytes()
-
-
-def test_another_import_of_one_id_changes_nothing(tmp_path: Path) -> None:
-    record = read_journal(journal(tmp_path))
-    with History(tmp_path) as history:
-        for expected in ("new", "known"):
-            assert record_run(history, record, columns_content(b"one" * 99, 7)) == expected
-        with pytest.raises(HistoryError, match="another import of run r1"):
-            record_run(history, record, columns_content(b"two" * 99, 7))
-        assert b"".join(read_content(history, 1)) == b"one" * 99
 
 
 @pytest.mark.parametrize(

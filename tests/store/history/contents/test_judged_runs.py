@@ -12,7 +12,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import standing_of
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
+from pytest_anubis.core.verdict import Decision, Outcome, Reason, Waiver
 from pytest_anubis.core.waiving import holds_on
 from pytest_anubis.fleet.fleet_status import Status, drain_lines, statuses_of
 from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
@@ -31,6 +31,7 @@ from pytest_anubis.store.node_standing import (
     read_standing,
 )
 from pytest_anubis.store.run_set import RunSet
+from tests.store.written_runs import decided, verdict
 
 BEGIN = 1_700_000_000.0
 DAY = 86400.0
@@ -58,20 +59,15 @@ def record(node: str, number: int, began: float, decision: str, **outcomes: str)
             for part in outcomes
         ),
         verdicts=tuple(
-            MetricVerdict(
-                outcome=Outcome(outcome), reason=Reason.BEYOND, text="", node=node, metric="rate",
-                benchmark=f"t.py::test_{part[0]}", device="cpu", component=f"part.{part}", group=part[1:],
-            )
-            if outcome not in WAIVERS
-            else MetricVerdict(
-                outcome=Outcome.NOT_TESTED, reason=Reason.WAIVED, text="", node=node, metric="rate",
-                benchmark=f"t.py::test_{part[0]}", device="cpu", group=part[1:], waiver=WAIVERS[outcome],
+            verdict(
+                Outcome.NOT_TESTED if outcome in WAIVERS else Outcome(outcome),
+                reason=Reason.WAIVED if outcome in WAIVERS else Reason.BEYOND,
+                waiver=WAIVERS.get(outcome), node=node, metric="rate",
+                benchmark=f"t.py::test_{part[0]}", component=f"part.{part}", group=part[1:],
             )
             for part, outcome in outcomes.items()
         ),
-        node_verdict=NodeVerdict(node=node, decision=Decision(decision), headline=decision)
-        if decision
-        else None,
+        node_verdict=decided(node, Decision(decision), decision).verdict if decision else None,
     )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from pytest_anubis.cli.main import main
-from pytest_anubis.core.events import NodeDecided, RunFinished, RunStarted
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.events import RunFinished, RunStarted
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.fleet.fleet_status import Status, statuses_of
 from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
 from pytest_anubis.store.collected_runs import read_runs
@@ -22,9 +22,9 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.fleet_history import last_verdicts
 from pytest_anubis.store.history.run_filing import file_finished
-from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.postgres import new_database
+from tests.store.written_runs import decided, write_events
 
 HOUR = 3600.0
 
@@ -37,14 +37,9 @@ def journal(
         datetime.fromtimestamp(time.time() + hours * HOUR - before, UTC).isoformat()
         for before in (60, 0)
     )
-    with Journal.create(store, run) as written:
-        for event in (
-            RunStarted(run=run, node=node, started=began, hardware_class="c", after=after),
-            NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline="judged")),
-            RunFinished(exit_status=0, ended=ended),
-        ):
-            written.write(event)
-    return written.path
+    start = RunStarted(run=run, node=node, started=began, hardware_class="c", after=after)
+    end = RunFinished(exit_status=0, ended=ended)
+    return write_events(store, run, start, decided(node, decision, "judged"), end)
 
 
 def test_a_run_from_the_future_hides_no_later_one(

@@ -29,25 +29,15 @@ SLOW = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What one run, or one table, says of one node.
-
-    Attributes:
-        run: Its id.
-        day: When it began, in days.
-        said: Cell -> whether its value is good; what it has no value of is not there.
-        empty: Cells that a table has without a value, or a run planned and did not come to.
-        absent: Devices that the run's inventory lacks.
-        broken: It was ``interrupted`` or ``killed``; empty: neither.
-        waived: Metrics whose failure a waiver covers -> its last day.
-    """
+    """What one run, or one table, says of one node."""
 
     run: str
-    day: float
-    said: dict[Cell, bool] = field(default_factory=dict)
-    empty: frozenset[Cell] = frozenset()
-    absent: frozenset[str] = frozenset()
-    broken: str = ""
-    waived: dict[str, str] = field(default_factory=dict)
+    day: float  # when it began
+    said: dict[Cell, bool] = field(default_factory=dict)  # whether a value is good, if there is one
+    empty: frozenset[Cell] = frozenset()  # without a value in a table, or planned and not reached
+    absent: frozenset[str] = frozenset()  # devices that the run's inventory lacks
+    broken: str = ""  # ``interrupted`` or ``killed``; empty: neither
+    waived: dict[str, str] = field(default_factory=dict)  # metric -> last day of its waiver
 
 
 def drawn(draw: random.Random, *, tables: bool) -> list[Statement]:
