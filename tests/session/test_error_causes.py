@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -192,8 +193,8 @@ def test_missing_handle_is_excused_by_a_full_card() -> None:
 
 def test_every_cause_has_a_message_here() -> None:
     messages = [f"{type(error).__name__}: {error}" for error, _ in ENVIRONMENT]
-    for cause in CAUSES:
-        assert any(cause.words.search(message) for message in messages), cause.cause
+    for words, cause, _ in CAUSES:
+        assert any(re.search(words, message, re.IGNORECASE) for message in messages), cause
 
 
 def test_a_failed_check_is_no_matter_of_its_words() -> None:
