@@ -128,6 +128,7 @@ def crash_verdict(
         component=component,
         node=node,
         device=task.device,
+        test=task.test,
         evidence=tuple(evidence),
         action=crash.next_step,
     )

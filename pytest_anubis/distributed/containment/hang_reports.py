@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,4 +89,4 @@ class HangReports:
         component = data.get("component", "")
         verdict = crash_verdict(crash, task, component, evidence, node=self._node)
         if verdict is not None:
-            self._sink(Judged(verdict=replace(verdict, test=test)))
+            self._sink(Judged(verdict=verdict))

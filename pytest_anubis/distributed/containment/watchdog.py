@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_anubis.distributed.containment.processes import is_gone, kill_tree, stack_of
+from pytest_anubis.distributed.containment.processes import is_gone, kill_tree, stack_of, wait_gone
 from pytest_anubis.hardware.round_plans import PROFILE_FACTOR
 
 COST_FACTOR = 10.0
@@ -218,16 +218,9 @@ class Watchdog:
                 # Before the kill, because the controller asks as soon as the worker's pipe closes.
                 self._overdue[worker] = overdue
             self._kill(pid)
-            if self._is_gone_in_time(pid):
+            wait_gone([pid], KILL_SECONDS)
+            if is_gone(pid):
                 return
         with self._changed:
             self._overdue[worker] = replace(overdue, stubborn=True)
         self._gave_up(worker)
-
-    def _is_gone_in_time(self, pid: int) -> bool:
-        until = time.monotonic() + KILL_SECONDS
-        while not is_gone(pid):
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.05)
-        return True

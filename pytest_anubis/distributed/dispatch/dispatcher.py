@@ -98,7 +98,8 @@ class Dispatcher:
     """The state of all lanes and tests of a run.
 
     Lanes exist from the start, tests from `assign` on. Every method for an event returns the instructions
-    that follow from it, in order.
+    that follow from it, in order, and raises `DispatchError` if the event is impossible after the earlier
+    ones.
     """
 
     def __init__(self, lanes: Sequence[Lane], *, strikes: int = MAX_STRIKES) -> None:
@@ -161,11 +162,7 @@ class Dispatcher:
     # Events.
 
     def worker_ready(self, worker: str, lane: str) -> None:
-        """Handle a worker that has started for a lane without one.
-
-        Raises:
-            DispatchError: The lane is unknown or has a worker, or the worker is known already.
-        """
+        """Handle a worker that has started for a lane without one."""
         self._log(f"{worker} is ready for lane {lane}")
         track = self._tracks.get(lane)
         if track is None:
@@ -180,11 +177,7 @@ class Dispatcher:
         self._workers[worker] = track
 
     def worker_collected(self, worker: str) -> list[Instruction]:
-        """Handle a worker that has collected the agreed tests.
-
-        Raises:
-            DispatchError: The worker is unknown or has collected before.
-        """
+        """Handle a worker that has collected the agreed tests."""
         self._log(f"{worker} has collected")
         track = self._track(worker)
         if track.state is not State.BOOTING:
@@ -197,9 +190,6 @@ class Dispatcher:
 
         In the node's lane, tests come first that may overlap with many tests of other lanes, and exclusive
         ones last. In the lanes of accelerators, tests timed by the host are spread. Else the order is kept.
-
-        Raises:
-            DispatchError: They were known before.
         """
         self._log(f"{len(tasks)} tests are known")
         if self._tasks is not None:
@@ -213,11 +203,7 @@ class Dispatcher:
         return self._advance()
 
     def test_complete(self, worker: str, index: int) -> list[Instruction]:
-        """Handle a finished test.
-
-        Raises:
-            DispatchError: It was not running that test.
-        """
+        """Handle a finished test."""
         self._log(f"{worker} has finished test {index}")
         track = self._track(worker)
         if self._stopped and index in self._dropped:
@@ -229,11 +215,7 @@ class Dispatcher:
         return self._advance()
 
     def worker_finished(self, worker: str) -> list[Instruction]:
-        """Handle a worker that has ended in order; its remaining tests are dropped.
-
-        Raises:
-            DispatchError: The worker is unknown.
-        """
+        """Handle a worker that has ended in order; its remaining tests are dropped."""
         self._log(f"{worker} has finished in order")
         track = self._track(worker)
         self._drop(track)
@@ -247,9 +229,6 @@ class Dispatcher:
         Returns:
             The index of the running test, which is not repeated, or None; and the instructions. The other
             tests of the worker go back to the front of its lane.
-
-        Raises:
-            DispatchError: The worker is unknown.
         """
         self._log(f"{worker} has crashed")
         track = self._track(worker)
@@ -277,11 +256,7 @@ class Dispatcher:
         return self._advance()
 
     def repeat(self, index: int) -> list[Instruction]:
-        """Put a crashed test back to the front of its lane, before the replacement starts.
-
-        Raises:
-            DispatchError: There is no such test, or its lane takes no more tests.
-        """
+        """Put a crashed test back to the front of its lane, before the replacement starts."""
         self._log(f"test {index} is to be repeated")
         if self._tasks is None or not 0 <= index < len(self._tasks):
             raise self._impossible(f"there is no test {index}")

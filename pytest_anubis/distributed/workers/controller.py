@@ -280,7 +280,7 @@ class Controller:
             report.sections.append(("where it hung", benchmark_frames(crash.overdue.stack)))
         verdict = crash_verdict(crash, task, component, evidence, node=self._context.node)
         if verdict is not None:
-            self._sink(Judged(verdict=replace(verdict, test=crashitem)))
+            self._sink(Judged(verdict=verdict))
         elif self._worth_repeating(task, sched):
             sched.mark_test_pending(crashitem)
 

@@ -14,7 +14,7 @@ from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.distributed.containment import watchdog as containment
-from pytest_anubis.distributed.containment.crash_evidence import HardwareEvidence, addresses
+from pytest_anubis.distributed.containment.crash_evidence import HardwareEvidence, card_addresses
 from pytest_anubis.distributed.containment.crash_report import (
     Crash,
     benchmark_frames,
@@ -34,6 +34,8 @@ from pytest_anubis.distributed.dispatch.tasks import NODE, Lane, Task
 from pytest_anubis.distributed.workers.device_binding import binding
 from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
+from pytest_anubis.session.context import RunContext
+from pytest_anubis.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -363,4 +365,5 @@ def test_workers_are_bound_by_uuid() -> None:
         "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-a",
     }
     assert bound("cuda:0", hidden=True) == {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
-    assert addresses(devices, inventory)["cuda:0"] == "0000:01:00.0"
+    context = RunContext(settings=Settings(), devices=devices, inventory=inventory)
+    assert card_addresses(context)["cuda:0"] == "0000:01:00.0"
