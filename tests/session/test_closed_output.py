@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import record_of
 from tests.session.conftest import Learn
 
 
@@ -49,8 +49,7 @@ def test_run_survives_closed_output(
     outputs = ["--junitxml=out.xml", "--html=out.html", "--self-contained-html"]
     code, said = unread(project.path, *outputs, *more, both=both)
     assert (code, said) == (0, "")
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(project)
     assert record.node_verdict is not None
     assert record.node_verdict.decision is Decision.ACCEPTED
     assert ET.parse(project.path / "out.xml").find(".//testcase") is not None  # noqa: S314

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.cli.command_line import anubis
+from tests.run_journals import events_of
 from tests.session.conftest import Learn
 
 # A test's parameters and body -> text of the message.
@@ -36,10 +36,7 @@ def write_test(project: pytest.Pytester, parameters: str, body: str) -> None:
 
 def last_verdict(project: pytest.Pytester) -> dict[str, Any]:
     """Return the last run's decision."""
-    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
-    events = map(json.loads, path.read_text().splitlines())
-    found = [one for one in events if one["event"] == "node_verdict"][-1]
-    return dict(found)
+    return events_of(project, "node_verdict")[-1]
 
 
 @pytest.mark.parametrize("case", MISTAKES)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 import pytest
 
@@ -13,6 +11,7 @@ from pytest_anubis.session.collecting.device_parameters import WrongCardError
 from pytest_anubis.session.error_causes import CAUSES, environment_of
 from pytest_anubis.traces.trace_reading import TraceError
 from tests.cli.command_line import anubis
+from tests.run_journals import events_of
 from tests.session.conftest import Learn
 
 
@@ -216,11 +215,6 @@ def test_gemm(anubis_metric, anubis_device):
 """
 
 
-def events_of(project: pytest.Pytester) -> list[dict[str, Any]]:
-    lines = (project.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
 @pytest.mark.parametrize(
     ("body", "code", "outcome", "words"),
     [
@@ -253,9 +247,9 @@ def test_only_the_hardware_rejects(
     project.makepyfile(test_suite=BODY.format(body=body))
     result = project.runpytest("--anubis", "--anubis-run-id=r")
     assert result.ret == code
-    verdicts = [one for one in events_of(project) if one["event"] == "verdict"]
+    verdicts = events_of(project, "verdict")
     assert (outcome, words) in [(one["outcome"], one["text"]) for one in verdicts]
-    (ended,) = [one for one in events_of(project) if one["event"] == "node_verdict"]
+    (ended,) = events_of(project, "node_verdict")
     assert words in ended["headline"]
 
 
@@ -297,7 +291,7 @@ def test_a_second_error_excuses_nothing(
     project.makepyfile(test_suite=TWICE.format(body=body, teardown=teardown))
     result = project.runpytest("--anubis", "--anubis-run-id=r", "-k", test)
     assert result.ret == {"FAIL": 1, "INCONCLUSIVE": 20}[outcome]
-    verdicts = [one for one in events_of(project) if one["event"] == "verdict"]
+    verdicts = events_of(project, "verdict")
     assert outcome in [one["outcome"] for one in verdicts if not one.get("metric")]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.run_journals import journal_of
 from tests.session.conftest import Learn, run_kinds
 
 HEAD = "import pytest\n\n"
@@ -51,7 +52,7 @@ def decision(project: pytest.Pytester, text: str, *options: str) -> tuple[int, d
     """Return how a run with one more test ends, what it decides, and its journal."""
     project.makepyfile(test_zodd=HEAD + text)
     code = int(project.runpytest("--anubis", *options).ret)
-    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
+    path = journal_of(project)
     events = [json.loads(line) for line in path.read_text().splitlines()]
     return code, [one for one in events if one["event"] == "node_verdict"][-1], path.read_text()
 

@@ -12,7 +12,6 @@ import pytest
 
 from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.distributed.containment.test_containment_runs import (
     BENCHMARKS,
     CAUSES,
@@ -20,6 +19,7 @@ from tests.distributed.containment.test_containment_runs import (
     hasty,
 )
 from tests.distributed.containment.test_containment_runs import run as in_workers
+from tests.run_journals import record_of
 
 __all__ = ["hasty"]
 
@@ -29,8 +29,7 @@ _GROUPS = Path("/sys/fs/cgroup/memory")
 
 def run(pytester: pytest.Pytester, *arguments: str) -> tuple[pytest.RunResult, RunRecord]:
     result = in_workers(pytester, *arguments)
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(pytester)
     assert record.exit_status == result.ret
     assert record.node_verdict is None or record.node_verdict.decision.exit_code == result.ret
     return result, record

@@ -27,6 +27,7 @@ from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_t
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.forked import Forked
 from tests.quiet import NEVER_ENDING
+from tests.run_journals import record_of
 
 BENCHMARKS = """
 import ctypes, os, signal, time
@@ -142,11 +143,6 @@ def run(pytester: pytest.Pytester, *arguments: str, apart: bool = False) -> pyte
     return pytester.runpytest_inprocess(*arguments)
 
 
-def journal_of(pytester: pytest.Pytester) -> RunRecord:
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    return read_journal(path)
-
-
 def outcomes(record: RunRecord) -> dict[str, str]:
     return {result.test.partition("::")[2]: result.outcome for result in record.results}
 
@@ -164,7 +160,7 @@ def test_every_way_to_die_is_contained(pytester: pytest.Pytester, gpus: str, wor
     pytester.makepyfile(test_it=BENCHMARKS)
     node = [gpus] if workers == "-n2" else []
     result = run(pytester, workers, "-rf", *node)
-    record = journal_of(pytester)
+    record = record_of(pytester)
 
     bad = {f"test_bad[{way}]": "crashed" for way in CAUSES}
     good = {f"test_good[{number}]": "skipped" for number in range(2)}  # there is no baseline
@@ -214,7 +210,7 @@ def test_every_way_to_die_is_contained(pytester: pytest.Pytester, gpus: str, wor
 def test_repeated_crash_on_a_card_is_evidence(pytester: pytest.Pytester, gpus: str) -> None:
     pytester.makepyfile(test_it=DEVICE_BENCHMARK.format(condition="True"))
     result = run(pytester, "-n", "auto", gpus)
-    record = journal_of(pytester)
+    record = record_of(pytester)
     assert outcomes(record)["test_gemm[cuda:1]"] == "crashed"
     assert outcomes(record)["test_link"] == "skipped"  # it was run; there is no baseline
     (verdict,) = [v for v in record.verdicts if v.outcome == "FAIL"]
@@ -232,7 +228,7 @@ def test_crash_that_does_not_come_again_is_no_evidence(
     once = "not os.path.exists('seen') and open('seen', 'w')"
     pytester.makepyfile(test_it=DEVICE_BENCHMARK.format(condition=once))
     result = run(pytester, "-n", "auto", gpus)
-    record = journal_of(pytester)
+    record = record_of(pytester)
     assert outcomes(record)["test_gemm[cuda:1]"] == "crashed"
     assert not [v for v in record.verdicts if v.outcome == "FAIL"]
     assert result.ret == record.exit_status == 20
@@ -281,7 +277,7 @@ def test_worker_that_dies_at_start_again_and_again(
         + DEVICE_BENCHMARK.format(condition="False")
     )
     result = run(pytester, "-n", "auto", gpus)
-    record = journal_of(pytester)
+    record = record_of(pytester)
     deaths = [event for event in record.events if isinstance(event, WorkerDied)]
     assert result.ret == record.exit_status == 20
     if where == "everywhere":
@@ -313,7 +309,7 @@ def test_first_failure_stops_the_run_in_order(pytester: pytest.Pytester, how: st
         """
     )
     result = run(pytester, "-n0", "-x")
-    record = journal_of(pytester)
+    record = record_of(pytester)
     assert not Path("ran").exists()
     assert list(outcomes(record).values())[2:] == ["not reported"] * 2
     crash = how.startswith("os")
@@ -404,7 +400,7 @@ controller.Watchdog = functools.partial(watchdog.Watchdog, kill=lambda pid: None
         """
     )
     result = run(pytester, "-n0", "--anubis-timeout=2", apart=True)  # its worker dies with it
-    assert outcomes(journal_of(pytester)) == {"test_a": "crashed", "test_b": "passed"}
+    assert outcomes(record_of(pytester)) == {"test_a": "crashed", "test_b": "passed"}
     result.stdout.fnmatch_lines(["hung in the kernel: no end within 2 s * could not be killed"])
     assert result.ret == 20
 
@@ -422,11 +418,11 @@ def test_killed_controller_leaves_no_process(pytester: pytest.Pytester) -> None:
     command = [sys.executable, "-m", "pytest", "--anubis", "-n0", "-p", "no:cacheprovider"]
     with Forked(command, cwd=pytester.path, stdout=subprocess.DEVNULL) as process:
         pid = wait_for(pytester.path / "worker.pid")
-        while not journal_of(pytester).measurements:  # on its way from the worker
+        while not record_of(pytester).measurements:  # on its way from the worker
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
     assert gone(pid)
-    record = journal_of(pytester)
+    record = record_of(pytester)
     assert record.measurements[0].values == (1.0,)
     assert outcomes(record) == {"test_long": "not reported"}
     assert record.exit_status is None
@@ -452,7 +448,7 @@ def test_interrupted_run_keeps_what_it_has(pytester: pytest.Pytester) -> None:
         finally:
             process.kill()
     assert gone(pid)
-    record = journal_of(pytester)
+    record = record_of(pytester)
     assert record.exit_status == pytest.ExitCode.INTERRUPTED
     assert record.measurements[0].values == (1.0,)
 

@@ -19,8 +19,8 @@ from pytest_anubis.hardware.numa import cpu_numbers, cpu_text
 from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.session.context import RunContext, discard
 from pytest_anubis.settings import Settings
-from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.hardware.two_numa_nodes import CARDS, CPUS, two_numa_nodes
+from tests.run_journals import record_of
 
 EIGHT = tuple(f"cuda:{number}" for number in range(8))
 WHERE = """
@@ -209,7 +209,6 @@ def test_lanes_of_a_run_use_no_cpu_twice(pytester: pytest.Pytester, home: set[in
     sets = [set(map(int, text.partition("]")[0].strip("[").split(", "))) for text in texts]
     assert not sets[0] & sets[1]
     assert [text.split()[-1] for text in texts] == [str(len(one)) for one in sets]
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(journal)
+    record = record_of(pytester)
     assert not record.warnings
     assert [one.cpus for one in record.lanes[:2]] == [cpu_text(one) for one in sets]

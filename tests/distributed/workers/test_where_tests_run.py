@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.events import RunTimed
-from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import record_of
 
 PLAIN = """
 import os, pathlib
@@ -39,8 +39,7 @@ def test_death_costs_one_test(pytester: pytest.Pytester, cost: str) -> None:
     pytester.makepyfile(test_it=COSTLY.format(cost=cost))
     result = pytester.runpytest("--anubis", "--junitxml=out.xml")
     assert result.ret == 20
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(pytester)
     ends = {r.test.partition("[")[2]: r.outcome for r in record.results}
     assert ends == {"0]": "skipped", "1]": "crashed", "2]": "skipped"}
     assert [m.test[-2] for m in record.measurements] == ["0", "1", "2"]
@@ -51,8 +50,7 @@ def test_a_run_of_nothing_but_deaths_took_its_time(pytester: pytest.Pytester) ->
     pytester.makepyfile(test_it=COSTLY.format(cost='cost="10ms"').replace("== 1", ">= 0"))
     result = pytester.runpytest("--anubis", "-v")
     assert result.ret == 20
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    walls = [e.wall for e in read_journal(path).events if isinstance(e, RunTimed)]
+    walls = [e.wall for e in record_of(pytester).events if isinstance(e, RunTimed)]
     assert len(walls) == 1
     assert 0 < walls[0] < 90
 
@@ -125,8 +123,7 @@ def test_debugger_says_nothing_about_the_node(
         "def test_x(anubis_metric):\n    breakpoint()\n"
     )
     pytester.runpytest_subprocess("--anubis", *workers, timeout=90)
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    verdict = read_journal(path).node_verdict
+    verdict = record_of(pytester).node_verdict
     assert verdict is None or verdict.decision.value == "UNDECIDED"
 
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.run_journals import events_of
 from tests.session.conftest import HEALTHY, Learn, append_to_suite, edit_suite, set_speed
 
 SLOW = [0.8 * value for value in HEALTHY]
-
-
-def events(pytester: pytest.Pytester) -> list[dict[str, object]]:
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    return [json.loads(line) for line in journal.read_text().splitlines()]
 
 
 def test_healthy_node_is_accepted(project: pytest.Pytester, learn: Learn) -> None:
@@ -181,9 +176,9 @@ def test_no_baseline_is_20_and_says_what_to_do(project: pytest.Pytester) -> None
     result.stdout.fnmatch_lines(
         ["*no baseline for hardware class*anubis learn*", f"next: anubis learn ../{file.name}"]
     )
-    begun = events(project)[0]
+    begun = events_of(project)[0]
     assert (begun["tests"], begun["root"]) == (f"../{file.name}", "..")
-    kinds = [event["event"] for event in events(project)]
+    kinds = [event["event"] for event in events_of(project)]
     assert "measurement" in kinds
     assert kinds[-1] == "run_finished"
 
@@ -192,7 +187,7 @@ def test_measure_mode_records_and_judges_nothing(project: pytest.Pytester) -> No
     result = project.runpytest("--anubis", "--anubis-mode=measure")
     result.assert_outcomes(passed=1)
     assert result.ret == 0
-    kinds = {event["event"] for event in events(project)}
+    kinds = {event["event"] for event in events_of(project)}
     assert "measurement" in kinds
     assert not kinds & {"verdict", "node_verdict"}
 
@@ -257,7 +252,7 @@ def test_waived_failure_is_listed(project: pytest.Pytester, learn: Learn) -> Non
     result.stdout.fnmatch_lines(["UNDECIDED: *; 1 waived by xfail marks: *test_speed speed cpu*"])
     result.stdout.fnmatch_lines(["seen, does not block:", f"  WAIVED {text}"], consecutive=True)
     result.stdout.no_fnmatch_line("not judged, does not block:")
-    found = next(e["noted"] for e in events(project) if e["event"] == "node_verdict")
+    found = next(e["noted"] for e in events_of(project) if e["event"] == "node_verdict")
     assert isinstance(found, list)
     listed = [str(line) for line in found]
     assert len(listed) == 1
@@ -272,7 +267,7 @@ def test_body_failure_is_reported_as_itself(project: pytest.Pytester, learn: Lea
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*wrong sum*"])
     result.stdout.no_fnmatch_line("*expected*similarity*")
-    assert any(event["event"] == "measurement" for event in events(project))
+    assert any(event["event"] == "measurement" for event in events_of(project))
 
 
 WRONG = {
@@ -483,7 +478,7 @@ def test_interrupt_keeps_code_and_measurements(project: pytest.Pytester, learn: 
     append_to_suite(project, "\ndef test_stop():\n    raise KeyboardInterrupt\n")
     result = project.runpytest_inprocess("--anubis", no_reraise_ctrlc=True)
     assert result.ret == 2
-    assert events(project)[-1]["event"] == "run_finished"
+    assert events_of(project)[-1]["event"] == "run_finished"
 
 
 def test_marginal_fails_only_when_asked(
@@ -533,7 +528,7 @@ def test_wrong_hook_answer_is_one_line(project: pytest.Pytester) -> None:
 
 def test_journal_holds_the_values_in_order(project: pytest.Pytester) -> None:
     project.runpytest("--anubis")
-    (measurement,) = [e for e in events(project) if e["event"] == "measurement"]
+    (measurement,) = [e for e in events_of(project) if e["event"] == "measurement"]
     assert measurement["values"] == HEALTHY
     assert Path(project.path / ".anubis").is_dir()
 

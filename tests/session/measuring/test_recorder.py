@@ -16,7 +16,7 @@ from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
 from pytest_anubis.session.measuring.conditions import ConditionsWatch
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import events_of, record_of
 from tests.session.conftest import Learn
 
 SUITE = """
@@ -79,9 +79,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
 
 
 def measurements(pytester: pytest.Pytester) -> list[dict[str, Any]]:
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    found = [json.loads(line) for line in journal.read_text().splitlines()]
-    return [event for event in found if event["event"] in ("measurement", "attempt")]
+    return events_of(pytester, "measurement", "attempt")
 
 
 def test_unclear_values_are_kept_but_do_not_count(
@@ -334,8 +332,7 @@ def test_judging_the_journal_gives_the_same_result(
     runs = read_runs([pytester.path / ".anubis"])
     (measured,) = [event for event in measurements(pytester) if event["event"] == "measurement"]
     assert (measured.get("looks", 1) > 1) is (looks > 1)
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    (in_run,) = [v for v in read_journal(journal).verdicts if v.metric == "speed"]
+    (in_run,) = [v for v in record_of(pytester).verdicts if v.metric == "speed"]
     judged = judge_fleet(
         runs.populations,
         {baseline.hardware_class: baseline},

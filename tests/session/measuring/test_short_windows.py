@@ -14,8 +14,8 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import MIN_SEARCHED
 from pytest_anubis.store.baselines.baseline_files import save_baseline
-from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import learn_baseline
+from tests.run_journals import record_of
 
 SUITE = """
 import itertools, pytest
@@ -114,5 +114,4 @@ def test_collect_takes_enough_rounds_for_changes(
 ) -> None:
     pytester.makepyfile(test_suite=SUITE.replace(", rounds=60", ""))
     pytester.runpytest("--anubis", "--anubis-in-process")
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    assert len(read_journal(path).measurements[0].values) == MIN_SEARCHED
+    assert len(record_of(pytester).measurements[0].values) == MIN_SEARCHED

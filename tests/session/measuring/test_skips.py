@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from pytest_anubis.cli.main import main
+from tests.run_journals import events_of
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 WRONG = 'anubis_metric.record("wrong_words", {}, unit="errors", better="equal", expect=0)'
@@ -32,12 +31,10 @@ def write(project: pytest.Pytester, value: int, skip: str, *, in_fixture: bool) 
 
 def outcomes(project: pytest.Pytester) -> dict[str, str]:
     """Return the outcome of each metric of the half test that the run has a verdict on."""
-    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
-    happened = map(json.loads, path.read_text().splitlines())
     return {
         one["metric"]: one["outcome"]
-        for one in happened
-        if one["event"] == "verdict" and "test_half" in one["benchmark"]
+        for one in events_of(project, "verdict")
+        if "test_half" in one["benchmark"]
     }
 
 

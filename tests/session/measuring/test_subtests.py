@@ -9,6 +9,7 @@ import pytest
 
 from pytest_anubis.core.baseline import PlainCheck
 from pytest_anubis.store.baselines.baseline_files import save_baseline
+from tests.run_journals import events_of
 from tests.session.conftest import HEALTHY, SUITE, Learn, set_speed
 
 SLOW = [value * 0.8 for value in HEALTHY]
@@ -46,13 +47,11 @@ def test_subtest_waives_nothing(
         save_baseline(replace(known, parted=names), project.path / "baselines")
     set_speed(project, values)
     project.makepyfile(test_suite=WITH_SUBTEST.format(inner=inner))
-    result = project.runpytest("--anubis", "--anubis-run-id=r")
-    lines = (project.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
-    happened = [json.loads(line) for line in lines]
-    (ended,) = [one for one in happened if one["event"] == "test_finished"]
+    result = project.runpytest("--anubis")
+    (ended,) = events_of(project, "test_finished")
     assert (ended["outcome"], ended["component"]) == (outcome, "cpu.compute")
     assert ended["benchmark"] == "test_suite.py::test_speed"
-    verdicts = [one for one in happened if one["event"] == "verdict"]
+    verdicts = events_of(project, "verdict")
     assert not [one for one in verdicts if one["reason"] == "waived"]
     partly = [one for one in verdicts if one["reason"] == "partly-run"]
     assert bool(partly) == (outcome == "passed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from pytest_anubis.session.measuring import attempts
 from pytest_anubis.session.measuring import visits as repeated
 from pytest_anubis.session.measuring.conditions import ConditionsWatch
 from pytest_anubis.store import best_probe
+from tests.run_journals import events_of
 from tests.session.conftest import Learn
 
 # The probe of these runs reads what the tests say: the state of a host that everybody can see.
@@ -131,8 +131,7 @@ def run(
     pytester.makepyfile(test_suite=f"{suite}    {end}\n")
     (pytester.path / "probe").write_text("0.001")
     result = pytester.runpytest("--anubis", f"--anubis-mode={mode}", *options)
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    return result, [json.loads(line) for line in journal.read_text().splitlines()]
+    return result, events_of(pytester)
 
 
 def visits(pytester: pytest.Pytester) -> list[str]:
@@ -212,8 +211,7 @@ def turn(visit):
     (pytester.path / "probe").write_text("0.001")
     result = pytester.runpytest("--anubis", "--anubis-mode=measure")
     result.assert_outcomes(passed=2)
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    events = events_of(pytester)
     rate = last_measured(events, "rate")
     # The last one of them still stood between two readings that were good.
     assert rate["values"][:clear] == [6.0] * clear

@@ -20,6 +20,7 @@ from pytest_anubis.session.running.exit_guard import _once
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.forked import Forked
+from tests.run_journals import record_of
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 ENDS = """
@@ -198,8 +199,7 @@ def test_signals_to_the_started_process_reach_the_run(
     said, _ = process.communicate(timeout=60)  # ends with the last one who holds the pipe
     killed = number == signal.SIGKILL
     assert process.returncode == (-number if killed else 2), said
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(project)
     assert record.broken_off
     decided = record.node_verdict
     assert decided is None if killed else decided and decided.decision is Decision.UNDECIDED
@@ -338,8 +338,7 @@ def test_a_resumed_run_is_judged_by_the_baseline_of_today(
             "anubis: differs from the earlier part: baseline sha256:* then, sha256:* now; *judged anew"
         ]
     )
-    (path,) = Path(project.path).glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(project)
     assert record.node_verdict is not None
     assert {v.baseline for v in record.verdicts if v.metric} == {record.node_verdict.baseline}
     assert record.baseline == record.node_verdict.baseline
@@ -361,8 +360,7 @@ def test_a_run_that_was_broken_off_after_its_last_test_decides_nothing(
     project.makeconftest(hook)
     result = project.runpytest_inprocess("--anubis", "--junitxml=out.xml", no_reraise_ctrlc=True)
     assert result.ret not in (0, 1, 20)
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(project)
     assert record.broken_off
     assert record.node_verdict is not None
     assert record.node_verdict.decision is Decision.UNDECIDED

@@ -14,8 +14,8 @@ from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plai
 from pytest_anubis.hardware.telemetry.recorded_node import replay
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.places import RECORDED
+from tests.run_journals import events_of, journal_of, record_of
 from tests.session.conftest import baseline_of_copies
 
 SUITE = """
@@ -76,8 +76,7 @@ def test_that_the_gate_stopped_the_run_is_one_line(
     said = "the gate stopped the run before anything was measured; 7 tests never ran"
     result.stdout.fnmatch_lines([f"*{said}"])
     page = (eight.path / "page.html").read_text(encoding="utf-8")
-    (journal,) = eight.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(journal)
+    record = record_of(eight)
     assert record.node_verdict is not None
     assert [one.cause for one in record.node_verdict.blocking if "gate" in one.cause] == [said]
     assert [v.outcome for v in record.verdicts if not v.metric] == [Outcome.NOT_TESTED] * 7
@@ -139,8 +138,7 @@ def test_a_note_is_told_and_stands_in_nobodys_way(eight: pytest.Pytester) -> Non
     result = run(eight)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["anubis gate: NOTE: GPU 2 *: driver persistence is off*"])
-    (journal,) = eight.path.glob(".anubis/runs/*/journal.jsonl")
-    assert "driver persistence" not in journal.read_text()
+    assert "driver persistence" not in journal_of(eight).read_text()
 
 
 def test_redaction_leaves_serial_numbers_out(eight: pytest.Pytester) -> None:
@@ -149,8 +147,7 @@ def test_redaction_leaves_serial_numbers_out(eight: pytest.Pytester) -> None:
     ]
     assert serials
     run(eight, "--anubis-redact")
-    (journal,) = eight.path.glob(".anubis/runs/*/journal.jsonl")
-    assert not [serial for serial in serials if serial in journal.read_text()]
+    assert not [serial for serial in serials if serial in journal_of(eight).read_text()]
 
 
 FAULTS = {
@@ -179,8 +176,7 @@ def test_gate_fault_is_in_every_output(
     assert result.ret == 1
     result.stdout.fnmatch_lines([f"anubis gate: FAIL: *{words}*", "FAILED inventory::*"])
     result.stdout.no_fnmatch_line("*created: *")  # no worker is started for nothing
-    lines = (eight.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
+    events = events_of(eight)
     (verdict,) = [e for e in events if e["event"] == "node_verdict"]
     assert verdict["decision"] == "REJECTED"
     assert words in verdict["headline"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,9 +33,9 @@ from pytest_anubis.session.running.gate_plugin import Gate
 from pytest_anubis.session.running.hardware_watch import HardwareWatch
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.hardware.nvml_stand_in import Node
 from tests.hardware.nvml_stand_in import nvml_node as nvml_node
+from tests.run_journals import events_of, record_of
 from tests.session.conftest import baseline_of_copies
 
 ADDRESSES = ("0000:18:00.0", "0000:5d:00.0")
@@ -250,9 +249,7 @@ def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
 
 
 def reported(pytester: pytest.Pytester) -> list[dict[str, Any]]:
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    return [line for line in lines if line["event"] == "hardware"]
+    return events_of(pytester, "hardware")
 
 
 def test_a_healthy_node_of_eight_is_accepted(node: pytest.Pytester) -> None:
@@ -375,8 +372,7 @@ def test_what_the_gate_found_at_the_end_is_decided_anew(
 ) -> None:
     monkeypatch.setenv("FAULT_AT_cuda_3", line)
     run(node)
-    (path,) = node.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(node)
     width = "pcie.width" in line
     assert any(isinstance(event, InventoryChanged) for event in record.events) == width
     baseline = load_baseline(next(node.path.glob("baselines/*.json")))

@@ -12,6 +12,7 @@ from pytest_anubis.core.events import PhaseFailed, RunFinished
 from pytest_anubis.store.journal.journal_file import Journal
 from tests.cli.command_line import anubis
 from tests.quiet import NEVER_ENDING, OPTIONS
+from tests.run_journals import journal_of
 from tests.session.conftest import Learn
 from tests.session.running.test_exit_guard import SLEEPS, started
 
@@ -38,8 +39,7 @@ def test_interrupted_run_names_test_and_next_step(
     if workers:
         monkeypatch.setenv("PYTEST_ADDOPTS", f"{OPTIONS} -n1")
     said = interrupted(project, signal.SIGINT)
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    assert f"--anubis-resume={path.parent.name}" in said
+    assert f"--anubis-resume={journal_of(project).parent.name}" in said
     assert "exit_guard.py" not in said
     assert workers or "test_sleeps.py:5: KeyboardInterrupt" in said
     assert "closed already" not in said
@@ -51,7 +51,7 @@ def test_the_report_of_a_killed_run_names_the_way_on(
 ) -> None:
     learn()
     interrupted(project, signal.SIGKILL)
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    path = journal_of(project)
     report = anubis("report", str(path.parent)).stdout
     assert (
         "it did not come to its end; to go on with this run, give the same command again with "
@@ -64,8 +64,7 @@ def test_a_finished_run_names_no_way_on(project: pytest.Pytester, learn: Learn) 
     learn()
     result = project.runpytest("--anubis")
     assert result.ret == 0
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    assert "--anubis-resume" not in anubis("report", str(path.parent)).stdout
+    assert "--anubis-resume" not in anubis("report", str(journal_of(project).parent)).stdout
     result.stdout.no_fnmatch_line("*--anubis-resume*")
 
 

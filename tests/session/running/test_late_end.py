@@ -11,6 +11,7 @@ from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.cli.command_line import anubis
+from tests.run_journals import journal_of, record_of
 from tests.session.conftest import HEALTHY, Learn, set_speed
 from tests.session.running.test_exit_guard import started
 
@@ -53,7 +54,7 @@ def test_late_end_takes_the_acceptance_back(
     said, _ = process.communicate(timeout=60)
     assert process.returncode in codes, said
     assert "anubis: UNDECIDED: node " in said
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    path = journal_of(project)
     record = read_journal(path)
     assert "while reports were written" in record.broken_off
     assert record.node_verdict is not None
@@ -80,8 +81,7 @@ def test_what_ends_a_rejected_run_leaves_it_rejected(
     process = started(project, "--anubis-in-process")
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1, said
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    verdict = read_journal(path).node_verdict
+    verdict = record_of(project).node_verdict
     assert verdict is not None
     assert verdict.decision is Decision.REJECTED
 

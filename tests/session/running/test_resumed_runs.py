@@ -18,6 +18,7 @@ from pytest_anubis.session.context import RunContext
 from pytest_anubis.session.running.resume import Earlier, _exchanged, compared
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_files import save_baseline
+from tests.run_journals import events_of
 from tests.session.conftest import Learn
 
 EIGHT = Path(__file__).parents[2] / "data" / "recorded_8gpu.json"
@@ -39,11 +40,6 @@ PLAIN = """
 def test_a_plain():
     assert not os.environ.get("BAD")
 """
-
-
-def journal(project: pytest.Pytester) -> list[dict[str, Any]]:
-    path = project.path / ".anubis/runs/r/journal.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def add(project: pytest.Pytester, text: str) -> None:
@@ -140,9 +136,8 @@ def test_failure_with_killed_teardown_is_in_headline(
     add(project, TEARDOWN)
     monkeypatch.setenv("BAD", "1")
     assert project.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == -9
-    assert [e["test"] for e in journal(project) if e["event"] == "phase_failed"] == [
-        "test_suite.py::test_a_plain"
-    ]
+    (failed,) = events_of(project, "phase_failed")
+    assert failed["test"] == "test_suite.py::test_a_plain"
     monkeypatch.delenv("BAD")
     result = project.runpytest("--anubis", "--anubis-resume=r")
     result.stdout.fnmatch_lines(

@@ -21,6 +21,7 @@ from pytest_anubis.validator.deciding import run_decision
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.cli.command_line import anubis
 from tests.quiet import OPTIONS
+from tests.run_journals import events_of, journal_of, record_of
 from tests.session.conftest import HEALTHY, Learn, append_to_suite, edit_suite, set_speed
 
 CODES = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}
@@ -29,8 +30,7 @@ SLOW = [0.8 * value for value in HEALTHY]
 
 def ended(pytester: pytest.Pytester, result: pytest.RunResult) -> dict[str, Any]:
     """Return the decision of the only run, after checking that all who tell of it agree."""
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    events = [json.loads(line) for line in path.read_text().splitlines()]
+    events = events_of(pytester)
     verdict: dict[str, Any] = [e for e in events if e["event"] == "node_verdict"][-1]
     assert events[-1]["event"] == "run_finished"
     assert events[-1]["exit_status"] == result.ret == CODES[verdict["decision"]]
@@ -137,8 +137,7 @@ def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, le
     assert line["kind"] == "uncollected"
     assert line["benchmark"] == "test_broken.py"
     assert line["cause"] == "ModuleNotFoundError: No module named 'nowhere_to_be_found'"
-    (journal,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
-    record = read_journal(journal)
+    record = record_of(project)
     (blocker,) = evidence_of(record).blockers
     assert (blocker.run, blocker.cause) == (record.run, line["cause"])
 
@@ -196,8 +195,7 @@ def test_error_in_the_decision_loses_nothing(
         ]
     )
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
-    lines = (project.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
+    events = events_of(project)
     assert [e["event"] for e in events][-2:] == ["internal_error", "run_finished"]
     assert "Traceback" in events[-2]["traceback"]
     assert events[-1]["exit_status"] == 3
@@ -265,7 +263,7 @@ def test_last_attempt_decides(project: pytest.Pytester, learn: Learn, workers: l
     properties = ET.parse(project.path / "out.xml").findall(".//property")  # noqa: S314
     names = [one.get("name") for one in properties]
     assert len(names) == len(set(names))
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    path = journal_of(project)
     events = [json.loads(line) for line in path.read_text().splitlines()]
     assert [e["outcome"] for e in events if e["event"] == "verdict"] == ["FAIL", "PASS", "MARGINAL"]
     record = read_journal(path)
@@ -443,8 +441,7 @@ def test_properties_of_a_test_are_in_its_result(
         "    anubis_metric.record('rate', [1.0, 1.0, 1.0], unit='GB/s')\n"
     )
     pytester.runpytest("--anubis")
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    (result,) = read_journal(path).results
+    (result,) = record_of(pytester).results
     binding, long, number = result.properties
     assert (binding, number) == ("binding: reading", "3: 4")
     assert long.startswith("long: word")

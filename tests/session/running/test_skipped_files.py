@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.run_journals import events_of
 from tests.session.conftest import SUITE, Learn
 
 SKIPS = {
@@ -21,12 +20,10 @@ SKIPS = {
 
 def untested(project: pytest.Pytester) -> Mapping[str, str]:
     """Return what the run has as not tested, each with its words."""
-    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
-    happened: list[dict[str, Any]] = list(map(json.loads, path.read_text().splitlines()))
     return {
         one["benchmark"]: one["text"]
-        for one in happened
-        if one["event"] == "verdict" and one["outcome"] == "NOT_TESTED"
+        for one in events_of(project, "verdict")
+        if one["outcome"] == "NOT_TESTED"
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -25,6 +24,7 @@ from pytest_anubis.validator import find_trends
 from pytest_anubis.validator.changes.cycle_steps import find_steps
 from tests.forked import Forked
 from tests.quiet import NEVER_ENDING, OPTIONS
+from tests.run_journals import events_of
 from tests.session.conftest import Learn
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
@@ -80,8 +80,7 @@ def test_resume_repeats_only_unfinished_tests(
     result.stdout.fnmatch_lines(["*1 test is done, interrupted: test_suite.py::test_second"])
     ran = (killed.path / "ran.txt").read_text().split()
     assert ran == ["first", "second", "second", "third"]
-    (journal,) = killed.path.glob(".anubis/runs/*/journal.jsonl")
-    found = [json.loads(line) for line in journal.read_text().splitlines()]
+    found = events_of(killed)
     names = [e["metric"]["name"] for e in found if e["event"] == "measurement"]
     assert names == ["a", "b", "c"]
     (resumed,) = [e for e in found if e["event"] == "resumed"]

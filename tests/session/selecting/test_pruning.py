@@ -29,6 +29,7 @@ from pytest_anubis.store.history.database import History, shown_time
 from pytest_anubis.store.history.defect_records import add_defect, defects
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import record_of
 from tests.session.selector_story import (
     ALL,
     HERE,
@@ -272,8 +273,7 @@ def test_budget_end_leaves_the_rest_out(pytester: pytest.Pytester, where: str) -
     budget = ("--anubis-select=budget", "--anubis-budget=900ms", "--anubis-explore=0", where)
     result = run(pytester, "suites/test_storage_disk.py::test_b3", *budget)
     assert result.ret == 20
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(journal)
+    record = record_of(pytester)
     late = {v.test for v in record.verdicts if v.reason == "pruned" and v.test}
     measured = {one.test for one in record.measurements}
     # The first has begun, and what was named runs whatever it takes.
@@ -307,8 +307,7 @@ def test_what_does_not_apply_here_is_not_planned(
     no_card = "suites/test_network_collective.py::test_b0"
     options = ("--anubis-select=all",) if chosen else ()
     result = run(pytester, *options, where)
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(journal)
+    record = record_of(pytester)
     assert (no_card in {one.test for one in record.planned}) is not chosen
     assert (no_card in {one.test for one in record.results}) is not chosen
     if where == "-n1":
