@@ -162,6 +162,13 @@ def learn(pytester: pytest.Pytester, hardware_class: tuple[str, Mapping[str, str
     return do
 
 
+@pytest.fixture
+def with_baseline(project: pytest.Pytester, learn: Learn) -> pytest.Pytester:
+    """The suite, and a baseline of its one benchmark."""
+    learn()
+    return project
+
+
 def baseline_of_copies(inventory: Inventory) -> Baseline:
     """Return what twelve nodes of an inventory's class taught: ``test_copy`` has a rate of 100 GB/s."""
     key, attributes = class_of(inventory, "smoke")

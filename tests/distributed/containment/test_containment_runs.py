@@ -379,9 +379,7 @@ def test_differing_collections_are_reported(pytester: pytest.Pytester, gpus: str
     assert result.ret not in (0, 3, 5)
 
 
-def test_unkillable_process_does_not_delay_the_run(
-    pytester: pytest.Pytester,
-) -> None:
+def test_unkillable_process_does_not_delay_the_run(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         NEVER_ENDING
         + """

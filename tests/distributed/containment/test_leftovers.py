@@ -184,9 +184,7 @@ def test_only_running_children_are_listed() -> None:
         helper.kill()
 
 
-def test_empty_command_line_is_read_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_empty_command_line_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read = Path.read_bytes
     early = [b"", b""]
     monkeypatch.setattr(Path, "read_bytes", lambda path: early.pop() if early else read(path))

@@ -87,9 +87,7 @@ def test_collecting_starts_no_worker(pytester: pytest.Pytester) -> None:
     assert not (pytester.path / "where").exists()
 
 
-def test_replaced_collection_is_reported(
-    pytester: pytest.Pytester,
-) -> None:
+def test_replaced_collection_is_reported(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_plain=PLAIN)
     hook = (
         "import pytest\n@pytest.hookimpl(tryfirst=True)\ndef pytest_collection():\n    return 0\n"

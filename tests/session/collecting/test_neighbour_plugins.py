@@ -153,9 +153,7 @@ def test_frozen_time_in_plain_tests_is_allowed(pytester: pytest.Pytester) -> Non
     result.assert_outcomes(passed=3)
 
 
-def test_frozen_time_in_a_body_is_refused(
-    pytester: pytest.Pytester,
-) -> None:
+def test_frozen_time_in_a_body_is_refused(pytester: pytest.Pytester) -> None:
     text = "".join(
         f"def test_{name}(anubis_metric):\n    with frozen():\n        {body}\n"
         for name, body in (("measures", MEASURES), ("records", RECORDS))

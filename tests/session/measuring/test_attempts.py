@@ -148,9 +148,7 @@ def test_only_clear_values_count(seen: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("seen", [(), ("12 % steal",)])
-def test_too_few_clear_values_are_a_disturbance(
-    seen: tuple[str, ...],
-) -> None:
+def test_too_few_clear_values_are_a_disturbance(seen: tuple[str, ...]) -> None:
     clear = [number < MIN_CLEAR - 1 for number in range(PLAN.rounds)]
     found = look(PLAN, counted, surroundings(*seen, clear=clear), host=True, choose=True)
     assert found.values == counted(PLAN, None)

@@ -109,9 +109,7 @@ def test_learning_keeps_the_full_length(
     assert taken(pytester, "--anubis-other-machine") == [("measurement", 60)]
 
 
-def test_collect_takes_enough_rounds_for_changes(
-    pytester: pytest.Pytester,
-) -> None:
+def test_collect_takes_enough_rounds_for_changes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_suite=SUITE.replace(", rounds=60", ""))
     pytester.runpytest("--anubis", "--anubis-in-process")
     assert len(record_of(pytester).measurements[0].values) == MIN_SEARCHED

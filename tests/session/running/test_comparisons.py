@@ -17,7 +17,7 @@ from pytest_anubis.hardware.telemetry.recorded_node import replay
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.validator import learn_baseline
 from tests.places import RECORDED
-from tests.session.conftest import HEALTHY, Learn, set_speed
+from tests.session.conftest import HEALTHY, set_speed
 
 THROTTLED = [*HEALTHY, *(0.88 * value for value in HEALTHY)]
 NODE = """
@@ -74,9 +74,7 @@ def verdicts(pytester: pytest.Pytester) -> list[dict[str, Any]]:
     return [event for event in events if event["event"] == "verdict"]
 
 
-def test_slow_gpu_is_rejected_without_baseline(
-    eight: pytest.Pytester,
-) -> None:
+def test_slow_gpu_is_rejected_without_baseline(eight: pytest.Pytester) -> None:
     rates(eight, {5: 0.85})
     result = run(eight, "--junitxml=out.xml")
     assert result.ret == 1
@@ -94,9 +92,7 @@ def test_slow_gpu_is_rejected_without_baseline(
     assert {v["outcome"] for v in found} == {"FAIL", "PASS"}
 
 
-def test_agreeing_devices_are_not_accepted(
-    eight: pytest.Pytester,
-) -> None:
+def test_agreeing_devices_are_not_accepted(eight: pytest.Pytester) -> None:
     rates(eight, dict.fromkeys(range(8), 0.5))
     result = run(eight, "--junitxml=out.xml")
     assert result.ret == 20
@@ -105,9 +101,7 @@ def test_agreeing_devices_are_not_accepted(
     assert {v["outcome"] for v in verdicts(eight) if v.get("reference") == "peers"} == {"PASS"}
 
 
-def test_pooled_values_are_judged_by_the_baseline(
-    eight: pytest.Pytester,
-) -> None:
+def test_pooled_values_are_judged_by_the_baseline(eight: pytest.Pytester) -> None:
     rng = np.random.default_rng(1)
     key, attributes = class_of(replay(eight.path / "node.json").inventory, "smoke")
     count = 12
@@ -200,12 +194,11 @@ def test_throttling_is_marginal_with_its_onset(
     assert project.runpytest("--anubis", "--anubis-fail-on=marginal").ret == 1
 
 
-def test_a_steady_run_is_not_marginal(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
+def test_a_steady_run_is_not_marginal(with_baseline: pytest.Pytester) -> None:
     rng = np.random.default_rng(3)
-    set_speed(project, (100 * np.exp(rng.normal(0, 0.004, 60))).tolist())
-    assert project.runpytest("--anubis").ret == 0
-    assert [v["outcome"] for v in verdicts(project)] == ["PASS"]
+    set_speed(with_baseline, (100 * np.exp(rng.normal(0, 0.004, 60))).tolist())
+    assert with_baseline.runpytest("--anubis").ret == 0
+    assert [v["outcome"] for v in verdicts(with_baseline)] == ["PASS"]
 
 
 def test_a_change_is_told_without_any_reference(project: pytest.Pytester) -> None:

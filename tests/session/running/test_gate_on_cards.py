@@ -35,9 +35,7 @@ SERIAL = "serial number 1650000003"
 
 @pytest.fixture
 def eight(
-    pytester: pytest.Pytester,
-    nvml_node: Node,
-    monkeypatch: pytest.MonkeyPatch,
+    pytester: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.Pytester:
     """A suite for each of eight healthy cards, and the baseline of their class."""
     defaults = CardWatch.__init__.__kwdefaults__

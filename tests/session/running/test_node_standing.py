@@ -38,7 +38,7 @@ from pytest_anubis.store.node_standing import (
     read_standing,
     standing_file,
 )
-from tests.session.conftest import HEALTHY, Learn, edit_suite, set_speed
+from tests.session.conftest import HEALTHY, edit_suite, set_speed
 from tests.store.written_runs import written
 
 
@@ -49,20 +49,25 @@ def health(store: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple
 
 
 def test_health_is_the_last_verdict(
-    project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
+    with_baseline: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    learn()
-    store = project.path / ".anubis"
+    store = with_baseline.path / ".anubis"
     code, text = health(store, capsys)
     assert (code, text[:14]) == (20, "ANB:NO-VERDICT")
 
-    assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret == 0
+    assert (
+        with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret
+        == 0
+    )
     code, text = health(store, capsys)
     assert code == 0
     assert re.fullmatch(r"ANB:ACCEPTED \d+ s ago run=r1", text)
 
-    set_speed(project, [value / 2 for value in HEALTHY])
-    assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r2").ret == 1
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
+    assert (
+        with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r2").ret
+        == 1
+    )
     code, text = health(store, capsys)
     assert code == 1
     assert text.startswith("ANB:SPEED cpu 50 GFLOP/s, expected "), text
@@ -72,16 +77,16 @@ def test_health_is_the_last_verdict(
     assert (standing.standing(holds_on("")).decision, standing.running) == (Decision.REJECTED, "")
 
     # What measures only, and what is only collected, says nothing about the node.
-    project.runpytest("--anubis", "--anubis-mode=measure", "--anubis-node=rack3-n17")
-    project.runpytest("--anubis", "--collect-only", "--anubis-node=rack3-n17")
+    with_baseline.runpytest("--anubis", "--anubis-mode=measure", "--anubis-node=rack3-n17")
+    with_baseline.runpytest("--anubis", "--collect-only", "--anubis-node=rack3-n17")
     assert read_standing(store, "rack3-n17") == standing
     # Nor does a run that is refused before a test of it begins: it leaves nothing to judge either.
     runs = sorted(store.joinpath("runs").iterdir())
-    project.makepyfile(
+    with_baseline.makepyfile(
         test_wrong="import pytest\n@pytest.mark.anubis(scope='moon')\ndef test_a(): pass\n"
     )
     for named in ("nosuch.py", "test_wrong.py"):
-        result = project.runpytest("--anubis", "--anubis-node=rack3-n17", named)
+        result = with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17", named)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         assert "UNDECIDED" not in result.stdout.str()
     assert read_standing(store, "rack3-n17") == standing
@@ -89,16 +94,18 @@ def test_health_is_the_last_verdict(
 
 
 def test_metrics_that_nothing_judged_are_counted_of_an_accepted_node(
-    project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
+    with_baseline: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    learn()
     edit_suite(
-        project,
+        with_baseline,
         "    anubis_metric.record(",
         "    anubis_metric.record('b', [9.0] * 20, unit='s', better='lower')\n    anubis_metric.record(",
     )
-    store = project.path / ".anubis"
-    assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret == 0
+    store = with_baseline.path / ".anubis"
+    assert (
+        with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret
+        == 0
+    )
     text = health(store, capsys)[1]
     assert re.fullmatch(r"ANB:ACCEPTED \d+ s ago, 1 metric without a criterion run=r1", text)
     for place in ([str(store)], ["--history", str(store)]):
@@ -109,61 +116,56 @@ def test_metrics_that_nothing_judged_are_counted_of_an_accepted_node(
 
 
 def test_closed_defect_leaves_node_undecided(
-    project: pytest.Pytester,
-    learn: Learn,
+    with_baseline: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    learn()
-    monkeypatch.chdir(project.path)
+    monkeypatch.chdir(with_baseline.path)
     named = ("--anubis", "--anubis-node=rack3-n17")
     asked = (
         ["judge", ".anubis/runs"],
         ["fleet", "verdict", ".anubis/runs"],
         ["health", "--node", "rack3-n17"],
     )
-    set_speed(project, [value / 2 for value in HEALTHY])
-    assert project.runpytest(*named).ret == 1
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
+    assert with_baseline.runpytest(*named).ret == 1
     assert [main(words) for words in asked] == [1, 1, 1]
     assert main(["history", "defect", "close", "1", "--as", "confirmed"]) == 0
     assert [main(words) for words in asked] == [20, 20, 20]
     capsys.readouterr()
     assert main(["report", "--fleet", ".anubis/runs", "--html", "site"]) == 0
     assert "0 REJECTED, 1 UNDECIDED" in capsys.readouterr().out
-    assert project.runpytest(*named).ret == 1  # as slow as it was
+    assert with_baseline.runpytest(*named).ret == 1  # as slow as it was
     assert [main(words) for words in asked] == [1, 1, 1]
 
 
 def test_judge_names_nodes_that_their_latest_run_leaves_undecided(
-    project: pytest.Pytester,
-    learn: Learn,
+    with_baseline: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    learn()
-    store = project.path / ".anubis"
+    store = with_baseline.path / ".anubis"
     named = ("--anubis", "--anubis-node=rack3-n17")
 
-    assert project.runpytest(*named).ret == 0
-    set_speed(project, [value / 2 for value in HEALTHY])
+    assert with_baseline.runpytest(*named).ret == 0
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
     waived = '[[waiver]]\nowner = "j"\nreason = "fan"\nexpires = 2999-01-01\nmetric = "speed"\n'
-    project.path.joinpath("waivers.toml").write_text(waived)
-    assert project.runpytest(*named, "--anubis-waivers=waivers.toml").ret == 20
-    monkeypatch.chdir(project.path)
+    with_baseline.path.joinpath("waivers.toml").write_text(waived)
+    assert with_baseline.runpytest(*named, "--anubis-waivers=waivers.toml").ret == 20
+    monkeypatch.chdir(with_baseline.path)
     assert (health(store, capsys)[0], main(["judge", ".anubis"])) == (20, 0)
     assert "undecided, and by 'anubis health': rack3-n17" in capsys.readouterr().out
 
 
 def test_a_rejection_stands_until_what_failed_passes(
-    project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
+    with_baseline: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    learn()
-    store = project.path / ".anubis"
+    store = with_baseline.path / ".anubis"
 
     def anubis(*more: str) -> int:
-        return int(project.runpytest("--anubis", "--anubis-node=rack3-n17", *more).ret)
+        return int(with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17", *more).ret)
 
-    set_speed(project, [value / 2 for value in HEALTHY])
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
     assert anubis() == 1
     for run in (("--setup-plan",), ("-k", "nothing"), ("--anubis-mode=measure",)):
         anubis(*run)
@@ -175,7 +177,7 @@ def test_a_rejection_stands_until_what_failed_passes(
     path.unlink()
     anubis("--setup-plan")
     assert health(store, capsys)[0] == 1
-    set_speed(project, HEALTHY)
+    set_speed(with_baseline, HEALTHY)
     assert anubis() == 0
     assert health(store, capsys)[0] == 0
 
@@ -242,18 +244,17 @@ def test_later_of_overlapping_runs_counts(tmp_path: Path) -> None:
     assert (kept.judged.run, found.running) == ("short", "")
 
 
-def test_clock_behind_the_baseline_accepts_nothing(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    (path,) = (project.path / "baselines").glob("*.json")
+def test_clock_behind_the_baseline_accepts_nothing(with_baseline: pytest.Pytester) -> None:
+    (path,) = (with_baseline.path / "baselines").glob("*.json")
     save_baseline(replace(load_baseline(path), created="2999-01-01T00:00:00+00:00"), path.parent)
     waiver = '[[waiver]]\nowner = "o"\nreason = "r"\nmetric = "*"\nexpires = 2998-01-01\n'
-    (project.path / "waivers.toml").write_text(waiver)
-    result = project.runpytest("--anubis")
+    (with_baseline.path / "waivers.toml").write_text(waiver)
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == Decision.UNDECIDED.exit_code
     result.stdout.fnmatch_lines(["*the clock of this machine is * behind its baseline*"])
-    set_speed(project, [value / 2 for value in HEALTHY])
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
     # It is unknown which clock is right, and so whether the waiver is valid.
-    result = project.runpytest("--anubis", "--anubis-waivers=waivers.toml")
+    result = with_baseline.runpytest("--anubis", "--anubis-waivers=waivers.toml")
     assert result.ret == Decision.UNDECIDED.exit_code
 
 
@@ -338,12 +339,11 @@ def test_a_lock_that_is_never_let_go_holds_no_run(
     assert found.standing(holds_on("")).decision is Decision.REJECTED
 
 
-def test_what_a_run_looked_at_is_what_it_can_clear(project: pytest.Pytester, learn: Learn) -> None:
+def test_what_a_run_looked_at_is_what_it_can_clear(with_baseline: pytest.Pytester) -> None:
     """Unchecked inventories and unread errors accept nothing."""
-    learn()
-    (path,) = (project.path / "baselines").glob("*.json")
-    store = project.path / ".anubis" / "runs"
-    project.runpytest("--anubis", "--anubis-run-id=r0")
+    (path,) = (with_baseline.path / "baselines").glob("*.json")
+    store = with_baseline.path / ".anubis" / "runs"
+    with_baseline.runpytest("--anubis", "--anubis-run-id=r0")
     whole = replace(load_baseline(path), inventory=read_journal(store / "r0").inventory)
     for run, baseline, gate in (
         ("a", whole, "stop"),
@@ -351,7 +351,7 @@ def test_what_a_run_looked_at_is_what_it_can_clear(project: pytest.Pytester, lea
         ("c", replace(whole, inventory={}), "stop"),
     ):
         save_baseline(baseline, path.parent)
-        project.runpytest("--anubis", f"--anubis-gate={gate}", f"--anubis-run-id={run}")
+        with_baseline.runpytest("--anubis", f"--anubis-gate={gate}", f"--anubis-run-id={run}")
         record = read_journal(store / run)
         assert record.looked_at is not None
         assert (INVENTORY in record.looked_at) == (run == "a")
@@ -451,20 +451,18 @@ def test_a_name_that_no_file_can_have_is_one_line(
 
 
 def test_machines_of_one_name_stay_separate(
-    project: pytest.Pytester,
-    learn: Learn,
+    with_baseline: pytest.Pytester,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    learn()
-    here, store = read_inventory(), project.path / ".anubis"
+    here, store = read_inventory(), with_baseline.path / ".anubis"
 
     def measured(serial: str | None, speed: float) -> int:
         system = replace(here.system, serial=serial)
         known = replace(here, system=system, machine=None, nics=(), accelerators=())
         monkeypatch.setattr(run_context, "read_inventory", lambda: known)
-        set_speed(project, [value * speed for value in HEALTHY])
-        return int(project.runpytest("--anubis", "--anubis-node=rack3-n17").ret)
+        set_speed(with_baseline, [value * speed for value in HEALTHY])
+        return int(with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17").ret)
 
     def health_text() -> str:
         code, text = health(store, capsys)
@@ -492,20 +490,18 @@ def test_machines_of_one_name_stay_separate(
 
 
 def test_foreign_inventory_accepts_nothing(
-    project: pytest.Pytester,
-    learn: Learn,
+    with_baseline: pytest.Pytester,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    learn()
-    store, node = project.path / ".anubis", "--anubis-node=rack3-n17"
+    store, node = with_baseline.path / ".anubis", "--anubis-node=rack3-n17"
     here = read_inventory()
     system = replace(here.system, serial="HERE-0001")
     monkeypatch.setattr(run_context, "read_inventory", lambda: replace(here, system=system))
     for name, serial in (("own", "HERE-0001"), ("other", "THERE-0002"), ("unknown", None)):
         known = replace(here, system=replace(system, serial=serial), machine=None, nics=())
         recording = Recorded(inventory=known, readings=())
-        (project.path / f"{name}.json").write_text(recording_text(recording))
+        (with_baseline.path / f"{name}.json").write_text(recording_text(recording))
 
     def statuses() -> list[Status]:
         with History(store) as history:
@@ -517,7 +513,7 @@ def test_foreign_inventory_accepts_nothing(
         ]
 
     def replayed(name: str) -> int:
-        result = project.runpytest("--anubis", node, f"--anubis-inventory={name}.json")
+        result = with_baseline.runpytest("--anubis", node, f"--anubis-inventory={name}.json")
         line = "*not known to be of the machine that measures*"
         if name == "own":
             result.stdout.no_fnmatch_line(line)
@@ -532,9 +528,9 @@ def test_foreign_inventory_accepts_nothing(
         assert replayed(name) == 0
         assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (20, 20, 20)
         assert statuses() == [Status.NEVER, Status.NEVER]
-    set_speed(project, [value / 2 for value in HEALTHY])
-    assert project.runpytest("--anubis", node).ret == 1
-    set_speed(project, HEALTHY)
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
+    assert with_baseline.runpytest("--anubis", node).ret == 1
+    set_speed(with_baseline, HEALTHY)
     for name in ("other", "unknown"):
         assert replayed(name) == 0
         assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (1, 1, 1)
@@ -542,7 +538,7 @@ def test_foreign_inventory_accepts_nothing(
     assert replayed("own") == 0
     assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (0, 0, 0)
     assert statuses() == [Status.FIT, Status.FIT]
-    set_speed(project, [value / 2 for value in HEALTHY])
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
     assert replayed("other") == 1
     assert (health(store, capsys)[0], verdict()) == (1, 1)
     assert statuses() == [Status.QUARANTINED, Status.QUARANTINED]

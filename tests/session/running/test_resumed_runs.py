@@ -49,36 +49,30 @@ def add(project: pytest.Pytester, text: str) -> None:
 
 
 def test_hidden_failure_blocks_the_resumed_run(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn()
-    add(project, PLAIN)
-    project.makeconftest(STOP + LIE)
+    add(with_baseline, PLAIN)
+    with_baseline.makeconftest(STOP + LIE)
     for name in ("BAD", "LIE"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("STOP", "test_speed")
-    assert project.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == 2
+    assert with_baseline.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == 2
     for name in ("STOP", "BAD", "LIE"):
         monkeypatch.delenv(name)
-    result = project.runpytest("--anubis", "--anubis-resume=r")
+    result = with_baseline.runpytest("--anubis", "--anubis-resume=r")
     assert result.ret == 20
     result.stdout.fnmatch_lines(["*but a plugin reports it as passed*"])
 
 
 @pytest.mark.parametrize(("mended", "code"), [(False, 20), (True, 0)])
 def test_uncollected_file_is_not_forgotten(
-    project: pytest.Pytester,
-    learn: Learn,
-    monkeypatch: pytest.MonkeyPatch,
-    mended: bool,
-    code: int,
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, mended: bool, code: int
 ) -> None:
-    learn()
-    project.makeconftest(STOP)
-    new = project.path / "test_new.py"
+    with_baseline.makeconftest(STOP)
+    new = with_baseline.path / "test_new.py"
     new.write_text("assert 0\n")
     monkeypatch.setenv("STOP", "test_speed")
-    first = project.runpytest_subprocess(
+    first = with_baseline.runpytest_subprocess(
         "--anubis", "--anubis-run-id=r", "--continue-on-collection-errors"
     )
     assert first.ret == 2
@@ -86,7 +80,7 @@ def test_uncollected_file_is_not_forgotten(
     if mended:
         new.write_text("def test_new(): pass\n")
     more = [] if mended else ["--ignore=test_new.py"]
-    assert project.runpytest("--anubis", "--anubis-resume=r", *more).ret == code
+    assert with_baseline.runpytest("--anubis", "--anubis-resume=r", *more).ret == code
 
 
 CUT = """
@@ -130,16 +124,15 @@ def test_a_plain(slow_end):
 
 
 def test_failure_with_killed_teardown_is_in_headline(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn()
-    add(project, TEARDOWN)
+    add(with_baseline, TEARDOWN)
     monkeypatch.setenv("BAD", "1")
-    assert project.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == -9
-    (failed,) = events_of(project, "phase_failed")
+    assert with_baseline.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == -9
+    (failed,) = events_of(with_baseline, "phase_failed")
     assert failed["test"] == "test_suite.py::test_a_plain"
     monkeypatch.delenv("BAD")
-    result = project.runpytest("--anubis", "--anubis-resume=r")
+    result = with_baseline.runpytest("--anubis", "--anubis-resume=r")
     result.stdout.fnmatch_lines(
         ["ACCEPTED, LOOK AT: *failed at first and passed when repeated: *test_a_plain*"]
     )

@@ -11,7 +11,6 @@ from pytest_anubis.settings import Settings, without_password
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import defects
 from tests.postgres import new_database
-from tests.session.conftest import Learn
 from tests.session.selector_story import ALL, HERE, write_baseline, write_history, write_suite
 
 CHOICE = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "--anubis-explore=0")
@@ -78,13 +77,12 @@ def test_a_database_that_cannot_be_reached_is_one_line(suite: pytest.Pytester) -
 
 
 @pytest.mark.parametrize("place", [".anubis", "fleet"])
-def test_lost_history_is_begun_anew(project: pytest.Pytester, learn: Learn, place: str) -> None:
-    learn()
+def test_lost_history_is_begun_anew(with_baseline: pytest.Pytester, place: str) -> None:
     seen = []
     for number in range(4):
         if number == 2:
-            (project.path / place / "history.sqlite").unlink()
-        result = project.runpytest("--anubis", f"--anubis-history={place}")
+            (with_baseline.path / place / "history.sqlite").unlink()
+        result = with_baseline.runpytest("--anubis", f"--anubis-history={place}")
         assert result.ret == 0
         seen.append(f"{place} is new: 2 runs" in result.stdout.str())
     assert seen == [False, False, True, False]

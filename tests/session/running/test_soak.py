@@ -25,7 +25,6 @@ from pytest_anubis.validator.changes.cycle_steps import find_steps
 from tests.forked import Forked
 from tests.quiet import NEVER_ENDING, OPTIONS
 from tests.run_journals import events_of
-from tests.session.conftest import Learn
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 
@@ -72,9 +71,7 @@ def killed(pytester: pytest.Pytester, cut_short: Path) -> pytest.Pytester:
     return pytester
 
 
-def test_resume_repeats_only_unfinished_tests(
-    killed: pytest.Pytester,
-) -> None:
+def test_resume_repeats_only_unfinished_tests(killed: pytest.Pytester) -> None:
     result = killed.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     assert result.ret == 20  # no baseline
     result.stdout.fnmatch_lines(["*1 test is done, interrupted: test_suite.py::test_second"])
@@ -177,9 +174,7 @@ def test_a_step_over_cycles_is_said_with_its_sensor() -> None:
     assert sensors_text(trend, measured, read) == ""
 
 
-def test_soak_writes_one_page_and_judges_the_trend(
-    pytester: pytest.Pytester,
-) -> None:
+def test_soak_writes_one_page_and_judges_the_trend(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\naddopts = --junitxml=out.xml\n")
     pytester.makepyfile(test_it=FALLING)
     pytester.makeconftest(
@@ -233,14 +228,13 @@ def test_check():
 """
 
 
-def test_finding_of_first_cycle_outlives_the_soak(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makeconftest(TWO_CYCLES)
-    project.makepyfile(test_suite=FIRST)
-    store = project.path / ".anubis"
+def test_finding_of_first_cycle_outlives_the_soak(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makeconftest(TWO_CYCLES)
+    with_baseline.makepyfile(test_suite=FIRST)
+    store = with_baseline.path / ".anubis"
 
     def said() -> list[int]:
-        place, baselines = str(store), str(project.path / "baselines")
+        place, baselines = str(store), str(with_baseline.path / "baselines")
         return [
             main([*command.split(), *more])
             for command, more in (
@@ -252,11 +246,11 @@ def test_finding_of_first_cycle_outlives_the_soak(project: pytest.Pytester, lear
         ]
 
     options = ("--anubis", "-p", "no:xdist", "--anubis-node=n1")
-    soak = project.runpytest_subprocess(*options, "--anubis-duration=2s")
+    soak = with_baseline.runpytest_subprocess(*options, "--anubis-duration=2s")
     assert soak.ret == 1
     assert len(list(store.glob("runs/*"))) == 2
     assert said() == [1] * 4
-    assert project.runpytest_subprocess(*options).ret == 0
+    assert with_baseline.runpytest_subprocess(*options).ret == 0
     assert said() == [0] * 4
 
 

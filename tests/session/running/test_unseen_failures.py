@@ -10,7 +10,7 @@ import pytest
 
 from pytest_anubis.session.measuring import own_process
 from pytest_anubis.store.journal.journal_reading import read_journal
-from tests.session.conftest import HEALTHY, Learn, run_kinds, set_speed
+from tests.session.conftest import HEALTHY, run_kinds, set_speed
 
 THREAD = """
 import threading
@@ -212,68 +212,62 @@ KINDS = {
 @pytest.mark.parametrize("filters", ["default", "ignore"])
 @pytest.mark.parametrize(("code", "outcome"), [(1, "FAIL"), (20, "INCONCLUSIVE")])
 def test_a_check_that_only_warns_accepts_nothing(
-    project: pytest.Pytester, learn: Learn, code: int, outcome: str, filters: str
+    with_baseline: pytest.Pytester, code: int, outcome: str, filters: str
 ) -> None:
-    learn()
     kinds = {kind: source for kind, (its, source) in KINDS.items() if its == code}
-    ret, _, found = run_kinds(project, kinds, "-W", filters)
+    ret, _, found = run_kinds(with_baseline, kinds, "-W", filters)
     assert found == {kind: {outcome} for kind in kinds}
     assert ret == code
 
 
 @pytest.mark.parametrize("filters", ["default", "ignore"])
 def test_failures_outside_of_tests_accept_nothing(
-    project: pytest.Pytester, learn: Learn, filters: str
+    with_baseline: pytest.Pytester, filters: str
 ) -> None:
-    learn()
     late = "import gc\ndef test_it():\n    gc.disable()\n    Buffer()\n"
     kinds = {
         "always true": "def test_it(): assert (1 == 2, 'text')\n",
         "finaliser at the end": CYCLE.format("assert 1 == 2") + late,
     }
-    ret, record, _ = run_kinds(project, kinds, "-W", filters)
+    ret, record, _ = run_kinds(with_baseline, kinds, "-W", filters)
     gc.enable()
     assert ret == 20
     true, outside = [one.cause for one in record.blockers]
     assert true.startswith("test_00.py:1: the assertion is of a tuple and can never fail")
     assert outside.endswith("outside of any test: AssertionError: assert 1 == 2")
-    (project.path / "test_01.py").unlink()  # the other one is compiled by now: pytest warns no more
-    assert project.runpytest("--anubis", "-W", filters).ret == 20
+    (
+        with_baseline.path / "test_01.py"
+    ).unlink()  # the other one is compiled by now: pytest warns no more
+    assert with_baseline.runpytest("--anubis", "-W", filters).ret == 20
 
 
-def test_tests_of_a_class_with_a_constructor_accept_nothing(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    (project.path / "test_made.py").write_text(
+def test_tests_of_a_class_with_a_constructor_accept_nothing(with_baseline: pytest.Pytester) -> None:
+    (with_baseline.path / "test_made.py").write_text(
         "import dataclasses, unittest\nfrom pytest_anubis.core.measurement import TestResult\n"
         "@dataclasses.dataclass\nclass TestPlan:\n    name: str\n"
         "class TestCase(unittest.TestCase):\n    def test_it(self): pass\n"
     )
-    set_speed(project, HEALTHY)
-    assert project.runpytest("--anubis", "-W", "ignore").ret == 0
-    (project.path / "test_made.py").write_text(
+    set_speed(with_baseline, HEALTHY)
+    assert with_baseline.runpytest("--anubis", "-W", "ignore").ret == 0
+    (with_baseline.path / "test_made.py").write_text(
         "class TestIt:\n    def __init__(self): pass\n    def test_it(self): assert 1 == 2\n"
         "class Check:\n    def __call__(self): assert 1 == 2\ntest_it = Check()\n"
     )
-    result = project.runpytest("--anubis", "-W", "ignore", "-v")
+    result = with_baseline.runpytest("--anubis", "-W", "ignore", "-v")
     assert result.ret == 20
     result.stdout.fnmatch_lines(["*test_made.py: pytest collects no test of class TestIt*"])
     result.stdout.fnmatch_lines(["*test_made.py: pytest does not collect test_it*"])
 
 
-def test_ordinary_threads_and_finalisers_are_accepted(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    project.makepyfile(
+def test_ordinary_threads_and_finalisers_are_accepted(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makepyfile(
         test_zz=THREAD + CYCLE.format("self.me = None") + "import warnings\n"
         "def check(): assert 1 == 1, ('a', 'b')\n"
         "def test_it():\n    run(check)\n    Buffer()\n    warnings.warn('ordinary')\n"
         "    assert (1 ==\n            1)\n    assert ()  == ()\n"
     )
-    set_speed(project, HEALTHY)
-    result = project.runpytest("--anubis", "-W", "default")
+    set_speed(with_baseline, HEALTHY)
+    result = with_baseline.runpytest("--anubis", "-W", "default")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*UserWarning: ordinary*"])
 
@@ -315,26 +309,23 @@ READ = {
 }
 
 
-def test_what_is_read_is_the_tests_own(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    ret, record, _ = run_kinds(project, READ)
+def test_what_is_read_is_the_tests_own(with_baseline: pytest.Pytester) -> None:
+    ret, record, _ = run_kinds(with_baseline, READ)
     assert {
         result.test: result.text for result in record.results if result.outcome != "passed"
     } == {}
     assert ret == 0
 
 
-def test_switching_pytests_ears_off_accepts_nothing(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    assert project.runpytest("--anubis", "-p", "no:threadexception").ret == 20
+def test_switching_pytests_ears_off_accepts_nothing(with_baseline: pytest.Pytester) -> None:
+    assert with_baseline.runpytest("--anubis", "-p", "no:threadexception").ret == 20
 
 
 def test_failed_check_in_a_workers_thread_fails(
-    in_workers: None, project: pytest.Pytester, learn: Learn
+    in_workers: None, with_baseline: pytest.Pytester
 ) -> None:
-    learn()
-    project.makepyfile(test_aa=KINDS["assertion in a thread"][1])
-    assert project.runpytest("--anubis").ret == 1
+    with_baseline.makepyfile(test_aa=KINDS["assertion in a thread"][1])
+    assert with_baseline.runpytest("--anubis").ret == 1
 
 
 IMPATIENT = """
@@ -421,24 +412,19 @@ def accepts_nothing_for_its_thread(project: pytest.Pytester, kind: str, *, apart
 
 
 @pytest.mark.parametrize("kind", LATE_KINDS)
-def test_surviving_thread_accepts_nothing(
-    project: pytest.Pytester, learn: Learn, kind: str
-) -> None:
-    learn()
-    accepts_nothing_for_its_thread(project, kind, apart=True)
+def test_surviving_thread_accepts_nothing(with_baseline: pytest.Pytester, kind: str) -> None:
+    accepts_nothing_for_its_thread(with_baseline, kind, apart=True)
 
 
 @pytest.mark.parametrize("kind", ["fails at the end", "fails in another test"])
 def test_surviving_thread_in_a_worker_accepts_nothing(
-    in_workers: None, project: pytest.Pytester, learn: Learn, kind: str
+    in_workers: None, with_baseline: pytest.Pytester, kind: str
 ) -> None:
-    learn()
-    accepts_nothing_for_its_thread(project, kind, apart=False)
+    accepts_nothing_for_its_thread(with_baseline, kind, apart=False)
 
 
-def test_ending_and_library_threads_are_accepted(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makepyfile(
+def test_ending_and_library_threads_are_accepted(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makepyfile(
         test_zz="import multiprocessing, threading, time\n"
         "from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor\n"
         "KEPT = [ThreadPoolExecutor(1), ProcessPoolExecutor(1)]\n"
@@ -446,13 +432,12 @@ def test_ending_and_library_threads_are_accepted(project: pytest.Pytester, learn
         "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
         "    threading.Thread(target=time.sleep, args=(.3,)).start()\n"
     )
-    assert project.runpytest_subprocess("--anubis", timeout=60).ret == 0
+    assert with_baseline.runpytest_subprocess("--anubis", timeout=60).ret == 0
 
 
-def test_a_run_leaves_threads_as_they_were(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
+def test_a_run_leaves_threads_as_they_were(with_baseline: pytest.Pytester) -> None:
     before = threading.Thread.start, threading.excepthook
-    assert project.runpytest_inprocess("--anubis").ret == 0
+    assert with_baseline.runpytest_inprocess("--anubis").ret == 0
     assert (threading.Thread.start, threading.excepthook) == before
 
 

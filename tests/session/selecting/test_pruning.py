@@ -56,9 +56,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def story(
-    pytester: pytest.Pytester,
-    monkeypatch: pytest.MonkeyPatch,
-    past: Path,
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, past: Path
 ) -> pytest.Pytester:
     """The suite, its baseline, and the fleet's past in the store."""
     monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
@@ -86,9 +84,7 @@ def ran(result: pytest.RunResult) -> set[str]:
     return set(re.findall(r"^(suites/\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE))
 
 
-def test_cheapest_set_within_the_risk_accepts(
-    story: pytest.Pytester,
-) -> None:
+def test_cheapest_set_within_the_risk_accepts(story: pytest.Pytester) -> None:
     result = run(story, *RISK, "-v", "--html=report.html", "--self-contained-html")
     found = choice(story)
     assert 5 < len(found["chosen"]) < 25
@@ -188,9 +184,7 @@ def test_nothing_runs_within_the_accepted_risk(
     )
 
 
-def test_selection_without_baseline_accepts_nothing(
-    story: pytest.Pytester,
-) -> None:
+def test_selection_without_baseline_accepts_nothing(story: pytest.Pytester) -> None:
     for path in (story.path / "baselines").iterdir():
         path.unlink()
     result = run(story, "--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
@@ -326,9 +320,7 @@ def test_a_named_test_is_never_left_out(story: pytest.Pytester, named: str) -> N
     assert ran(result) == {"suites/test_storage_disk.py::test_b3"}
 
 
-def test_dry_run_with_empty_choice_ends_normally(
-    story: pytest.Pytester,
-) -> None:
+def test_dry_run_with_empty_choice_ends_normally(story: pytest.Pytester) -> None:
     low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explain")
     result = run(story, *low, "--collect-only", "-q")
     assert not ran(result)
@@ -392,9 +384,7 @@ def test_a_seed_repeats_the_choice_and_is_recorded(story: pytest.Pytester) -> No
     assert not drawn
 
 
-def test_exposing_benchmark_always_runs(
-    story: pytest.Pytester,
-) -> None:
+def test_exposing_benchmark_always_runs(story: pytest.Pytester) -> None:
     (name,) = names("storage.disk")[-1:]
     low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explore=0")
     assert name not in ran(run(story, *low, "--collect-only", "-q"))
