@@ -13,7 +13,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import population_of
+from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as class_of
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.session.measuring import attempts
@@ -103,6 +103,20 @@ def hardware_class() -> tuple[str, Mapping[str, str]]:
     return class_of(read_inventory(), "smoke")
 
 
+def baseline_of(
+    populations: Sequence[Population], key: str, attributes: Mapping[str, str], **more: float
+) -> Baseline:
+    """Return what populations of one hardware class teach."""
+    return learn_baseline(
+        populations,
+        hardware_class=key,
+        attributes=attributes,
+        created="2026-01-01T00:00:00+00:00",
+        error_rate=None,
+        **more,
+    )
+
+
 @cache
 def learned(
     metrics: tuple[tuple[str, str, Direction], ...],
@@ -127,13 +141,7 @@ def learned(
         )
         for name, unit, better in metrics
     ]
-    return learn_baseline(
-        populations,
-        hardware_class=key,
-        attributes=dict(attributes),
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    return baseline_of(populations, key, dict(attributes))
 
 
 @pytest.fixture
@@ -186,10 +194,4 @@ def learned_copies(key: str, attributes: tuple[tuple[str, str], ...]) -> Baselin
         hardware_class=key,
         component="accelerator.memory",
     )
-    return learn_baseline(
-        [population],
-        hardware_class=key,
-        attributes=dict(attributes),
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    return baseline_of([population], key, dict(attributes))

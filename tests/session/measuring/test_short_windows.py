@@ -14,8 +14,8 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import MIN_SEARCHED
 from pytest_anubis.store.baselines.baseline_files import save_baseline
-from pytest_anubis.validator import learn_baseline
 from tests.run_journals import record_of
+from tests.session.conftest import baseline_of
 
 SUITE = """
 import itertools, pytest
@@ -55,13 +55,7 @@ def learn(
         runs=[f"r{i}" for i in range(12)],
         hardware_class=key,
     )
-    baseline = learn_baseline(
-        [population],
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    baseline = baseline_of([population], key, attributes)
     criteria = tuple(dataclasses.replace(c, window=window) for c in baseline.criteria)
     save_baseline(dataclasses.replace(baseline, criteria=criteria), pytester.path / "baselines")
 

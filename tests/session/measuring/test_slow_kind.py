@@ -20,7 +20,7 @@ from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.explanation_text import shares_text
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.validator import learn_baseline
+from tests.session.conftest import baseline_of
 
 SUITE = """
 import json, pathlib, pytest
@@ -62,13 +62,7 @@ def baseline(hardware_class: tuple[str, Mapping[str, str]]) -> Baseline:
         )
         for name, whole in {"step_time": "", **dict.fromkeys(STEP, "step_time")}.items()
     ]
-    return learn_baseline(
-        populations,
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    return baseline_of(populations, key, attributes)
 
 
 Run = Callable[..., tuple[RunRecord, pytest.RunResult]]

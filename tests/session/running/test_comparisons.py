@@ -15,9 +15,8 @@ from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as class_of
 from pytest_anubis.hardware.telemetry.recorded_node import replay
 from pytest_anubis.store.baselines.baseline_files import save_baseline
-from pytest_anubis.validator import learn_baseline
 from tests.places import RECORDED
-from tests.session.conftest import HEALTHY, set_speed
+from tests.session.conftest import HEALTHY, baseline_of, set_speed
 
 THROTTLED = [*HEALTHY, *(0.88 * value for value in HEALTHY)]
 NODE = """
@@ -113,13 +112,7 @@ def test_pooled_values_are_judged_by_the_baseline(eight: pytest.Pytester) -> Non
         devices=[f"cuda:{i % 8}" for i in range(8 * count)],
         hardware_class=key,
     )
-    baseline = learn_baseline(
-        [population],
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    baseline = baseline_of([population], key, attributes)
     save_baseline(baseline, eight.path / "baselines")
     rates(eight, {})
     assert run(eight).ret == 0
@@ -173,14 +166,7 @@ def test_throttling_is_marginal_with_its_onset(
         devices=["cpu"] * 13,
         hardware_class=key,
     )
-    baseline = learn_baseline(
-        [population],
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        alpha=0.9,
-        error_rate=None,
-    )
+    baseline = baseline_of([population], key, attributes, alpha=0.9)
     save_baseline(baseline, project.path / "baselines")
     set_speed(project, THROTTLED)
     result = project.runpytest("--anubis", "--html=r.html", "--self-contained-html")
