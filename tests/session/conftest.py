@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.baseline import ALPHA, Baseline, Criterion
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
@@ -104,7 +104,7 @@ def hardware_class() -> tuple[str, Mapping[str, str]]:
 
 
 def baseline_of(
-    populations: Sequence[Population], key: str, attributes: Mapping[str, str], **more: float
+    populations: Sequence[Population], key: str, attributes: Mapping[str, str], alpha: float = ALPHA
 ) -> Baseline:
     """Return what populations of one hardware class teach."""
     return learn_baseline(
@@ -112,8 +112,8 @@ def baseline_of(
         hardware_class=key,
         attributes=attributes,
         created="2026-01-01T00:00:00+00:00",
+        alpha=alpha,
         error_rate=None,
-        **more,
     )
 
 
@@ -175,6 +175,17 @@ def with_baseline(project: pytest.Pytester, learn: Learn) -> pytest.Pytester:
     """The suite, and a baseline of its one benchmark."""
     learn()
     return project
+
+
+def exact(metric: str, benchmark: str = "test_suite.py::test_speed") -> Criterion:
+    """Return the criterion of an exact metric that was 0 on twelve nodes."""
+    return Criterion(
+        benchmark=benchmark,
+        metric=Metric(name=metric, unit="elements", better="equal"),
+        centre=(0.0,),
+        nodes=12,
+        units=12,
+    )
 
 
 def baseline_of_copies(inventory: Inventory) -> Baseline:

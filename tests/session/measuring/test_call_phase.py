@@ -260,38 +260,55 @@ def test_body_failure_is_reported_as_itself(with_baseline: pytest.Pytester) -> N
     assert any(event["event"] == "measurement" for event in events_of(with_baseline))
 
 
+FIRST = """collect('first', lambda: 1.0, unit='ms', better='lower', rounds=3)
+    anubis_metric."""
 WRONG = {
     "record('speed', 1, unit='s')": "has no direction; say better=",
     "record('speed', 1, unit='s', better='up')": "has better='up'; say better='higher', ",
     "record('speed', 1, unit='', better='higher')": "has no unit; give one",
     "record('speed', -1, unit='s', better='lower')": "value -1 is negative",
     "record('speed', 'fast', unit='s', better='lower')": "is text; record numbers",
+    "record('bits', {1: 2}, unit='1', better='equal')": "dict is a mapping",
+    "record('bits', 2**53 + 1, unit='1', better='equal', expect=2**53)": "beyond 2**53 loses",
+    "record('bits', 10**400, unit='1', better='equal')": "beyond 2**53 loses",
+    "record('bits', 1, unit='1', better='equal', expect=2**60)": "beyond 2**53 loses",
+    "record('x', 1, unit='1', better='higher', evidence='rank 3')": "is 'rank 3'; give a list of texts",
+    "record('x', 1, unit='1', better='higher', evidence=[3, None])": "[3, None]; give a list of texts",
+    "record('x', 1, unit='1', better='higher', evidence=3)": "evidence is 3; give a list of texts",
     "collect('speed', lambda: 1, unit='s', better='up')": "has better='up'",
     "measure('speed', lambda: 1, unit='parsec', better='lower')": "parsec",
-    "record('speed', [1.0] * 9, unit='s', better='lower')": "",
-    "record('speed', 1, unit='s', better='lower')": "is recorded twice",
-}
-"""Call -> words of its refusal; the last two stand in one test."""
+    "measure('speed', lambda: 1, unit='s', better='lower', load='long')": "say 'sustained' or 'short'",
+    f"{FIRST}record('second', [1, 2], unit='ms', better='lower', rounds_of='other')": "has no such metric",
+    f"{FIRST}record('second', [1, 2], unit='ms', better='lower', rounds_of='first')": (
+        "rounds_of='first' has 3 values, and 2 are"
+    ),
+    f"{FIRST}record('part', [1], unit='ms', better='lower', part_of='whole')": "before its parts",
+    f"{FIRST}record('part', [1], unit='s', better='lower', part_of='first')": "the same unit",
+    f"{FIRST}record('part', [1], unit='ms', better='higher', part_of='first')": "better='lower'",
+    f"{FIRST}record('first', 1, unit='ms', better='lower')": "is recorded twice",
+}  # fmt: skip
+"""Call of a test -> words of its refusal."""
 
 
 def test_each_wrong_call_is_a_usage_error_and_shown_where_it_stands(
     with_baseline: pytest.Pytester,
 ) -> None:
-    suite = ""
-    for number, (call, words) in enumerate(WRONG.items()):
-        suite += f"def test_{number}(anubis_metric):\n" if words != "is recorded twice" else ""
-        suite += f"    anubis_metric.{call}\n"
+    suite, lines = "", []
+    for number, call in enumerate(WRONG):
+        suite += f"def test_{number}(anubis_metric):\n    anubis_metric.{call}\n"
+        lines.append(suite.count("\n"))
     with_baseline.makepyfile(test_suite=suite)
     result = with_baseline.runpytest("--anubis")
     assert result.ret == 4
     # Not anywhere: pytest also shows the line of the test that made the call.
     said = [line for line in result.outlines if line.startswith("benchmark written wrongly: ")]
-    wrong = [words for words in WRONG.values() if words]
-    assert len(said) == len(wrong)
-    assert [words for words, line in zip(wrong, said, strict=True) if words not in line] == []
+    assert len(said) == len(WRONG)
+    assert [
+        words for words, line in zip(WRONG.values(), said, strict=True) if words not in line
+    ] == []
     shown = [line for line in result.outlines if re.match(r"test_suite\.py:\d+: ", line)]
-    assert [int(line.split(":")[1]) for line in shown] == [*range(2, 16, 2), 17]
-    assert sum(line.startswith(">") for line in result.outlines) == len(wrong)
+    assert [int(line.split(":")[1]) for line in shown] == lines
+    assert sum(line.startswith(">") for line in result.outlines) == len(WRONG)
     result.stdout.no_fnmatch_line("*recorder.py*")
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 

@@ -43,13 +43,6 @@ def test_time_of_what_is_measured_stands_in_the_record(pytester: pytest.Pytester
     assert "accelerators were measuring" not in result.stdout.str()
 
 
-def test_load_is_sustained_or_short(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_suite=SUITE.replace("rounds=5)", 'load="long")', 1))
-    result = pytester.runpytest("--anubis")
-    result.stdout.fnmatch_lines(["*load='long'; say 'sustained' or 'short'*"])
-    assert result.ret == 4
-
-
 def test_what_hardly_measures_is_named_worst_first() -> None:
     def ended(name: str, seconds: float, busy: float) -> TestResult:
         return TestResult(test=name, benchmark=name, seconds=seconds, busy=busy)

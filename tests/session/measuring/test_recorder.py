@@ -188,43 +188,6 @@ def test_evidence_of_a_test_is_kept_with_its_metric(pytester: pytest.Pytester) -
     assert third["evidence"][-1] == "so is card 2"
 
 
-@pytest.mark.parametrize("wrong", ["'rank 3'", "[3, None]", "3"])
-def test_evidence_is_a_list_of_texts(pytester: pytest.Pytester, wrong: str) -> None:
-    pytester.makepyfile(
-        f"""
-        import pytest
-
-        @pytest.mark.anubis(component="cpu.compute", scope="device")
-        def test_one(anubis_metric, anubis_device):
-            anubis_metric.record("speed", 1.0, unit="1", better="higher", evidence={wrong})
-        """
-    )
-    result = pytester.runpytest("--anubis", "--anubis-mode=measure")
-    assert result.ret == 4
-    result.stdout.fnmatch_lines(["*metric 'speed': evidence is *; give a list of texts*"])
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"), [("other", "has no such metric"), ("first", "has 3 values, and 2 are")]
-)
-def test_rounds_of_a_metric_have_a_value_for_each(
-    pytester: pytest.Pytester, wrong: str, words: str
-) -> None:
-    pytester.makepyfile(
-        f"""
-        import pytest
-
-        @pytest.mark.anubis(component="cpu.compute", scope="device")
-        def test_both(anubis_metric, anubis_device):
-            anubis_metric.collect("first", lambda: 1.0, unit="1", better="higher", rounds=3)
-            anubis_metric.record("second", [1.0, 2.0], unit="1", better="higher", rounds_of="{wrong}")
-        """
-    )
-    result = pytester.runpytest("--anubis", "--anubis-mode=measure")
-    assert result.ret == 4
-    result.stdout.fnmatch_lines([f"*rounds_of='{wrong}' {words}*"])
-
-
 def test_a_loss_is_confirmed_before_it_rejects(pytester: pytest.Pytester, learn: Learn) -> None:
     pytester.makepyfile(test_suite=SUITE)
     learn()
@@ -258,10 +221,6 @@ def test_slowdown_fails_only_its_metric(pytester: pytest.Pytester, learn: Learn)
 
 
 def merge(pytester: pytest.Pytester, more: Any) -> None:
-    from dataclasses import replace
-
-    from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-
     (path,) = (pytester.path / "baselines").glob("*.json")
     baseline = load_baseline(path)
     save_baseline(replace(baseline, criteria=baseline.criteria + more.criteria), path.parent)

@@ -149,26 +149,3 @@ def test_a_baseline_keeps_what_is_a_part(pytester: pytest.Pytester, run: Run) ->
     (file,) = (pytester.path / "baselines").iterdir()
     parts = {one.metric.name: one.metric.part_of for one in load_baseline(file).criteria}
     assert parts == {"step_time": "", **dict.fromkeys(STEP, "step_time")}
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        ('"a", [1.0], unit="ms", better="lower", part_of="whole"', "*whole*before its parts*"),
-        ('"a", [1.0], unit="s", better="lower", part_of="step"', "*the same unit*"),
-        ('"a", [1.0], unit="ms", better="higher", part_of="step"', "*better='lower'*"),
-    ],
-)
-def test_a_part_without_its_whole_is_wrong_usage(
-    pytester: pytest.Pytester, call: str, words: str
-) -> None:
-    pytester.makepyfile(
-        f"""
-        def test_it(anubis_metric):
-            anubis_metric.record("step", [1.0], unit="ms", better="lower")
-            anubis_metric.record({call})
-        """
-    )
-    result = pytester.runpytest("--anubis", "--anubis-mode=measure")
-    assert result.ret == 4
-    result.stdout.fnmatch_lines([words])

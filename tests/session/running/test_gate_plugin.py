@@ -53,20 +53,6 @@ def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
     return pytester.runpytest(*arguments)
 
 
-def test_clean_node_passes_the_gate(eight: pytest.Pytester) -> None:
-    result = run(eight)
-    result.assert_outcomes(passed=8)
-    assert result.ret == 0
-
-
-def test_seven_of_eight_is_said_before_any_benchmark(eight: pytest.Pytester) -> None:
-    change(eight, lambda inventory: inventory["accelerators"].pop(3))
-    result = run(eight)
-    result.assert_outcomes(failed=1)  # the inventory itself
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["anubis gate: FAIL:*is 7 *expected 8; next step: *", "REJECTED*"])
-
-
 @pytest.mark.parametrize("arguments", [(), ("-v",)])
 def test_that_the_gate_stopped_the_run_is_one_line(
     eight: pytest.Pytester, arguments: tuple[str, ...]
@@ -88,13 +74,6 @@ def test_that_the_gate_stopped_the_run_is_one_line(
     ):
         assert "never reported" not in text
         assert "NOT_TESTED test_" not in text
-
-
-def test_a_narrow_link_is_rejected_with_its_slot(eight: pytest.Pytester) -> None:
-    change(eight, lambda inventory: inventory["accelerators"][2].update(link_width=8))
-    result = run(eight)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*GPU 2*PCIe link width is*8*"])
 
 
 def test_the_gate_can_let_the_run_continue(eight: pytest.Pytester) -> None:
@@ -198,11 +177,12 @@ def test_what_is_no_failure_is_told_with_workers_too(eight: pytest.Pytester) -> 
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_a_clean_node_runs_in_workers(eight: pytest.Pytester) -> None:
-    options = ("--anubis", "--anubis-inventory=node.json", "-n2")
-    result = eight.runpytest(*options)
+@pytest.mark.parametrize("workers", ["-n2", "-pno:xdist"])
+def test_a_clean_node_passes_the_gate(eight: pytest.Pytester, workers: str) -> None:
+    result = eight.runpytest("--anubis", "--anubis-inventory=node.json", workers)
     result.assert_outcomes(passed=8)
-    result.stdout.fnmatch_lines(["*created: 2/2 workers"])  # which a fault forestalls
+    if workers == "-n2":
+        result.stdout.fnmatch_lines(["*created: 2/2 workers"])  # which a fault forestalls
     assert result.ret == 0
 
 

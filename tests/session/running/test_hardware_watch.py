@@ -350,8 +350,8 @@ def test_hardware_reports_are_in_the_journal(
 @pytest.mark.parametrize(
     ("line", "said", "code"),
     [
-        ("gpu3.pcie.width 8", "PCIe link width*", 1),
-        ("gpu3.nvlink.7.state 0", "number of NVLinks that are up*", 1),
+        ("gpu3.pcie.width 8", "PCIe link width", 1),
+        ("gpu3.nvlink.7.state 0", "number of NVLinks that are up", 1),
         ("gpu3.mode 0", "", 0),
     ],
 )
@@ -363,23 +363,16 @@ def test_the_gate_runs_again_at_the_end(
     result.assert_outcomes(passed=8)
     assert result.ret == code
     if said:
-        result.stdout.fnmatch_lines([f"*at the end of the run: GPU 3 (0000:61:00.0): {said}"])
-
-
-@pytest.mark.parametrize("line", ["gpu3.pcie.width 8", "gpu3.mode 0"])
-def test_what_the_gate_found_at_the_end_is_decided_anew(
-    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
-    monkeypatch.setenv("FAULT_AT_cuda_3", line)
-    run(node)
+        result.stdout.fnmatch_lines([f"*at the end of the run: GPU 3 (0000:61:00.0): {said}*"])
+    # Whoever decides anew finds the same.
     record = record_of(node)
-    width = "pcie.width" in line
-    assert any(isinstance(event, InventoryChanged) for event in record.events) == width
+    assert any(isinstance(event, InventoryChanged) for event in record.events) == bool(said)
     baseline = load_baseline(next(node.path.glob("baselines/*.json")))
     found = inventories_of(record)
     assert unstated_fault(record, found, baseline) == ""
     fault = unstated_fault(replace(record, verdicts=()), found, baseline)
-    assert ("PCIe link width" in fault) == width
+    assert said in fault
+    assert bool(fault) == bool(said)
 
 
 def test_gate_checks_again_before_the_watch_ends(

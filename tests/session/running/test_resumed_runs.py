@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 
 from pytest_anubis.codec import to_plain
-from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.events import RunStarted
-from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.session.running.resume import Earlier, _exchanged, compared
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from tests.run_journals import events_of
-from tests.session.conftest import Learn
+from tests.session.conftest import Learn, exact
 
 EIGHT = Path(__file__).parents[2] / "data" / "recorded_8gpu.json"
 STOP = """
@@ -95,15 +93,9 @@ def test_wrong(anubis_metric, anubis_device):
 
 
 def test_values_of_interrupted_test_are_judged(project: pytest.Pytester, learn: Learn) -> None:
-    none = Criterion(
-        benchmark="test_suite.py::test_wrong",
-        metric=Metric(name="wrong", unit="elements", better="equal"),
-        centre=(0.0,),
-        nodes=12,
-        units=12,
-    )
     known = learn()
-    save_baseline(replace(known, criteria=(*known.criteria, none)), project.path / "baselines")
+    criteria = *known.criteria, exact("wrong", "test_suite.py::test_wrong")
+    save_baseline(replace(known, criteria=criteria), project.path / "baselines")
     add(project, CUT)
     assert project.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == 2
     result = project.runpytest("--anubis", "--anubis-resume=r")
