@@ -48,6 +48,35 @@ def health(store: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple
     return code, capsys.readouterr().out.rstrip("\n")
 
 
+def finding(outcome: Outcome, benchmark: str = "t") -> MetricVerdict:
+    return MetricVerdict(
+        outcome=outcome,
+        reason=Reason.BEYOND,
+        text="",
+        benchmark=benchmark,
+        metric="m",
+        device="cpu",
+    )
+
+
+def record_with(
+    run: str, decision: Decision, *found: MetricVerdict, node: str = "n1", began: float = 0.0
+) -> RunRecord:
+    said = NodeVerdict(node=node, decision=decision, headline="")
+    return RunRecord(run=run, node=node, started=str(began), verdicts=found, node_verdict=said)
+
+
+def judged(
+    store: Path, run: str, began: float, decision: Decision, *, node: str = "n1"
+) -> RunRecord:
+    """Keep what a run said that judged one thing."""
+    outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
+    record = record_with(run, decision, finding(outcome), node=node, began=began)
+    keep_begun(store, node, run, began=began)
+    assert not keep_ended(store, record, ended=began + 100.0, reason="")
+    return record
+
+
 def test_health_is_the_last_verdict(
     with_baseline: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,20 +212,12 @@ def test_a_rejection_stands_until_what_failed_passes(
 
 
 def test_a_clock_that_went_back_hides_no_rejection(tmp_path: Path) -> None:
-    def run(name: str, outcome: Outcome, decision: Decision) -> RunRecord:
-        found = MetricVerdict(
-            outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
-        )
-        said = NodeVerdict(node="n1", decision=decision, headline="")
-        return RunRecord(run=name, node="n1", verdicts=(found,), node_verdict=said)
-
-    for name, began, outcome, decision in (
-        ("good", 2e9, Outcome.PASS, Decision.ACCEPTED),
-        ("bad", 100.0, Outcome.FAIL, Decision.REJECTED),  # in 1970
-        ("mended", 200.0, Outcome.PASS, Decision.ACCEPTED),
+    for name, began, decision in (
+        ("good", 2e9, Decision.ACCEPTED),
+        ("bad", 100.0, Decision.REJECTED),  # in 1970
+        ("mended", 300.0, Decision.ACCEPTED),
     ):
-        keep_begun(tmp_path, "n1", name, began=began)
-        keep_ended(tmp_path, run(name, outcome, decision), ended=began + 1, reason="")
+        judged(tmp_path, name, began, decision)
         found = read_standing(tmp_path, "n1")
         assert found is not None
         assert found.standing(holds_on("")).decision is decision
@@ -224,13 +245,7 @@ def test_a_node_is_named_by_a_name(project: pytest.Pytester) -> None:
 
 def test_later_of_overlapping_runs_counts(tmp_path: Path) -> None:
     def ended(name: str, began: int, outcome: Outcome, decision: Decision) -> None:
-        found = MetricVerdict(
-            outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
-        )
-        said = NodeVerdict(node="n1", decision=decision, headline="")
-        record = RunRecord(
-            run=name, node="n1", started=str(began), verdicts=(found,), node_verdict=said
-        )
+        record = record_with(name, decision, finding(outcome), began=began)
         keep_ended(tmp_path, record, ended=began + 100.0, reason="")
 
     keep_begun(tmp_path, "n1", "long", began=10.0)
@@ -258,35 +273,13 @@ def test_clock_behind_the_baseline_accepts_nothing(with_baseline: pytest.Pyteste
     assert result.ret == Decision.UNDECIDED.exit_code
 
 
-def judged(
-    store: Path, run: str, began: float, decision: Decision, *, node: str = "n1"
-) -> RunRecord:
-    """Keep what a run said that judged one thing."""
-    outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
-    found = MetricVerdict(
-        outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
-    )
-    said = NodeVerdict(node=node, decision=decision, headline="")
-    record = RunRecord(run=run, node=node, started=str(began), verdicts=(found,), node_verdict=said)
-    keep_begun(store, node, run, began=began)
-    assert not keep_ended(store, record, ended=began + 100.0, reason="")
-    return record
-
-
 @pytest.mark.parametrize("measured", [True, False])
 def test_what_a_killed_run_found_counts_though_another_run_ended_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], measured: bool
 ) -> None:
     """Run a began first, and found its failure only after run b had accepted the node."""
     began = time.time() - 50
-    bad = MetricVerdict(
-        outcome=Outcome.FAIL,
-        reason=Reason.BEYOND,
-        text="",
-        benchmark="t" if measured else "u",
-        metric="m",
-        device="cpu",
-    )
+    bad = finding(Outcome.FAIL, "t" if measured else "u")
     asked = (
         ["health", "--store", str(tmp_path), "--node", "n1"],
         ["fleet", "status", str(tmp_path)],
@@ -312,11 +305,7 @@ def test_short_and_full_host_name_share_a_standing(
     judged(tmp_path, "bad", 1e9, Decision.REJECTED, node=one)
     assert main(["health", "--store", str(tmp_path), "--node", other]) == 1
     judged(tmp_path, "other", 1e9, Decision.ACCEPTED, node="n10.x.example")
-    narrow = RunRecord(
-        run="narrow",
-        node=other,
-        node_verdict=NodeVerdict(node=other, decision=Decision.ACCEPTED, headline=""),
-    )
+    narrow = record_with("narrow", Decision.ACCEPTED, node=other)
     keep_begun(tmp_path, other, "narrow", began=2e9)
     keep_ended(tmp_path, narrow, ended=2e9, reason="")
     for name in (one, other):  # as after somebody has renamed the host
@@ -376,12 +365,7 @@ def test_run_without_verdict_leaves_no_acceptance(
 def test_failure_in_a_killed_run_stays_open(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bad, good = (
-        MetricVerdict(
-            outcome=outcome, reason=Reason.BEYOND, text="", benchmark=of, metric="m", device="cpu"
-        )
-        for outcome, of in ((Outcome.FAIL, "bad"), (Outcome.PASS, "good"))
-    )
+    bad, good = finding(Outcome.FAIL, "bad"), finding(Outcome.PASS, "good")
 
     def now() -> str:
         return datetime.fromtimestamp(time.time(), UTC).isoformat()
