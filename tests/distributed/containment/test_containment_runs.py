@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.events import Attempted, WorkerDied
-from pytest_anubis.core.inventory import Accelerator, Inventory
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.containment import watchdog
 from pytest_anubis.distributed.dispatch.certificates import (
@@ -23,7 +22,6 @@ from pytest_anubis.distributed.dispatch.certificates import (
     save_certificates,
 )
 from pytest_anubis.distributed.workers import controller
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.forked import Forked
 from tests.quiet import NEVER_ENDING
@@ -116,23 +114,6 @@ def hasty(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makeconftest(HASTY)
     monkeypatch.setattr(watchdog, "LOOK", watchdog.LOOK)
     monkeypatch.setattr(controller, "Watchdog", watchdog.Watchdog)
-
-
-@pytest.fixture
-def gpus(pytester: pytest.Pytester) -> str:
-    """An option that replays a node with two accelerators that this machine does not have."""
-    cards = tuple(
-        Accelerator(
-            index=i, vendor="nvidia", name="Test Card", uuid=f"GPU-{i}", pci=f"0000:0{i}:00.0"
-        )
-        for i in range(2)
-    )
-    path = pytester.path / "node.json"
-    path.write_text(
-        recording_text(Recorded(inventory=Inventory(node="recorded", accelerators=cards))),
-        encoding="utf-8",
-    )
-    return f"--anubis-inventory={path}"
 
 
 def run(pytester: pytest.Pytester, *arguments: str, apart: bool = False) -> pytest.RunResult:

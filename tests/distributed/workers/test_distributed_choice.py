@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.history import Incident
-from pytest_anubis.core.inventory import Accelerator, Inventory
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
 from pytest_anubis.store.history.incident_records import add_incident
@@ -49,19 +47,10 @@ DISK = "test_suite.py::test_disk"
 
 
 @pytest.fixture
-def story(pytester: pytest.Pytester) -> pytest.Pytester:
+def story(pytester: pytest.Pytester, gpus: str) -> pytest.Pytester:
     """A node with two accelerators whose defects show in the small matrix product and on the disk."""
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
-    cards = tuple(
-        Accelerator(index=i, vendor="nvidia", name="Card", uuid=f"GPU-{i}", pci=f"0000:0{i}:00.0")
-        for i in range(2)
-    )
-    path = pytester.path / "node.json"
-    path.write_text(
-        recording_text(Recorded(inventory=Inventory(node=NODE, accelerators=cards))),
-        encoding="utf-8",
-    )
     now = time.time()
     with History(pytester.path / ".anubis") as history:
         history.add_node(NODE, since=now - 100 * DAY)

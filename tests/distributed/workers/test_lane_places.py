@@ -10,13 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_anubis.core.events import Event, LanesPlaced
-from pytest_anubis.core.inventory import Accelerator, Inventory
 from pytest_anubis.distributed.dispatch.tasks import layout
 from pytest_anubis.distributed.workers import process_cores
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.process_cores import NearCard, bind_early, move
 from pytest_anubis.hardware.numa import cpu_numbers, cpu_text
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.session.context import RunContext, discard
 from pytest_anubis.settings import Settings
 from tests.hardware.two_numa_nodes import CARDS, CPUS, two_numa_nodes
@@ -191,19 +189,14 @@ def test_worker_is_bound_before_user_code(home: set[int], monkeypatch: pytest.Mo
     assert os.sched_getaffinity(0) == {min(home)}
 
 
-def test_lanes_of_a_run_use_no_cpu_twice(pytester: pytest.Pytester, home: set[int]) -> None:
+def test_lanes_of_a_run_use_no_cpu_twice(
+    pytester: pytest.Pytester, gpus: str, home: set[int]
+) -> None:
     if len(home) < 2:
         pytest.skip("one CPU: two lanes must share it")
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=WHERE)
-    cards = tuple(
-        Accelerator(index=i, vendor="nvidia", name="Card", uuid=f"GPU-{i}") for i in range(2)
-    )
-    path = pytester.path / "node.json"
-    path.write_text(recording_text(Recorded(inventory=Inventory(node="n", accelerators=cards))))
-    result = pytester.runpytest(
-        "--anubis", f"--anubis-inventory={path}", "-nauto", "--anubis-mode=measure"
-    )
+    result = pytester.runpytest("--anubis", gpus, "-nauto", "--anubis-mode=measure")
     result.stdout.fnmatch_lines(["anubis: cuda:0: CPUs *, NUMA node unknown"])
     texts = [(pytester.path / f"cuda{number}").read_text() for number in range(2)]
     sets = [set(map(int, text.partition("]")[0].strip("[").split(", "))) for text in texts]

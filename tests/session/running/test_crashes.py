@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+
+from tests.run_journals import events_of
 
 DIES_ONCE = """
 import os, pathlib
@@ -16,13 +16,12 @@ if "PYTEST_XDIST_WORKER" in os.environ and not pathlib.Path("died").exists():
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_worker_dying_before_tests_blocks(with_baseline: pytest.Pytester) -> None:
-    accepted = with_baseline.runpytest("--anubis", "-n0")
-    assert accepted.ret == 0
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_worker_dying_before_tests_blocks(with_baseline: pytest.Pytester, workers: str) -> None:
+    assert with_baseline.runpytest("--anubis", workers, "--anubis-store=before").ret == 0
     with_baseline.makeconftest(DIES_ONCE)
-    result = with_baseline.runpytest("--anubis", "-n0", "--anubis-run-id=died")
+    result = with_baseline.runpytest("--anubis", workers)
     assert result.ret == 20
     result.assert_outcomes(passed=1)
-    lines = (with_baseline.path / ".anubis/runs/died/journal.jsonl").read_text().splitlines()
-    (verdict,) = [e for e in map(json.loads, lines) if e["event"] == "node_verdict"]
+    (verdict,) = events_of(with_baseline, "node_verdict")
     assert [one for one in verdict["blocking"] if "no test was running" in str(one)]
