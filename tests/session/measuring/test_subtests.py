@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -58,47 +57,30 @@ def test_subtest_waives_nothing(
     assert result.ret == code
 
 
-@pytest.mark.parametrize("inner", ["pytest.skip('tool missing')", "pytest.xfail('tool missing')"])
-def test_check_with_a_skipped_subtest_does_not_pass(
-    project: pytest.Pytester, learn: Learn, inner: str
-) -> None:
-    known = learn()
-    check = PlainCheck(test="test_suite.py::test_parts", devices=("node",))
-    save_baseline(replace(known, checks=(check,)), project.path / "baselines")
-    part = "\ndef test_parts(subtests):\n    with subtests.test('a'):\n        {}\n"
-    suite = project.path / "test_suite.py"
-    text = suite.read_text()
-    suite.write_text(text + part.format("assert True"))
-    assert project.runpytest("--anubis").ret == 0
-    suite.write_text(text + part.format(inner))
-    result = project.runpytest("--anubis")
-    assert result.ret == 20
-    result.stdout.fnmatch_lines(
-        ["*NOT_TESTED*test_parts*a part of it was left out: *tool missing*"]
-    )
-
-
-def test_check_with_a_skip_in_its_teardown_does_not_pass(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    known = learn()
-    check = PlainCheck(test="test_suite.py::test_tool", devices=("node",))
-    save_baseline(replace(known, checks=(check,)), project.path / "baselines")
-    tool = """
-import pytest
+PART = "def test_check(subtests):\n    with subtests.test('a'):\n        {}\n"
+TEARDOWN = """
 @pytest.fixture
 def tool():
     yield
     {}
-def test_tool(tool):
+def test_check(tool):
     assert True
 """
-    suite = project.path / "test_suite.py"
-    text = suite.read_text()
-    suite.write_text(text + tool.format("pass"))
-    assert project.runpytest("--anubis").ret == 0
-    suite.write_text(text + tool.format("pytest.skip('no tool to check with')"))
-    assert project.runpytest("--anubis", "--anubis-run-id=r").ret == 20
-    lines = (project.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
-    verdicts = [one for one in map(json.loads, lines) if one["event"] == "verdict"]
-    assert [one["benchmark"] for one in verdicts if one["reason"] == "partly-run"] == [check.test]
+
+
+@pytest.mark.parametrize(("check", "how"), [(PART, "skip"), (PART, "xfail"), (TEARDOWN, "skip")])
+def test_check_of_which_a_part_is_left_out_does_not_pass(
+    project: pytest.Pytester, learn: Learn, check: str, how: str
+) -> None:
+    known = PlainCheck(test="test_suite.py::test_check", devices=("node",))
+    save_baseline(replace(learn(), checks=(known,)), project.path / "baselines")
+    project.makepyfile(test_suite=SUITE + check.format("pass"))
+    assert project.runpytest("--anubis", "--anubis-store=before").ret == 0
+    project.makepyfile(test_suite=SUITE + check.format(f"pytest.{how}('tool missing')"))
+    result = project.runpytest("--anubis")
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(
+        ["*NOT_TESTED*test_check*a part of it was left out: *tool missing*"]
+    )
+    verdicts = events_of(project, "verdict")
+    assert [one["benchmark"] for one in verdicts if one["reason"] == "partly-run"] == [known.test]

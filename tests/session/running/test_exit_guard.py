@@ -33,6 +33,8 @@ def test_ends():
         ctypes.CDLL(None).exit(0)
     if how == "execv":
         os.execv("/bin/true", ["true"])
+    if how == "a timeout's thread":
+        os._exit(1)
 """
 
 
@@ -48,34 +50,40 @@ def started(project: pytest.Pytester, *more: str, **environment: str) -> Forked:
     )
 
 
-@pytest.mark.parametrize("how", ["os._exit", "exit of C", "execv"])
-def test_process_ending_itself_with_0_accepts_nothing(
-    with_baseline: pytest.Pytester, how: str
+@pytest.mark.parametrize(
+    ("how", "decides"),
+    [
+        ("os._exit", "accepted"),
+        ("exit of C", "accepted"),
+        ("execv", "accepted"),
+        ("a timeout's thread", "rejected"),
+    ],
+)
+def test_process_ending_itself_decides_nothing(
+    with_baseline: pytest.Pytester, how: str, decides: str
 ) -> None:
     set_speed(with_baseline, [0.5 * value for value in HEALTHY])
     (with_baseline.path / "test_z_ends.py").write_text(ENDS)
     process = started(with_baseline, HOW=how)
     said, _ = process.communicate()
     assert process.returncode == 20, said
-    assert "nothing is accepted (exit status 20)" in said
+    assert f"nothing is {decides} (exit status 20)" in said
 
 
 @pytest.mark.parametrize(
-    ("late", "code"),
+    "late",
     [
-        ("def pytest_sessionfinish(session):\n    session.exitstatus = 0", 1),
-        ("import os\ndef pytest_unconfigure():\n    os._exit(0)", 1),
-        ("import os, atexit\natexit.register(os._exit, 0)", 1),
+        "def pytest_sessionfinish(session):\n    session.exitstatus = 0",
+        "import os\ndef pytest_unconfigure():\n    os._exit(0)",
+        "import os, atexit\natexit.register(os._exit, 0)",
     ],
 )
-def test_no_plugin_makes_a_rejection_a_0(
-    with_baseline: pytest.Pytester, late: str, code: int
-) -> None:
+def test_no_plugin_makes_a_rejection_a_0(with_baseline: pytest.Pytester, late: str) -> None:
     set_speed(with_baseline, [0.5 * value for value in HEALTHY])
     with_baseline.makeconftest(late)
     process = started(with_baseline)
     said, _ = process.communicate()
-    assert process.returncode in (code, 20), said
+    assert process.returncode in (1, 20), said
 
 
 @pytest.mark.parametrize("status", [6, 7, -3])

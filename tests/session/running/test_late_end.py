@@ -100,12 +100,3 @@ def test_second_end_needs_a_cause() -> None:
         state.apply(end)
         assert state.node_verdict is not None
         assert state.node_verdict.decision.name == decision
-
-
-def test_process_ending_itself_with_1_rejects_nothing(with_baseline: pytest.Pytester) -> None:
-    # As the threads of pytest-timeout end a process.
-    (with_baseline.path / "test_z.py").write_text("import os\ndef test_z(): os._exit(1)\n")
-    process = started(with_baseline, "--anubis-in-process")
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 20, said
-    assert "so nothing is rejected (exit status 20)" in said

@@ -42,6 +42,9 @@ from tests.session.selector_story import (
 )
 
 RISK = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "--anubis-seed=1")
+LOW = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explore=0")
+"""Options by which a healthy node needs no benchmark."""
+BUDGET = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
 
 
 @pytest.fixture(scope="module")
@@ -115,11 +118,10 @@ def test_cheapest_set_within_the_risk_accepts(story: pytest.Pytester) -> None:
 
 
 def test_choice_follows_a_network_incident(story: pytest.Pytester) -> None:
-    budget = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
-    before = ran(run(story, *budget, "--collect-only", "-q"))
+    before = ran(run(story, *BUDGET, "--collect-only", "-q"))
     with History(story.path / ".anubis") as history:
         happened(history, HERE, "nic", time.time() - 3 * HOUR, 2.0)
-    after = ran(run(story, *budget, "--collect-only", "-q"))
+    after = ran(run(story, *BUDGET, "--collect-only", "-q"))
     network = {*names("network.loopback"), *names("network.collective")}
     assert len(after & network) > len(before & network)
     assert len(after & network) > len(after - network)
@@ -221,21 +223,21 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 @pytest.mark.parametrize(
     ("mode", "lacking"),
     [
-        (("risk",), "incidents"),
-        (("risk",), "defects"),
-        (("risk",), "store"),
-        (("cost",), "both"),
-        (("all",), "both"),
+        ("risk", "incidents"),
+        ("risk", "defects"),
+        ("risk", "store"),
+        ("cost", "both"),
+        ("all", "both"),
     ],
 )
 def test_an_empty_history_means_the_full_set(
-    pytester: pytest.Pytester, poor: Mapping[str, Path], mode: tuple[str, ...], lacking: str
+    pytester: pytest.Pytester, poor: Mapping[str, Path], mode: str, lacking: str
 ) -> None:
     pytester.makeini("[pytest]\n")
     write_suite(pytester.path)
     if lacking != "store":
         shutil.copytree(poor[lacking], pytester.path / ".anubis")
-    result = run(pytester, f"--anubis-select={mode[0]}", *mode[1:], "--collect-only", "-q")
+    result = run(pytester, f"--anubis-select={mode}", "--collect-only", "-q")
     assert ran(result) == set(ALL)
     result.stdout.fnmatch_lines(["anubis:*the full set runs, 30 benchmarks*"])
 
@@ -248,8 +250,7 @@ def test_a_budget_is_kept_without_a_history(
     write_suite(pytester.path)
     if lacking != "store":
         shutil.copytree(poor[lacking], pytester.path / ".anubis")
-    budget = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
-    result = run(pytester, *budget, "--collect-only", "-q")
+    result = run(pytester, *BUDGET, "--collect-only", "-q")
     assert 0 < len(ran(result)) < len(ALL)
     result.stdout.fnmatch_lines([f"anubis: {len(ran(result))} of 30 benchmarks, *"])
 
@@ -315,33 +316,29 @@ def test_what_does_not_apply_here_is_not_planned(
     ["suites/test_storage_disk.py::test_b3", "./suites/../suites/test_storage_disk.py::test_b3"],
 )
 def test_a_named_test_is_never_left_out(story: pytest.Pytester, named: str) -> None:
-    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
-    result = run(story, *low, named, "--collect-only", "-q")
+    result = run(story, *LOW, named, "--collect-only", "-q")
     assert ran(result) == {"suites/test_storage_disk.py::test_b3"}
 
 
 def test_dry_run_with_empty_choice_ends_normally(story: pytest.Pytester) -> None:
-    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explain")
-    result = run(story, *low, "--collect-only", "-q")
+    result = run(story, *LOW, "--anubis-explain", "--collect-only", "-q")
     assert not ran(result)
     assert result.ret == 20
     # Where nothing was there to choose from, it stays pytest's.
-    assert run(story, "-k", "no_such_test", *low, "--collect-only", "-q").ret == 5
+    assert run(story, "-k", "no_such_test", *LOW, "--collect-only", "-q").ret == 5
 
 
 def test_test_named_through_a_link_always_runs(story: pytest.Pytester) -> None:
     (story.path / "linked").symlink_to("suites", target_is_directory=True)
-    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
     named = "linked/test_storage_disk.py::test_b3"
-    result = story.runpytest("--anubis", *low, "linked", named, "--collect-only", "-q")
+    result = story.runpytest("--anubis", *LOW, "linked", named, "--collect-only", "-q")
     listed = re.findall(r"^(\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE)
     assert listed == [named]
 
 
 def test_plain_tests_always_run(story: pytest.Pytester) -> None:
     (story.path / "suites" / "test_plain.py").write_text("def test_x():\n    pass\n")
-    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
-    assert ran(run(story, *low, "--collect-only", "-q")) == {"suites/test_plain.py::test_x"}
+    assert ran(run(story, *LOW, "--collect-only", "-q")) == {"suites/test_plain.py::test_x"}
 
 
 @pytest.mark.parametrize("option", ["--lf", "--ff", "--nf", "--sw"])
@@ -386,19 +383,15 @@ def test_a_seed_repeats_the_choice_and_is_recorded(story: pytest.Pytester) -> No
 
 def test_exposing_benchmark_always_runs(story: pytest.Pytester) -> None:
     (name,) = names("storage.disk")[-1:]
-    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explore=0")
-    assert name not in ran(run(story, *low, "--collect-only", "-q"))
+    assert name not in ran(run(story, *LOW, "--collect-only", "-q"))
     with History(story.path / ".anubis") as history:
         for node, state in ((HERE, "open"), ("n05", "open"), (HERE, "false alarm")):
             tests = [name] if (node, state) == (HERE, "open") else names("storage.disk")[:1]
             add_defect(history, node=node, benchmarks=tests, state=state)
         own = defects(history, node=HERE, state="open")[0].number
-    result = run(story, *low, "--collect-only", "-q")
+    result = run(story, *LOW, "--collect-only", "-q")
     assert ran(result) == {name}
     result.stdout.fnmatch_lines([f"anubis: open defect {own}: its component is measured again; *"])
-
-
-LOW = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explore=0")
 
 
 def write_run(story: pytest.Pytester, decision: Decision | None, failed: str = "") -> None:
@@ -465,5 +458,4 @@ def test_false_alarms_teach_nothing(story: pytest.Pytester) -> None:
                 component="storage.disk",
                 state="false alarm",
             )
-    low = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
-    assert names("storage.disk")[-1] not in ran(run(story, *low, "--collect-only", "-q"))
+    assert names("storage.disk")[-1] not in ran(run(story, *BUDGET, "--collect-only", "-q"))
