@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis.cli.main import main
-from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.traces.trace_reading import read_trace
+from tests.run_journals import record_of
 from tests.traces.made_traces import node, two_products, write
 
 OTHER = """
@@ -28,8 +28,7 @@ def traced(pytester: pytest.Pytester) -> pytest.Pytester:
 def test_a_trace_is_collected_for_each_device_and_measured(traced: pytest.Pytester) -> None:
     result = traced.runpytest(*MEASURE, "--junitxml=out.xml")
     result.assert_outcomes(passed=1)
-    (folder,) = traced.path.glob(".anubis/runs/*")
-    found = {one.metric.name: one for one in read_journal(folder).measurements}
+    found = {one.metric.name: one for one in record_of(traced).measurements}
     assert {"step_time", "time_matrix", "time_between", "replayed", "step_bits"} == set(found)
     digest = read_trace(traced.path / "job.trace.json").digest
     assert found["step_time"].group == found["replayed"].group == digest
