@@ -245,7 +245,8 @@ def environment_of(
             "-W and PYTHONWARNINGS"
         )
     # Torch asserts that it can use the card: the only assertion that is no check of the test itself.
-    for words, cause, fix in CAUSES[:1] if own_check or isinstance(error, AssertionError) else CAUSES:
+    known = CAUSES[:1] if own_check or isinstance(error, AssertionError) else CAUSES
+    for words, cause, fix in known:
         if re.search(words, message, re.IGNORECASE):
             return f"{cause}; {fix}"
     if not own_check and _NO_HANDLE.search(message):

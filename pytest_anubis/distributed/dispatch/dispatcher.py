@@ -44,12 +44,7 @@ class DispatchError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Instruction to give tests to a worker, which then runs all its tests but the last.
-
-    Attributes:
-        worker: Name of the worker.
-        tests: Indices of the tasks.
-    """
+    """Instruction to give tests, by their indices, to a worker, which runs all its tests but the last."""
 
     worker: str
     tests: tuple[int, ...]
@@ -57,12 +52,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Instruction to a worker to run the test that it holds, and to end.
-
-    Attributes:
-        worker: Name of the worker.
-        last: Index of the test that it holds; None if it holds none.
-    """
+    """Instruction to a worker to run the test that it holds, `last` (None if it holds none), and to end."""
 
     worker: str
     last: int | None = None

@@ -35,8 +35,6 @@ class WorkerMessages:
     """The received messages of all workers, and the facts in them.
 
     Args:
-        settings: The run's settings.
-        sink: Takes every event.
         watchdog: Gets what each worker does, with its deadline.
         costs: Measured seconds by benchmark id.
         apart: Every lane of accelerators has cores of its own.

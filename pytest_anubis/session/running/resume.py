@@ -35,8 +35,6 @@ class Earlier:
     """The earlier part of the run.
 
     Attributes:
-        state: State of the run, read from its journal.
-        path: The journal.
         done: Node ids of tests that ended.
         interrupted: Tests that began and did not end.
         choice: The Selector's choice as plain data; None if it took no part.

@@ -142,7 +142,7 @@ def describe(
     Benchmarks that do not apply to this node are left out.
 
     Args:
-        config: The process's configuration, which has the tests that the command line names.
+        config: It has the tests that the command line names.
         items: The collected tests.
         benchmarks: The benchmark of each; empty for plain tests, which always run.
     """
