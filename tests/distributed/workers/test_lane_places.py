@@ -108,7 +108,7 @@ def test_header_and_journal_tell_the_lanes(tmp_path: Path) -> None:
     assert len(places.pytest_report_header()) == 9
 
 
-def test_a_node_without_accelerators_is_left_alone(tmp_path: Path) -> None:
+def test_a_node_without_accelerators_is_left_alone() -> None:
     context = RunContext(settings=Settings(active=True), devices=("cpu",))
     places = LanePlaces(context, layout(("cpu",), 1), {}, sink=discard)
     assert places.apart
@@ -116,7 +116,7 @@ def test_a_node_without_accelerators_is_left_alone(tmp_path: Path) -> None:
     assert places.variables("node") == places.near("node") == {}
 
 
-def test_forbidden_binding_binds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_binding_binds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(_pid: int, _cpus: object) -> None:
         raise PermissionError(1, "no")
 

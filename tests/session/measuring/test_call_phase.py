@@ -469,9 +469,7 @@ def test_skip_blocks_only_with_a_criterion(with_baseline: pytest.Pytester) -> No
     assert with_baseline.runpytest("--anubis").ret == 20
 
 
-def test_marginal_fails_only_when_asked(
-    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_marginal_fails_only_when_asked(with_baseline: pytest.Pytester) -> None:
     with_baseline.makeconftest(
         """
         from pytest_anubis import MetricVerdict, Outcome, Reason

@@ -275,7 +275,7 @@ def test_clock_behind_the_baseline_accepts_nothing(with_baseline: pytest.Pyteste
 
 @pytest.mark.parametrize("measured", [True, False])
 def test_what_a_killed_run_found_counts_though_another_run_ended_before(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], measured: bool
+    tmp_path: Path, measured: bool
 ) -> None:
     """Run a began first, and found its failure only after run b had accepted the node."""
     began = time.time() - 50
@@ -299,9 +299,7 @@ def test_what_a_killed_run_found_counts_though_another_run_ended_before(
 
 
 @pytest.mark.parametrize(("one", "other"), [("n1", "n1.x.example"), ("n1.x.example", "n1")])
-def test_short_and_full_host_name_share_a_standing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], one: str, other: str
-) -> None:
+def test_short_and_full_host_name_share_a_standing(tmp_path: Path, one: str, other: str) -> None:
     judged(tmp_path, "bad", 1e9, Decision.REJECTED, node=one)
     assert main(["health", "--store", str(tmp_path), "--node", other]) == 1
     judged(tmp_path, "other", 1e9, Decision.ACCEPTED, node="n10.x.example")
@@ -362,9 +360,7 @@ def test_run_without_verdict_leaves_no_acceptance(
     assert "ANB:CUT-SHORT" in capsys.readouterr().out
 
 
-def test_failure_in_a_killed_run_stays_open(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failure_in_a_killed_run_stays_open(tmp_path: Path) -> None:
     bad, good = finding(Outcome.FAIL, "bad"), finding(Outcome.PASS, "good")
 
     def now() -> str:
