@@ -77,7 +77,8 @@ class Pruning:
         self._always.update(answer["pinned"])
         if answer["left"] is not None:
             config.stash[ends_key] = time.monotonic() + answer["left"]
-        kept, dropped = [], []
+        kept: list[pytest.Item] = []
+        dropped: list[pytest.Item] = []
         for item, name in zip(items, benchmarks, strict=True):
             # If no benchmark applies, the tests stay, and their skips say why.
             left_out = reasons.get(name) or (described and not_applicable(item))
