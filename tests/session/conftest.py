@@ -32,6 +32,15 @@ def test_speed(anubis_metric, anubis_device):
     anubis_metric.record("speed", values, unit="GFLOP/s", better="higher")
 """
 
+COPIES = """
+import pytest
+
+@pytest.mark.anubis(component="accelerator.memory", scope="device")
+def test_copy(anubis_metric, anubis_device):
+    anubis_metric.record("rate", [100.0] * 5, unit="GB/s", better="higher")
+"""
+"""A suite for every card, of which `baseline_of_copies` is the baseline."""
+
 HEALTHY = [100.0 + 0.1 * i for i in range(-10, 11)]
 
 Learn = Callable[..., Baseline]
@@ -67,6 +76,11 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 
 def set_speed(pytester: pytest.Pytester, values: Sequence[float]) -> None:
     (pytester.path / "speed.json").write_text(json.dumps(list(values)))
+
+
+def set_default(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, value: object) -> None:
+    """Change the default of a keyword argument by which objects of a class are made."""
+    monkeypatch.setitem(vars(kind)["__init__"].__kwdefaults__, name, value)
 
 
 def edit_suite(pytester: pytest.Pytester, old: str, new: str) -> None:

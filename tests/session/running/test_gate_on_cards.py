@@ -19,15 +19,7 @@ from pytest_anubis.session.running import gate_plugin
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from tests.hardware.nvml_stand_in import Node
 from tests.hardware.nvml_stand_in import nvml_node as nvml_node
-from tests.session.conftest import baseline_of_copies
-
-SUITE = """
-import pytest
-
-@pytest.mark.anubis(component="accelerator.memory", scope="device")
-def test_copy(anubis_metric, anubis_device):
-    anubis_metric.record("rate", [100.0] * 5, unit="GB/s", better="higher")
-"""
+from tests.session.conftest import COPIES, baseline_of_copies, set_default
 
 SLOT = "GPU 3 (0000:61:00.0)"
 SERIAL = "serial number 1650000003"
@@ -38,12 +30,10 @@ def eight(
     pytester: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.Pytester:
     """A suite for each of eight healthy cards, and the baseline of their class."""
-    defaults = CardWatch.__init__.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "wait", 20)  # milliseconds until a watch can end
+    set_default(monkeypatch, CardWatch, "wait", 20)  # milliseconds until a watch can end
     monkeypatch.setattr(software_environment, "_size", lambda _: 1 << 30)
     pytester.makeini("[pytest]\n")
-    pytester.makepyfile(test_suite=SUITE)
+    pytester.makepyfile(test_suite=COPIES)
     inventory = read_inventory()
     baseline = baseline_of_copies(inventory)
     golden = inventory_to_plain(golden_inventory([settled(inventory)] * 3))

@@ -16,22 +16,14 @@ from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from tests.places import RECORDED
 from tests.run_journals import events_of, journal_of, record_of
-from tests.session.conftest import baseline_of_copies
-
-SUITE = """
-import pytest
-
-@pytest.mark.anubis(component="accelerator.memory", scope="device")
-def test_copy(anubis_metric, anubis_device):
-    anubis_metric.record("rate", [100.0] * 5, unit="GB/s", better="higher")
-"""
+from tests.session.conftest import COPIES, baseline_of_copies
 
 
 @pytest.fixture
 def eight(pytester: pytest.Pytester) -> pytest.Pytester:
     """A suite, a recorded 8-GPU node, and its class's baseline with a golden inventory."""
     pytester.makeini("[pytest]\n")
-    pytester.makepyfile(test_suite=SUITE)
+    pytester.makepyfile(test_suite=COPIES)
     inventory = replay(RECORDED).inventory
     baseline = baseline_of_copies(inventory)
     golden = inventory_to_plain(golden_inventory([inventory] * 3))

@@ -36,7 +36,7 @@ from pytest_anubis.store.baselines.baseline_files import load_baseline, save_bas
 from tests.hardware.nvml_stand_in import Node
 from tests.hardware.nvml_stand_in import nvml_node as nvml_node
 from tests.run_journals import events_of, record_of
-from tests.session.conftest import baseline_of_copies
+from tests.session.conftest import baseline_of_copies, set_default
 
 ADDRESSES = ("0000:18:00.0", "0000:5d:00.0")
 INVENTORY: dict[str, Any] = {
@@ -234,9 +234,7 @@ def node(
     pytester: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.Pytester:
     """A suite, and the baseline of the stand-in node's class."""
-    defaults = CardWatch.__init__.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "wait", 20)  # milliseconds until a watch can end
+    set_default(monkeypatch, CardWatch, "wait", 20)  # milliseconds until a watch can end
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     baseline = baseline_of_copies(read_inventory())
@@ -299,9 +297,7 @@ def test_clock_slowdown_decides(
     code: int,
 ) -> None:
     nvml_node.set({f"gpu{card}.reasons": bits for card in hot})
-    defaults = Telemetry.__init__.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "interval", 0.02)
+    set_default(monkeypatch, Telemetry, "interval", 0.02)
     for card in hot:
         monkeypatch.setenv(f"LASTING_cuda_{card}", "0.6")
     result = run(node)
@@ -315,9 +311,7 @@ def test_driver_hang_leaves_the_node_undecided(
     node: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind in (CardWatch, Telemetry):
-        defaults = kind.__init__.__kwdefaults__
-        assert defaults is not None
-        monkeypatch.setitem(defaults, "deadline", 0.3)
+        set_default(monkeypatch, kind, "deadline", 0.3)
     monkeypatch.setattr("pytest_anubis.session.running.gate_plugin.END_DEADLINE", 0.3)
     monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.hang.nvmlDeviceGetFieldValues 60")
     result = run(node)

@@ -36,37 +36,13 @@ from tests.session.selector_story import (
     HOUR,
     happened,
     names,
-    write_baseline,
     write_history,
-    write_suite,
 )
 
 RISK = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "--anubis-seed=1")
 LOW = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explore=0")
 """Options by which a healthy node needs no benchmark."""
 BUDGET = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
-
-
-@pytest.fixture(scope="module")
-def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the suite, the fleet's past and a baseline, made once."""
-    folder = tmp_path_factory.mktemp("past")
-    write_suite(folder)
-    write_history(folder / ".anubis")
-    write_baseline(folder)
-    return folder
-
-
-@pytest.fixture
-def story(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, past: Path
-) -> pytest.Pytester:
-    """The suite, its baseline, and the fleet's past in the store."""
-    monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
-    monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
-    pytester.makeini("[pytest]\n")
-    shutil.copytree(past, pytester.path, dirs_exist_ok=True)
-    return pytester
 
 
 def run(story: pytest.Pytester, *arguments: str) -> pytest.RunResult:
@@ -223,52 +199,39 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 @pytest.mark.parametrize(
     ("mode", "lacking"),
     [
-        ("risk", "incidents"),
-        ("risk", "defects"),
-        ("risk", "store"),
+        *(("risk", lacking) for lacking in ("incidents", "defects", "store")),
         ("cost", "both"),
         ("all", "both"),
+        *(("budget", lacking) for lacking in ("incidents", "defects", "store")),
     ],
 )
-def test_an_empty_history_means_the_full_set(
-    pytester: pytest.Pytester, poor: Mapping[str, Path], mode: str, lacking: str
+def test_without_a_history_all_runs_that_the_budget_allows(
+    bare: pytest.Pytester, poor: Mapping[str, Path], mode: str, lacking: str
 ) -> None:
-    pytester.makeini("[pytest]\n")
-    write_suite(pytester.path)
     if lacking != "store":
-        shutil.copytree(poor[lacking], pytester.path / ".anubis")
-    result = run(pytester, f"--anubis-select={mode}", "--collect-only", "-q")
-    assert ran(result) == set(ALL)
-    result.stdout.fnmatch_lines(["anubis:*the full set runs, 30 benchmarks*"])
-
-
-@pytest.mark.parametrize("lacking", ["incidents", "defects", "store"])
-def test_a_budget_is_kept_without_a_history(
-    pytester: pytest.Pytester, poor: Mapping[str, Path], lacking: str
-) -> None:
-    pytester.makeini("[pytest]\n")
-    write_suite(pytester.path)
-    if lacking != "store":
-        shutil.copytree(poor[lacking], pytester.path / ".anubis")
-    result = run(pytester, *BUDGET, "--collect-only", "-q")
-    assert 0 < len(ran(result)) < len(ALL)
-    result.stdout.fnmatch_lines([f"anubis: {len(ran(result))} of 30 benchmarks, *"])
+        shutil.copytree(poor[lacking], bare.path / ".anubis")
+    options = BUDGET if mode == "budget" else (f"--anubis-select={mode}",)
+    result = run(bare, *options, "--collect-only", "-q")
+    if mode == "budget":
+        assert 0 < len(ran(result)) < len(ALL)
+        result.stdout.fnmatch_lines([f"anubis: {len(ran(result))} of 30 benchmarks, *"])
+    else:
+        assert ran(result) == set(ALL)
+        result.stdout.fnmatch_lines(["anubis:*the full set runs, 30 benchmarks*"])
 
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("where", ["--anubis-in-process", "-n1"])
-def test_budget_end_leaves_the_rest_out(pytester: pytest.Pytester, where: str) -> None:
-    pytester.makeini("[pytest]\n")
-    write_suite(pytester.path)
-    path = pytester.path / "suites" / "test_storage_disk.py"
+def test_budget_end_leaves_the_rest_out(bare: pytest.Pytester, where: str) -> None:
+    path = bare.path / "suites" / "test_storage_disk.py"
     costs = re.sub(r"cost=\d+", "cost=0.1", path.read_text())  # the first takes a second
     path.write_text(
         costs.replace("    anubis_metric", "    __import__('time').sleep(1)\n    anubis_metric", 1)
     )
     budget = ("--anubis-select=budget", "--anubis-budget=900ms", "--anubis-explore=0", where)
-    result = run(pytester, "suites/test_storage_disk.py::test_b3", *budget)
+    result = run(bare, "suites/test_storage_disk.py::test_b3", *budget)
     assert result.ret == 20
-    record = record_of(pytester)
+    record = record_of(bare)
     late = {v.test for v in record.verdicts if v.reason == "pruned" and v.test}
     measured = {one.test for one in record.measurements}
     # The first has begun, and what was named runs whatever it takes.
@@ -293,16 +256,14 @@ def test_budget_too_small_is_reported(story: pytest.Pytester, where: str) -> Non
 @pytest.mark.parametrize("where", ["--anubis-in-process", "-n1"])
 @pytest.mark.parametrize("chosen", [True, False])
 def test_what_does_not_apply_here_is_not_planned(
-    pytester: pytest.Pytester, where: str, chosen: bool
+    bare: pytest.Pytester, where: str, chosen: bool
 ) -> None:
-    pytester.makeini("[pytest]\n")
-    write_suite(pytester.path)
-    path = pytester.path / "suites" / "test_network_collective.py"
+    path = bare.path / "suites" / "test_network_collective.py"
     path.write_text(path.read_text().replace("cost=10)", "cost=10, cards=1)"))
     no_card = "suites/test_network_collective.py::test_b0"
     options = ("--anubis-select=all",) if chosen else ()
-    result = run(pytester, *options, where)
-    record = record_of(pytester)
+    result = run(bare, *options, where)
+    record = record_of(bare)
     assert (no_card in {one.test for one in record.planned}) is not chosen
     assert (no_card in {one.test for one in record.results}) is not chosen
     if where == "-n1":
