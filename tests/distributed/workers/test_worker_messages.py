@@ -201,13 +201,3 @@ def test_trouble_and_leaving_block(ear: Ear) -> None:
     assert texts == ["gw0: it broke", "t ended the run by pytest.exit: enough"]
     assert ear.listener.leaving == ("enough", 7)
     assert ear.listener.troubles == ["gw0: it broke"]
-
-
-def test_what_ends_after_its_deadline_has_overrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    for seconds in (6.0, 8.0):  # five, and two more as its mark's grace
-        ear = Ear()
-        ear.collect(cost=None, timeout=5.0)
-        ear.receive("doing", ["test", "t"])
-        monkeypatch.setattr(ear.listener, "seconds", lambda _, seconds=seconds: seconds)
-        ear.receive("over", ["t", False])
-        assert (ear.listener.overran("t") is not None) is (seconds > 7.0)

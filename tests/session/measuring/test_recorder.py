@@ -240,32 +240,27 @@ def test_measure_keeps_every_value(pytester: pytest.Pytester) -> None:
     assert len(measurements(pytester)[-1]["values"]) == 7
 
 
-def test_values_in_another_unit_get_no_looks(pytester: pytest.Pytester, learn: Learn) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    learn({"speed": ("TFLOP/s", "higher")})
-    set_rounds(pytester, 80.0)
-    result = pytester.runpytest("--anubis", "-rs")
-    assert result.ret == 20
-    result.stdout.fnmatch_lines(["*recorded in GFLOP/s, the baseline has TFLOP/s*"])
-    (measurement,) = measurements(pytester)
-    assert measurement.get("looks", 1) == 1
-
-
-@pytest.mark.parametrize("value", [100.0, 80.0])
-def test_other_benchmark_version_is_not_judged(
-    pytester: pytest.Pytester, learn: Learn, value: float
+@pytest.mark.parametrize(
+    ("unit", "value", "words"),
+    [
+        ("TFLOP/s", 80.0, "recorded in GFLOP/s, the baseline has TFLOP/s"),
+        ("GFLOP/s", 100.0, "version 2 of its benchmark measures other work or for another time *1"),
+        ("GFLOP/s", 80.0, "version 2 of its benchmark measures other work or for another time *1"),
+    ],
+)
+def test_what_no_criterion_fits_is_not_judged_and_gets_no_looks(
+    pytester: pytest.Pytester, learn: Learn, unit: str, value: float, words: str
 ) -> None:
-    later = SUITE.replace('scope="device"', 'scope="device", version=2')
-    pytester.makepyfile(test_suite=later)
-    learn()
+    later = words.startswith("version 2")
+    suite = SUITE.replace('scope="device"', 'scope="device", version=2') if later else SUITE
+    pytester.makepyfile(test_suite=suite)
+    learn({"speed": (unit, "higher")})
     set_rounds(pytester, value)
     result = pytester.runpytest("--anubis", "-rs")
     assert result.ret == 20
-    result.stdout.fnmatch_lines(
-        ["*version 2 of its benchmark measures other work or for another time than version 1*"]
-    )
+    result.stdout.fnmatch_lines([f"*{words}*"])
     (measurement,) = measurements(pytester)
-    assert measurement["metric"]["version"] == 2
+    assert measurement["metric"].get("version", 1) == 1 + later
     assert measurement.get("looks", 1) == 1
 
 

@@ -104,11 +104,16 @@ def test_needed_reset_rejects_nothing(eight: pytest.Pytester) -> None:
     )
 
 
-def test_a_note_is_told_and_stands_in_nobodys_way(eight: pytest.Pytester) -> None:
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", ["-n0", "-pno:xdist"])
+def test_a_note_is_told_once_and_stands_in_nobodys_way(
+    eight: pytest.Pytester, workers: str
+) -> None:
     change(eight, lambda inventory: inventory["accelerators"][2].update(persistence=False))
-    result = run(eight)
+    result = eight.runpytest("--anubis", "--anubis-inventory=node.json", workers)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["anubis gate: NOTE: GPU 2 *: driver persistence is off*"])
+    assert result.stdout.str().count("anubis gate:") == 1
     assert "driver persistence" not in journal_of(eight).read_text()
 
 
@@ -156,16 +161,6 @@ def test_gate_fault_is_in_every_output(
     (suite,) = ET.parse(eight.path / "o.xml").getroot().findall("testsuite")  # noqa: S314
     assert suite.get("failures") == "1"
     assert words in ET.tostring(suite, encoding="unicode")
-
-
-@pytest.mark.usefixtures("in_workers")
-def test_what_is_no_failure_is_told_with_workers_too(eight: pytest.Pytester) -> None:
-    change(eight, lambda inventory: inventory["accelerators"][2].update(persistence=False))
-    result = eight.runpytest("--anubis", "--anubis-inventory=node.json", "-n0", "-k", "cuda:2")
-    result.stdout.fnmatch_lines(
-        ["anubis gate: NOTE: GPU 2 *: driver persistence is off*", "*passed*"]
-    )
-    assert result.stdout.str().count("anubis gate:") == 1
 
 
 @pytest.mark.usefixtures("in_workers")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.settings import Settings, without_password
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import defects
 from tests.postgres import new_database
@@ -100,17 +99,3 @@ def test_workers_are_not_told_the_password(suite: pytest.Pytester) -> None:
     inputs = (suite.path / "inputs").read_text()
     assert "me:***@127.0.0.1:1/x" in inputs
     assert "secret" not in inputs
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("", ""),
-        ("/srv/fleet", "/srv/fleet"),
-        ("postgresql://a:b@h/d", "postgresql://a:***@h/d"),
-        ("postgresql://h/d?user=a&password=b&x=1", "postgresql://h/d?user=a&password=***&x=***"),
-        ("postgresql://a@h/d", "postgresql://a@h/d"),
-    ],
-)
-def test_no_password_is_written(url: str, shown: str) -> None:
-    assert without_password(Settings(history=url)).history == shown
