@@ -183,15 +183,21 @@ def test_sleeps():
 """
 
 
+def asleep(project: pytest.Pytester, *more: str) -> Forked:
+    """Start a run, and return once its test sleeps."""
+    (project.path / "test_sleeps.py").write_text(SLEEPS)
+    process = started(project, "test_sleeps.py", *more)
+    while not (project.path / "asleep").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    return process
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_signals_to_the_started_process_reach_the_run(
     with_baseline: pytest.Pytester, number: signal.Signals
 ) -> None:
-    (with_baseline.path / "test_sleeps.py").write_text(SLEEPS)
-    process = started(with_baseline, "test_sleeps.py")
-    while not (with_baseline.path / "asleep").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
+    process = asleep(with_baseline)
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)  # ends with the last one who holds the pipe
     killed = number == signal.SIGKILL
@@ -295,11 +301,8 @@ def test_half_a_line_that_a_full_disk_took_is_no_damage_later(tmp_path: Path) ->
 
 
 def test_a_run_that_is_written_is_not_gone_on_with(with_baseline: pytest.Pytester) -> None:
-    (with_baseline.path / "test_sleeps.py").write_text(SLEEPS)
-    process = started(with_baseline, "--anubis-run-id=r", "test_sleeps.py")
+    process = asleep(with_baseline, "--anubis-run-id=r")
     try:
-        while not (with_baseline.path / "asleep").exists():
-            time.sleep(0.02)
         result = with_baseline.runpytest("--anubis", "--anubis-resume=r")
     finally:
         process.kill()

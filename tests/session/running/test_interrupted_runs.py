@@ -13,16 +13,12 @@ from pytest_anubis.store.journal.journal_file import Journal
 from tests.cli.command_line import anubis
 from tests.quiet import NEVER_ENDING, OPTIONS
 from tests.run_journals import journal_of
-from tests.session.running.test_exit_guard import SLEEPS, started
+from tests.session.running.test_exit_guard import asleep, started
 
 
 def interrupted(project: pytest.Pytester, number: signal.Signals) -> str:
     """Run a long test, send a signal to the run, and return what it printed."""
-    (project.path / "test_sleeps.py").write_text(SLEEPS)
-    process = started(project, "test_sleeps.py")
-    while not (project.path / "asleep").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
+    process = asleep(project)
     time.sleep(0.2)  # the file is there before the line that makes it has ended
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
