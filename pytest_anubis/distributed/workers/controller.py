@@ -49,12 +49,12 @@ from pytest_anubis.distributed.dispatch.certificates import (
 )
 from pytest_anubis.distributed.dispatch.prediction import Plan, plan_lines
 from pytest_anubis.distributed.dispatch.tasks import Certificates, Lane, Task, of_host
-from pytest_anubis.distributed.dispatch.xdist_scheduler import AnubisScheduling, ended_in_order
 from pytest_anubis.distributed.workers import worker as far_side
 from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.worker_messages import WorkerMessages
+from pytest_anubis.distributed.workers.xdist_scheduler import AnubisScheduling, ended_in_order
 from pytest_anubis.report.text.safe_text import printable
 from pytest_anubis.session.context import RunContext, Sink, add_part
 from pytest_anubis.session.selecting.run_choice import Selection, answered, history_exists
@@ -157,7 +157,7 @@ class Controller:
         )
         return self._scheduler
 
-    # `ControllerCallbacks`, for the scheduler.
+    # For the scheduler.
 
     def lane_of(self, node: Any) -> str:
         """Return the name of the lane that a worker serves."""
