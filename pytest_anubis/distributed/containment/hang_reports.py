@@ -55,8 +55,6 @@ class HangReports:
         overdue = None
         if isinstance(data.get(HANG), float):
             overdue = Overdue(
-                doing="test",
-                test=report.nodeid,
                 deadline=Deadline(data[HANG], "pytest-timeout"),
                 survived="pytest-timeout broke it off",
             )

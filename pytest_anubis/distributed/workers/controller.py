@@ -140,7 +140,7 @@ class Controller:
             node.workerinput[far_side.STACK_FILE] = str(stack_file)
             self._pids[name] = pid = node.gateway._rinfo().pid
             self._watchdog.process(name, pid, stack_file)
-        self._watchdog.doing(name, "start", Deadline(START_SECONDS, "for starting and collecting"))
+        self._watchdog.begins(name, Deadline(START_SECONDS, "for starting and collecting"))
 
     def _receive(self, name: str, lane: str, channel: Any, message: Any) -> None:
         """Handle a worker's message; answer its question for the choice of benchmarks."""

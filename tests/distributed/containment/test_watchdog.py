@@ -96,12 +96,10 @@ def test_watchdog_kills_who_is_late_and_nobody_else() -> None:
     try:
         watchdog.process("late", late.pid, None)
         watchdog.process("early", early.pid, None)
-        watchdog.doing("early", "test", Deadline(600.0, "its cost"), "t1")
-        watchdog.doing("late", "test", Deadline(0.2, "its cost"), "t2")
+        watchdog.begins("early", Deadline(600.0, "its cost"))
+        watchdog.begins("late", Deadline(0.2, "its cost"))
         assert late.process.wait(timeout=30) == -signal.SIGKILL
-        assert watchdog.gone("late") == Overdue(
-            doing="test", test="t2", deadline=Deadline(0.2, "its cost")
-        )
+        assert watchdog.gone("late") == Overdue(deadline=Deadline(0.2, "its cost"))
         assert watchdog.gone("late") is None
         assert watchdog.gone("early") is None
         assert early.process.poll() is None
@@ -116,10 +114,10 @@ def test_watchdog_forgets_a_deadline_that_was_kept() -> None:
     now, killed = [0.0], threading.Event()
     watchdog = Watchdog(lambda _: None, clock=lambda: now[0], kill=lambda _: killed.set())
     watchdog.process("gw0", os.getpid(), None)
-    watchdog.doing("gw0", "test", Deadline(0.3, ""), "t")
-    watchdog.doing("gw0", "waiting")
+    watchdog.begins("gw0", Deadline(0.3, ""))
+    watchdog.begins("gw0")
     now[0] = 20.0
-    watchdog.doing("gw1", "waiting")  # lets it look
+    watchdog.begins("gw1")  # lets it look
     assert not killed.wait(0.5)
     watchdog.stop()
 
@@ -128,15 +126,15 @@ def test_next_attempt_has_its_own_deadline(monkeypatch: pytest.MonkeyPatch, tmp_
     asked, killed = threading.Event(), threading.Event()
 
     def ended_meanwhile(pid: int, file: Path) -> str:
-        watchdog.doing("gw0", "waiting")
-        watchdog.doing("gw0", "test", Deadline(600.0, ""), "t")
+        watchdog.begins("gw0")
+        watchdog.begins("gw0", Deadline(600.0, ""))
         asked.set()
         return ""
 
     monkeypatch.setattr(containment, "stack_of", ended_meanwhile)
     watchdog = Watchdog(lambda _: None, kill=lambda _: killed.set())
     watchdog.process("gw0", os.getpid(), tmp_path)
-    watchdog.doing("gw0", "test", Deadline(0.05, ""), "t")
+    watchdog.begins("gw0", Deadline(0.05, ""))
     assert asked.wait(30)
     assert not killed.wait(0.3)
     watchdog.stop()
@@ -148,7 +146,7 @@ def test_process_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyPat
     given_up = threading.Event()
     watchdog = Watchdog(lambda _: given_up.set(), kill=lambda _: None)
     watchdog.process("gw0", victim.pid, None)
-    watchdog.doing("gw0", "test", Deadline(0.05, ""), "t")
+    watchdog.begins("gw0", Deadline(0.05, ""))
     assert given_up.wait(30)
     overdue = watchdog.gone("gw0")
     assert overdue is not None
@@ -160,7 +158,7 @@ def test_process_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyPat
 def test_worker_without_a_process_is_given_up() -> None:
     given_up = threading.Event()
     watchdog = Watchdog(lambda _: given_up.set())
-    watchdog.doing("far", "start", Deadline(0.05, ""))
+    watchdog.begins("far", Deadline(0.05, ""))
     assert given_up.wait(30)
     watchdog.stop()
 
@@ -241,11 +239,11 @@ def test_unprepared_process_gets_no_signal(tmp_path: Path) -> None:
 
 
 def test_causes_say_what_happened() -> None:
-    late = Overdue(doing="test", test="t", deadline=Deadline(20.0, "its timeout mark"))
+    late = Overdue(deadline=Deadline(20.0, "its timeout mark"))
     assert Crash(worker="gw0", overdue=late).cause == (
         "hung: no end within 20 s (its timeout mark); the process was killed"
     )
-    stubborn = Overdue(doing="test", deadline=Deadline(5.0, "x"), stubborn=True)
+    stubborn = Overdue(deadline=Deadline(5.0, "x"), stubborn=True)
     assert "could not be killed" in Crash(worker="gw0", overdue=stubborn).cause
     killed = Death(signal=9)
     assert "out of memory" in Crash(worker="gw0", death=killed, memory=True).cause
