@@ -113,10 +113,7 @@ ENVIRONMENT: list[tuple[BaseException, str]] = [
         AcceleratorError("CUDA error: operation not permitted when stream is capturing"),
         "while a graph is captured",
     ),
-    (
-        AcceleratorError("CUDA error: cudaErrorStreamCaptureImplicit"),
-        "while a graph is captured",
-    ),
+    (AcceleratorError("CUDA error: cudaErrorStreamCaptureImplicit"), "while a graph is captured"),
     (ModuleNotFoundError("No module named 'flash_attn'"), "library is missing"),
     (ImportError("libcudnn.so.9: cannot open shared object file: No such file"), "library is missing"),
     (OSError(98, "Address already in use"), "port is taken"),

@@ -166,10 +166,7 @@ def _exchanged(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
             known, found = card.get(name), cards.get(card.get("index"), {}).get(name)
             if known and found and known != found:
                 return f"GPU {card.get('index')} {known}, and now it is {found}"
-    for kind, word, name in (
-        ("disks", "disk", "serial"),
-        ("nics", "network interface", "address"),
-    ):
+    for kind, word, name in (("disks", "disk", "serial"), ("nics", "network interface", "address")):
         known, found = ({part.get(name) for part in one.get(kind, ())} for one in (then, now))
         gone = sorted(str(part) for part in known - found - {None, ""})
         if gone and found - {None, ""}:

@@ -32,12 +32,7 @@ from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.run_filing import record_run
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.store.node_standing import (
-    keep_begun,
-    keep_ended,
-    read_standing,
-    standing_file,
-)
+from pytest_anubis.store.node_standing import keep_begun, keep_ended, read_standing, standing_file
 from tests.session.conftest import HEALTHY, edit_suite, set_speed
 from tests.store.written_runs import written
 
