@@ -92,10 +92,7 @@ REJECTED: dict[str, tuple[dict[str, Any], str]] = {
         "number of memory banks without spare rows is 1",
     ),
     "x8": ({"gpu3.pcie.width": 8}, "PCIe link width is 8, expected 16"),
-    "lost NVLink": (
-        {"gpu3.nvlink.7.state": 0},
-        "number of NVLinks that are up is 17, expected 18",
-    ),
+    "lost NVLink": ({"gpu3.nvlink.7.state": 0}, "number of NVLinks that are up is 17, expected 18"),
     "slow NVLink": (
         {"gpu3.nvlink.7.speed": 13281},
         "speed of the slowest NVLink (MB/s) is 13281, expected 26562",
