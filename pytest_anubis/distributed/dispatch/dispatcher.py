@@ -92,12 +92,11 @@ class Dispatcher:
     ones.
     """
 
-    def __init__(self, lanes: Sequence[Lane], *, strikes: int = MAX_STRIKES) -> None:
+    def __init__(self, lanes: Sequence[Lane]) -> None:
         self._tracks = {lane.name: _Track(lane) for lane in lanes}
         self._workers: dict[str, _Track] = {}  # living worker -> its lane
         self._tasks: tuple[Task, ...] | None = None
         self._certificates: Certificates = frozenset()
-        self._strikes = strikes
         self._stopped = False
         self._dropped: list[int] = []
         self._events: deque[str] = deque(maxlen=_LOG_LENGTH)
@@ -229,7 +228,7 @@ class Dispatcher:
         track.state = State.BOOTING
         del self._workers[worker]
         track.strikes += 2 if crashed is None else 1
-        if track.strikes >= self._strikes and not track.given_up:
+        if track.strikes >= MAX_STRIKES and not track.given_up:
             track.given_up = True
             self._log(f"  lane {track.lane.name} is given up")
             self._drop(track)

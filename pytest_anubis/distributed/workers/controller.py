@@ -74,9 +74,9 @@ class Controller:
         lanes: Sequence[Lane],
         places: LanePlaces,
         *,
-        certificates: Certificates = frozenset(),
-        costs: Mapping[str, float] | None = None,
-        selection: Selection | None = None,
+        certificates: Certificates,
+        costs: Mapping[str, float],
+        selection: Selection | None,
     ) -> None:
         self._config = config
         self._selection = selection
@@ -89,7 +89,7 @@ class Controller:
         self._places = places
         self._plain = to_plain(replace(context, settings=without_password(context.settings)))
         self._certificates = certificates
-        self._costs = costs or {}
+        self._costs = costs
         self._scheduler: AnubisScheduling | None = None
         self._watchdog = Watchdog(self._gave_up)
         self._messages = WorkerMessages(

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import unittest
 from bdb import BdbQuit
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -63,9 +63,9 @@ class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
 
     __module__ = "builtins"  # so that the short test summary shows the bare name
 
-    def __init__(self, text: str, shown: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def __init__(self, text: str, shown: dict[str, Any]) -> None:
         super().__init__(text, pytrace=False)
-        self.shown = dict(shown)
+        self.shown = shown
 
 
 _OWN_ERRORS: Any = (AcceptanceFailure, MetricUsageError)
@@ -236,7 +236,7 @@ class Judge:
             verdicts.append(self._without_values(item, "", text))
         return tuple(replace(verdict, test=item.nodeid) for verdict in verdicts)
 
-    def _fails_anyway(self, item: pytest.Item, recorder: Recorder, *, whole: bool = True) -> bool:
+    def _fails_anyway(self, item: pytest.Item, recorder: Recorder, *, whole: bool) -> bool:
         """Return whether a metric failed that no other visit can change, such as a wrong result."""
         if not self._context.judging:
             return False

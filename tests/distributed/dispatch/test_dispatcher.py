@@ -5,7 +5,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pytest_anubis.distributed.dispatch.dispatcher import Dispatcher, DispatchError, Send, Shutdown
+from pytest_anubis.distributed.dispatch.dispatcher import (
+    MAX_STRIKES,
+    Dispatcher,
+    DispatchError,
+    Send,
+    Shutdown,
+)
 from pytest_anubis.distributed.dispatch.prediction import plan
 from pytest_anubis.distributed.dispatch.tasks import (
     NODE,
@@ -215,9 +221,9 @@ def test_lane_with_dying_workers_is_given_up() -> None:
 
 
 def test_finished_test_forgives_earlier_crashes() -> None:
-    dispatcher = Dispatcher(layout(("cpu",), 1), strikes=2)
-    tasks = [alone(str(i)) for i in range(6)]
-    for attempt in range(3):
+    dispatcher = Dispatcher(layout(("cpu",), 1))
+    tasks = [alone(str(i)) for i in range(2 * MAX_STRIKES)]
+    for attempt in range(MAX_STRIKES):
         collect(dispatcher, f"w{attempt}", NODE)
         if attempt == 0:
             dispatcher.assign(tasks, frozenset())
