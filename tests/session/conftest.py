@@ -49,8 +49,10 @@ Learn = Callable[..., Baseline]
 @pytest.fixture(autouse=True)
 def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run tests in their own process, without a worker's start, unless ``in_workers`` is asked for."""
-    if "pytester" in request.fixturenames and "in_workers" not in request.fixturenames:
-        request.getfixturevalue("pytester")  # which takes PYTEST_ADDOPTS away
+    if "pytester" not in request.fixturenames:
+        return
+    request.getfixturevalue("pytester").makeini("[pytest]\n")  # so that its folder is pytest's root
+    if "in_workers" not in request.fixturenames:
         monkeypatch.setenv("PYTEST_ADDOPTS", f"{OPTIONS} --anubis-in-process")
 
 
@@ -68,7 +70,6 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
     """A suite whose one benchmark records what speed.json says."""
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     set_speed(pytester, HEALTHY)
     return pytester

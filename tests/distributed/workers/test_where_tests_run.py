@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -26,12 +25,6 @@ def test_benchmark(anubis_metric, number):
     if number == 1:
         os._exit(3)
 """
-
-
-@pytest.fixture(autouse=True)
-def folder(pytester: pytest.Pytester) -> Path:
-    pytester.makeini("[pytest]\n")
-    return pytester.path
 
 
 def test_death_costs_one_test(pytester: pytest.Pytester) -> None:

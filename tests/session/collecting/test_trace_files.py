@@ -20,7 +20,6 @@ MEASURE = ("--anubis", "--anubis-mode=measure")
 @pytest.fixture
 def traced(pytester: pytest.Pytester) -> pytest.Pytester:
     """A folder with one trace and nothing else."""
-    pytester.makeini("[pytest]\n")
     write(pytester.path, two_products())
     return pytester
 
@@ -132,7 +131,6 @@ def test_a_profilers_timeline_is_no_test(traced: pytest.Pytester) -> None:
 def test_other_tools_timelines_in_a_folder_are_no_tests(
     pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_other=OTHER)
     (pytester.path / "chrome.trace.json").write_text('{"traceEvents": []}')
     (pytester.path / "list.trace.json").write_text("[{}]")

@@ -30,7 +30,6 @@ Run = Callable[..., RunRecord]
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the trace on a clock of its own: an operation takes a millisecond, one of the slow kind longer."""
-    pytester.makeini("[pytest]\n")
     (pytester.path / "job.trace.json").write_text(recorded_step(), encoding="utf-8")
     now, chance, slow, ruined = [0.0], random.Random(1), [Kind.COLLECTIVE], [0]
     clock = SimpleNamespace(perf_counter=lambda: now[0])

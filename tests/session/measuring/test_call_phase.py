@@ -518,7 +518,6 @@ def test_journal_holds_the_values_in_order(project: pytest.Pytester) -> None:
 
 
 def test_one_reason_of_many_tests_is_told_once(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(
         test_many="""
         import pytest
@@ -546,7 +545,6 @@ def test_one_reason_of_many_tests_is_told_once(pytester: pytest.Pytester) -> Non
 
 
 def test_unreadable_tool_output_takes_two_lines(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(
         test_tool="""
         from pytest_anubis.benchmarking.tools import UnreadableOutput

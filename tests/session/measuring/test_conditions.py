@@ -51,7 +51,6 @@ def run(pytester: pytest.Pytester, change: dict[str, Any]) -> dict[str, Measurem
         later[kind]["GPU 3"] |= changes
     data["readings"] = [first, *[later] * 300]
     (pytester.path / "node.json").write_text(json.dumps(data))
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE)
     options = ("--anubis-inventory=node.json", "--anubis-run-id=r")
     pytester.runpytest("--anubis", *options)

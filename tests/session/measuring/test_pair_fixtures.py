@@ -136,7 +136,6 @@ def group(monkeypatch: pytest.MonkeyPatch) -> type[FakeGroup]:
 def run(
     pytester: pytest.Pytester, learn: Learn | None, text: str = SUITE, *options: str
 ) -> pytest.RunResult:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=text)
     if learn is not None:
         metrics = ("fan_in_rate", "fan_out_rate") if text == FAN else ("pair_rate",)

@@ -63,7 +63,6 @@ def learn(
 def taken(pytester: pytest.Pytester, *arguments: str) -> list[tuple[str, int]]:
     """Run, and return what was recorded: kind of event and number of values."""
     pytester.makepyfile(test_suite=SUITE)
-    pytester.makeini("[pytest]\n")
     assert pytester.runpytest("--anubis", *arguments).ret == 0
     journal = max(pytester.path.glob(".anubis/runs/*/journal.jsonl"))
     found: list[dict[str, Any]] = [json.loads(line) for line in journal.read_text().splitlines()]

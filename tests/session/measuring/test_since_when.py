@@ -90,7 +90,6 @@ def judged(
     (pytester.path / "node.json").write_text(json.dumps(data))
     values = [*HEALTHY, *(0.88 * value for value in HEALTHY)]
     (pytester.path / "rates.json").write_text(json.dumps(values))
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE)
     source = kind(replay(pytester.path / "node.json").readings)
     monkeypatch.setattr(ConditionsWatch, "_sources", lambda _: [source])

@@ -71,7 +71,6 @@ Run = Callable[..., tuple[RunRecord, pytest.RunResult]]
 @pytest.fixture
 def run(pytester: pytest.Pytester, baseline: Baseline) -> Run:
     """Run the suite on a machine on which kinds take some times as long."""
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     save_baseline(baseline, pytester.path / "baselines")
 

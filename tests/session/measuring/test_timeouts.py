@@ -45,7 +45,6 @@ def test_good(): pass
 def with_pytest_timeout(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     options = "-p no:hypothesispytest -p no:benchmark -p tests.quiet --anubis-in-process"
     monkeypatch.setenv("PYTEST_ADDOPTS", options)
-    pytester.makeini("[pytest]\n")
 
 
 @pytest.mark.parametrize(

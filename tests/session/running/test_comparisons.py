@@ -43,7 +43,6 @@ def eight(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """A recorded node of eight GPUs, without a baseline."""
     monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
     monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=NODE)
     (pytester.path / "node.json").write_text(RECORDED.read_text())
     return pytester

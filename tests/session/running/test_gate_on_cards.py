@@ -32,7 +32,6 @@ def eight(
     """A suite for each of eight healthy cards, and the baseline of their class."""
     set_default(monkeypatch, CardWatch, "wait", 20)  # milliseconds until a watch can end
     monkeypatch.setattr(software_environment, "_size", lambda _: 1 << 30)
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=COPIES)
     inventory = read_inventory()
     baseline = baseline_of_copies(inventory)

@@ -22,7 +22,6 @@ from tests.session.conftest import COPIES, baseline_of_copies
 @pytest.fixture
 def eight(pytester: pytest.Pytester) -> pytest.Pytester:
     """A suite, a recorded 8-GPU node, and its class's baseline with a golden inventory."""
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=COPIES)
     inventory = replay(RECORDED).inventory
     baseline = baseline_of_copies(inventory)

@@ -161,26 +161,25 @@ def test_a_test_of_the_whole_node_used_every_card(tmp_path: Path) -> None:
     assert watched.record(ECC)[0].tests == ("t_node",)
 
 
-@pytest.mark.parametrize("place", ["0000:5d:00", "00000000:5D:00.0", "0000:5d:00.0"])
-def test_a_line_of_the_kernel_is_mapped_by_its_address(tmp_path: Path, place: str) -> None:
-    (event,) = RecordedWatch(tmp_path).record(
-        Fact(sort="xid-fault", name="XID 79", text="off the bus", place=place)
-    )
-    assert event.device == "cuda:1"
+MODULE = ModuleErrors(module="DIMM_A1", errors=12, spread="row")
 
 
-def test_switch_is_reported_by_its_address(tmp_path: Path) -> None:
-    (event,) = RecordedWatch(tmp_path).record(
-        Fact(sort="switch-fault", name="SXid", text="x", place="0000:05:00.0")
-    )
-    assert (event.device, event.part) == ("", "0000:05:00.0")
-
-
-def test_errors_of_a_memory_module_are_reported_by_its_label(tmp_path: Path) -> None:
-    module = ModuleErrors(module="DIMM_A1", errors=12, spread="row")
-    fact = Fact(sort="evidence", name="errors", text="x", place="DIMM_A1", module=module)
+@pytest.mark.parametrize(
+    ("place", "module", "device", "part"),
+    [
+        ("0000:5d:00", None, "cuda:1", "GPU 1 (0000:5d:00.0)"),
+        ("00000000:5D:00.0", None, "cuda:1", "GPU 1 (0000:5d:00.0)"),
+        ("0000:5d:00.0", None, "cuda:1", "GPU 1 (0000:5d:00.0)"),
+        ("0000:05:00.0", None, "", "0000:05:00.0"),  # a switch
+        ("DIMM_A1", MODULE, "", "DIMM_A1"),
+    ],
+)
+def test_a_line_of_the_kernel_is_mapped_by_its_place(
+    tmp_path: Path, place: str, module: ModuleErrors | None, device: str, part: str
+) -> None:
+    fact = Fact(sort="xid-fault", name="XID 79", text="x", place=place, module=module)
     (event,) = RecordedWatch(tmp_path).record(fact)
-    assert (event.device, event.part, event.module) == ("", "DIMM_A1", module)
+    assert (event.device, event.part, event.module) == (device, part, module)
 
 
 def test_hidden_card_is_not_watched(tmp_path: Path) -> None:
@@ -235,7 +234,6 @@ def node(
 ) -> pytest.Pytester:
     """A suite, and the baseline of the stand-in node's class."""
     set_default(monkeypatch, CardWatch, "wait", 20)  # milliseconds until a watch can end
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     baseline = baseline_of_copies(read_inventory())
     save_baseline(baseline, pytester.path / "baselines")

@@ -36,7 +36,6 @@ def test_copy(anubis_metric, anubis_device):
 @pytest.fixture
 def eight(pytester: pytest.Pytester) -> pytest.Pytester:
     """A suite of which two cards are slow, a node with a map, and the baseline of its class without one."""
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     save_baseline(baseline_of_copies(replay(RECORDED).inventory), pytester.path / "baselines")
     (pytester.path / "node.json").write_text(mapped_recording())

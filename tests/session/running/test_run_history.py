@@ -19,7 +19,6 @@ CHOICE = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     for name in ("STORE", "PROFILE", "HISTORY"):
         monkeypatch.delenv(f"PYTEST_ANUBIS_{name}", raising=False)
-    pytester.makeini("[pytest]\n")
     write_suite(pytester.path)
     return pytester
 

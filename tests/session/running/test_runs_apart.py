@@ -47,7 +47,6 @@ def project(
     pytester: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.Pytester:
     """A project with a baseline of two metrics."""
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     learn({"speed": ("GFLOP/s", "higher"), "other": ("GFLOP/s", "higher")})
     monkeypatch.delenv("PYTEST_ANUBIS_WAIVERS", raising=False)

@@ -126,7 +126,6 @@ soak.time = SimpleNamespace(monotonic=lambda: len(list(runs.iterdir())) if runs.
 
 
 def test_a_soak_cycles_and_keeps_every_run(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makeconftest(TWO_CYCLES)
     pytester.makepyfile(
         "def test_x(anubis_metric):\n"
@@ -296,7 +295,6 @@ def test_y(): pass
 def test_interrupt_ends_the_campaign_and_keeps_pages(
     pytester: pytest.Pytester, number: int, where: str
 ) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makeconftest(NEVER_ENDING)
     pytester.makepyfile(test_it=LONG)
     options = ["--anubis", where, "--anubis-duration=1h", "--anubis-run-id=s", "--html=r.html"]
@@ -347,7 +345,6 @@ def test_a_file_of_the_campaign_is_never_half_written(
 
 
 def test_soak_survives_an_unwritable_page(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(SHORT)
     (pytester.path / "r.html").mkdir()
     result = pytester.runpytest_subprocess(

@@ -294,7 +294,6 @@ CHILD_RECORDS = "pid = os.fork(); pid or (wrong(), os._exit(0)); os.waitpid(pid,
 def test_a_metric_that_nothing_judges_accepts_nothing(
     pytester: pytest.Pytester, where: str, how: str
 ) -> None:
-    pytester.makeini("[pytest]")
     pytester.makeconftest(IMPATIENT if "1.5" in how else "")
     pytester.makepyfile(test_it=RECORDS.format(how))
     start = pytester.runpytest if where == "-n0" else pytester.runpytest_subprocess
@@ -409,7 +408,6 @@ def test_later(): pass
 def test_forked_child_in_the_test_accepts_nothing(
     pytester: pytest.Pytester, where: str, fixture: bool, child: str
 ) -> None:
-    pytester.makeini("[pytest]")
     pytester.makepyfile(test_it=FORKS.format(fixture=fixture, child=child, code=1))
     start = pytester.runpytest if where == "-n0" else pytester.runpytest_subprocess
     result = start("--anubis", where)
@@ -420,7 +418,6 @@ def test_forked_child_in_the_test_accepts_nothing(
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_forked_child_that_exits_keeps_its_status(pytester: pytest.Pytester, code: int) -> None:
-    pytester.makeini("[pytest]")
     child = f"sys.exit({code})"
     pytester.makepyfile(test_it=FORKS.format(fixture=False, child=child, code=code))
     result = pytester.runpytest_subprocess("--anubis", timeout=60)

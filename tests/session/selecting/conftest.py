@@ -25,7 +25,6 @@ def bare(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
     """The suite alone."""
     monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
     monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
-    pytester.makeini("[pytest]\n")
     write_suite(pytester.path)
     return pytester
 
