@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -77,37 +79,38 @@ def test_mark_deadline_only_prolongs(cost: float, profile: str, seconds: float) 
     assert unknown.seconds == 2 * containment.DEFAULT_SECONDS
 
 
-class Victim:
-    """A process that sleeps, started for one test."""
-
-    def __init__(self, code: str = "import time; time.sleep(600)") -> None:
-        self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        self.pid = self.process.pid
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
-def test_watchdog_kills_who_is_late_and_nobody_else() -> None:
-    late, early = Victim(), Victim()
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start processes that sleep, or run some code, until the test ends."""
+    with ExitStack() as stack:
+
+        def started(code: str = "import time; time.sleep(600)") -> subprocess.Popen[bytes]:
+            command = [sys.executable, "-c", code]
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stack.callback(process.kill)
+            return process
+
+        yield started
+
+
+def test_watchdog_kills_who_is_late_and_nobody_else(start: Start) -> None:
+    late, early = start(), start()
     given_up: list[str] = []
     watchdog = Watchdog(given_up.append)
-    try:
-        watchdog.process("late", late.pid, None)
-        watchdog.process("early", early.pid, None)
-        watchdog.begins("early", Deadline(600.0, "its cost"))
-        watchdog.begins("late", Deadline(0.2, "its cost"))
-        assert late.process.wait(timeout=30) == -signal.SIGKILL
-        assert watchdog.gone("late") == Overdue(deadline=Deadline(0.2, "its cost"))
-        assert watchdog.gone("late") is None
-        assert watchdog.gone("early") is None
-        assert early.process.poll() is None
-        assert not given_up
-    finally:
-        watchdog.stop()
-        late.close()
-        early.close()
+    watchdog.process("late", late.pid, None)
+    watchdog.process("early", early.pid, None)
+    watchdog.begins("early", Deadline(600.0, "its cost"))
+    watchdog.begins("late", Deadline(0.2, "its cost"))
+    assert late.wait(timeout=30) == -signal.SIGKILL
+    assert watchdog.gone("late") == Overdue(deadline=Deadline(0.2, "its cost"))
+    assert watchdog.gone("late") is None
+    assert watchdog.gone("early") is None
+    assert early.poll() is None
+    assert not given_up
+    watchdog.stop()
 
 
 def test_watchdog_forgets_a_deadline_that_was_kept() -> None:
@@ -140,19 +143,19 @@ def test_next_attempt_has_its_own_deadline(monkeypatch: pytest.MonkeyPatch, tmp_
     watchdog.stop()
 
 
-def test_process_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_cannot_be_killed_is_given_up(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(containment, "KILL_SECONDS", 0.1)
-    victim = Victim()
     given_up = threading.Event()
     watchdog = Watchdog(lambda _: given_up.set(), kill=lambda _: None)
-    watchdog.process("gw0", victim.pid, None)
+    watchdog.process("gw0", start().pid, None)
     watchdog.begins("gw0", Deadline(0.05, ""))
     assert given_up.wait(30)
     overdue = watchdog.gone("gw0")
     assert overdue is not None
     assert overdue.stubborn
     watchdog.stop()
-    victim.close()
 
 
 def test_worker_without_a_process_is_given_up() -> None:
@@ -163,7 +166,7 @@ def test_worker_without_a_process_is_given_up() -> None:
     watchdog.stop()
 
 
-def test_killing_a_tree_leaves_no_grandchild() -> None:
+def test_killing_a_tree_leaves_no_grandchild(start: Start) -> None:
     code = (
         "import subprocess, sys, time\n"
         "sleep = 'import time; time.sleep(600)'\n"
@@ -172,12 +175,12 @@ def test_killing_a_tree_leaves_no_grandchild() -> None:
         "    'print(p.pid, flush=True); p.wait()' % sleep\n"
         "subprocess.run([sys.executable, '-c', child])\n"
     )
-    victim = Victim(code)
-    assert victim.process.stdout is not None
-    grandchild = int(victim.process.stdout.readline())
+    victim = start(code)
+    assert victim.stdout is not None
+    grandchild = int(victim.stdout.readline())
     assert grandchild in descendants(victim.pid)
     kill_tree(victim.pid)
-    victim.close()
+    victim.wait()
     until = time.monotonic() + 30
     while not is_gone(grandchild) and time.monotonic() < until:
         time.sleep(0.02)
@@ -194,25 +197,23 @@ def test_killing_a_tree_leaves_no_grandchild() -> None:
     ],
 )
 def test_how_a_process_died_is_seen_without_reaping_it(
-    code: str, expected: Death, text: str
+    start: Start, code: str, expected: Death, text: str
 ) -> None:
-    victim = Victim(code)
+    victim = start(code)
     assert how_it_died(victim.pid, patience=30) == expected
     assert str(expected) == text
     assert how_it_died(victim.pid) == expected  # still there
-    victim.close()
+    victim.wait()
     assert how_it_died(victim.pid) is None
 
 
-def test_living_process_has_not_died() -> None:
-    victim = Victim()
-    assert how_it_died(victim.pid, patience=0.1) is None
-    victim.close()
+def test_living_process_has_not_died(start: Start) -> None:
+    assert how_it_died(start().pid, patience=0.1) is None
 
 
-def test_stack_is_written_even_when_the_lock_is_held(tmp_path: Path) -> None:
+def test_stack_is_written_even_when_the_lock_is_held(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "stack.txt"
-    victim = Victim(
+    victim = start(
         "import ctypes\n"
         "from pytest_anubis.distributed.workers.worker import _prepare_process\n"
         f"_prepare_process({str(file)!r})\n"
@@ -221,21 +222,19 @@ def test_stack_is_written_even_when_the_lock_is_held(tmp_path: Path) -> None:
         "print('ready', flush=True)\n"
         "library.pthread_mutex_lock(mutex)\n"
     )
-    assert victim.process.stdout is not None
-    victim.process.stdout.readline()
+    assert victim.stdout is not None
+    victim.stdout.readline()
     until = time.monotonic() + 60
     while "line 7 in <module>" not in stack_of(victim.pid, file) and time.monotonic() < until:
         time.sleep(0.1)  # it may not have come to the second lock yet
     assert "line 7 in <module>" in stack_of(victim.pid, file)
-    assert victim.process.poll() is None
-    victim.close()
+    assert victim.poll() is None
 
 
-def test_unprepared_process_gets_no_signal(tmp_path: Path) -> None:
-    victim = Victim()
+def test_unprepared_process_gets_no_signal(start: Start, tmp_path: Path) -> None:
+    victim = start()
     assert stack_of(victim.pid, tmp_path / "none") == ""
-    assert victim.process.poll() is None
-    victim.close()
+    assert victim.poll() is None
 
 
 def test_causes_say_what_happened() -> None:

@@ -78,19 +78,23 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
     return do
 
 
+@pytest.fixture
+def suite(pytester: pytest.Pytester, learn: Learn) -> pytest.Pytester:
+    """The benchmark above, and its baseline."""
+    pytester.makepyfile(test_suite=SUITE)
+    learn()
+    return pytester
+
+
 def measurements(pytester: pytest.Pytester) -> list[dict[str, Any]]:
     return events_of(pytester, "measurement", "attempt")
 
 
-def test_unclear_values_are_kept_but_do_not_count(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb
-) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, *[50.0] * 6, 100.0)
-    learn()
+def test_unclear_values_are_kept_but_do_not_count(suite: pytest.Pytester, disturb: Disturb) -> None:
+    set_rounds(suite, *[50.0] * 6, 100.0)
     disturb("40 % steal", first=6)
-    assert pytester.runpytest("--anubis").ret == 0
-    aside, counted = measurements(pytester)
+    assert suite.runpytest("--anubis").ret == 0
+    aside, counted = measurements(suite)
     assert (aside["event"], aside["values"]) == ("attempt", [50.0] * 6)
     assert (counted["event"], set(counted["values"])) == ("measurement", {100.0})
     assert len(counted["values"]) >= MIN_SEARCHED
@@ -102,29 +106,23 @@ def test_unclear_values_are_kept_but_do_not_count(
     ("seen", "words"), [("CPU quota of 0.5 cores",) * 2, ("", NO_CLEAR_MOMENT)]
 )
 def test_disturbed_machine_stays_undecided(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb, seen: str, words: str
+    suite: pytest.Pytester, disturb: Disturb, seen: str, words: str
 ) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, 50.0)
-    learn()
+    set_rounds(suite, 50.0)
     disturb(*filter(None, [seen]))
-    result = pytester.runpytest("--anubis", "-rs")
+    result = suite.runpytest("--anubis", "-rs")
     result.assert_outcomes(skipped=1)
     assert result.ret == 20
     result.stdout.fnmatch_lines([f"*{words}*"])
-    *_, last = measurements(pytester)
+    *_, last = measurements(suite)
     assert last["disturbance"] == [words]
 
 
-def test_a_disturbed_sample_may_pass_but_says_so(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb
-) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, 100.0)
-    learn()
+def test_a_disturbed_sample_may_pass_but_says_so(suite: pytest.Pytester, disturb: Disturb) -> None:
+    set_rounds(suite, 100.0)
     disturb("12 % steal")
-    assert pytester.runpytest("--anubis").ret == 0
-    assert measurements(pytester)[-1]["disturbance"] == ["12 % steal"]
+    assert suite.runpytest("--anubis").ret == 0
+    assert measurements(suite)[-1]["disturbance"] == ["12 % steal"]
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
@@ -188,42 +186,33 @@ def test_evidence_of_a_test_is_kept_with_its_metric(pytester: pytest.Pytester) -
     assert third["evidence"][-1] == "so is card 2"
 
 
-def test_a_loss_is_confirmed_before_it_rejects(pytester: pytest.Pytester, learn: Learn) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    learn()
-    set_rounds(pytester, 80.0)
-    assert pytester.runpytest("--anubis").ret == 1
-    (measurement,) = measurements(pytester)
+def test_a_loss_is_confirmed_before_it_rejects(suite: pytest.Pytester) -> None:
+    set_rounds(suite, 80.0)
+    assert suite.runpytest("--anubis").ret == 1
+    (measurement,) = measurements(suite)
     assert measurement["looks"] > 1
     assert len(measurement["values"]) > MIN_SEARCHED
 
 
-def test_a_burst_that_passes_does_not_reject(pytester: pytest.Pytester, learn: Learn) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    learn()
-    set_rounds(pytester, *[90.0] * MIN_SEARCHED, 100.0)
-    assert pytester.runpytest("--anubis").ret == 0
-    assert measurements(pytester)[-1]["looks"] > 1
+def test_a_burst_that_passes_does_not_reject(suite: pytest.Pytester) -> None:
+    set_rounds(suite, *[90.0] * MIN_SEARCHED, 100.0)
+    assert suite.runpytest("--anubis").ret == 0
+    assert measurements(suite)[-1]["looks"] > 1
 
 
-def test_slowdown_fails_only_its_metric(pytester: pytest.Pytester, learn: Learn) -> None:
+def test_slowdown_fails_only_its_metric(suite: pytest.Pytester, learn: Learn) -> None:
     other = SUITE.replace("test_speed", "test_other").replace("rounds.json", "other.json")
-    pytester.makepyfile(test_suite=SUITE, test_other=other)
-    learn()
-    learned_too = learn(benchmark="test_other.py::test_other", folder=pytester.path / "more")
-    merge(pytester, learned_too)
-    set_rounds(pytester, 90.0)
-    (pytester.path / "other.json").write_text("[100.0]")
-    result = pytester.runpytest("--anubis")
+    suite.makepyfile(test_other=other)
+    more = learn(benchmark="test_other.py::test_other", folder=suite.path / "more")
+    (path,) = (suite.path / "baselines").glob("*.json")
+    baseline = load_baseline(path)
+    save_baseline(replace(baseline, criteria=baseline.criteria + more.criteria), path.parent)
+    set_rounds(suite, 90.0)
+    (suite.path / "other.json").write_text("[100.0]")
+    result = suite.runpytest("--anubis")
     result.assert_outcomes(failed=1, passed=1)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["FAILED test_suite.py::test_speed*"])
-
-
-def merge(pytester: pytest.Pytester, more: Any) -> None:
-    (path,) = (pytester.path / "baselines").glob("*.json")
-    baseline = load_baseline(path)
-    save_baseline(replace(baseline, criteria=baseline.criteria + more.criteria), path.parent)
 
 
 def test_measure_keeps_every_value(pytester: pytest.Pytester) -> None:
@@ -252,8 +241,8 @@ def test_what_no_criterion_fits_is_not_judged_and_gets_no_looks(
     pytester: pytest.Pytester, learn: Learn, unit: str, value: float, words: str
 ) -> None:
     later = words.startswith("version 2")
-    suite = SUITE.replace('scope="device"', 'scope="device", version=2') if later else SUITE
-    pytester.makepyfile(test_suite=suite)
+    text = SUITE.replace('scope="device"', 'scope="device", version=2') if later else SUITE
+    pytester.makepyfile(test_suite=text)
     learn({"speed": (unit, "higher")})
     set_rounds(pytester, value)
     result = pytester.runpytest("--anubis", "-rs")
