@@ -107,6 +107,27 @@ def test_a_death_without_evidence_decides_nothing(
     assert "died" in str(ended(with_baseline, result)["blocking"])
 
 
+DIES_ONCE = """
+import os, pathlib
+
+if "PYTEST_XDIST_WORKER" in os.environ and not pathlib.Path("died").exists():
+    pathlib.Path("died").touch()
+    os._exit(9)
+"""
+
+
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_worker_dying_before_tests_blocks(with_baseline: pytest.Pytester, workers: str) -> None:
+    assert with_baseline.runpytest("--anubis", workers, "--anubis-store=before").ret == 0
+    with_baseline.makeconftest(DIES_ONCE)
+    result = with_baseline.runpytest("--anubis", workers)
+    assert result.ret == 20
+    result.assert_outcomes(passed=1)
+    (verdict,) = events_of(with_baseline, "node_verdict")
+    assert [one for one in verdict["blocking"] if "no test was running" in str(one)]
+
+
 @pytest.mark.parametrize("teardown", ["pass", "raise OSError('x')"])
 def test_wrong_benchmark_is_a_usage_error(with_baseline: pytest.Pytester, teardown: str) -> None:
     with_baseline.makeconftest(
