@@ -98,9 +98,9 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         return None
     settings = resolve(config)
     from pytest_anubis.session.running.exit_guard import vouched_key
-    from pytest_anubis.session.running.soak import soak
+    from pytest_anubis.session.running.soak import Soak
 
-    status = soak(config, settings, settings.duration or 0.0)
+    status = Soak(config, settings).run()
     config.stash[vouched_key] = status == 0  # every cycle has checked its own status
     return status
 

@@ -32,13 +32,14 @@ def start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
     context = replace(context, root_pid=os.getppid())
     config.stash[context_key] = context
 
-    config.stash[sink_key] = worker.register(config, context, worker_input)
+    own = worker.register(config, worker_input)
+    config.stash[sink_key] = own.event
     add_part(config, Judge(config, context), "anubis-judge")
     # With several workers, others still measure when this one has run its tests.
     if worker_input["workercount"] == 1:
         add_part(config, Visits(config, context), "anubis-visits")
     watch_tests(config, worker=True)
     if context.settings.select:
-        add_part(config, Pruning(worker.asking(config)), "anubis-pruning")
+        add_part(config, Pruning(own.ask), "anubis-pruning")
     if context.done:
         add_part(config, SkipDone(), "anubis-resume")

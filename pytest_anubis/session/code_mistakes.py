@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from types import FrameType, ModuleType, TracebackType
+from traceback import walk_tb
+from types import ModuleType, TracebackType
 from typing import Any
 
 import pytest
@@ -28,17 +29,10 @@ from pytest_anubis.session.error_causes import text_of
 Fixture = pytest.FixtureDef[Any]
 
 
-def frames_of(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    """Yield the frames of a traceback with their current lines; the one that raised comes last."""
-    while trace is not None:
-        yield trace.tb_frame, trace.tb_lineno
-        trace = trace.tb_next
-
-
 def fixture_of(trace: TracebackType | None) -> tuple[Fixture | None, bool]:
     """Return the innermost fixture in a traceback, and whether it was being cleaned up."""
     found: tuple[Fixture | None, bool] = None, False
-    for frame, _ in frames_of(trace):
+    for frame, _ in walk_tb(trace):
         owner = frame.f_locals.get("self")
         if isinstance(owner, pytest.FixtureDef):
             found = owner, frame.f_code is pytest.FixtureDef.finish.__code__
@@ -110,7 +104,7 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
         return _returned(item, error)
     if unseen := unseen_failures(error, UNSEEN):
         said = str(unseen[0]).split("\n", 1)[0]
-        path, line = _last_place(unseen[0].__traceback__)
+        path, line = _places(unseen[0].__traceback__)[-1]
         what = (
             f"{type(unseen[0]).__name__} in a thread, future, child or finaliser, where it fails no test: "
             f"{said}"
@@ -123,7 +117,7 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
     if isinstance(error, SyntaxError):
         path, line = error.filename or "", error.lineno or 0
     else:
-        path, line = _last_place(raised.tb)
+        path, line = _places(raised.tb)[-1]
     # An error raised while another one was handled may hide a message of the hardware.
     ours = Path(path).is_relative_to(_PACKAGE)  # a defect of pytest-anubis rejects no node
     if error.__context__ is not None or not (ours or _is_own(path, item)):
@@ -177,7 +171,7 @@ def _refused_by_pytest(error: BaseException, trace: TracebackType | None) -> boo
     It calls its own ``fail``, or raises where it looks for a fixture's ``yield`` or for an attribute that the
     fixture's scope lacks.
     """
-    at = [frame.f_globals.get("__name__", "") for frame, _ in frames_of(trace)]
+    at = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(trace)]
     if isinstance(error, pytest.fail.Exception):
         said = at[-1:] == [_OUTCOMES]
         return said and at[-2:-1] in ([one] for one in _REFUSING) and error.__context__ is None
@@ -188,8 +182,7 @@ def _refused_by_pytest(error: BaseException, trace: TracebackType | None) -> boo
 
 def _refusal(item: pytest.Item, error: BaseException, trace: TracebackType | None) -> str:
     """Say what pytest refuses, with the last place in the project's code, else the fixture or the test."""
-    lines = [(frame.f_code.co_filename, line) for frame, line in frames_of(trace)]
-    own = [place for place in lines if _is_own(place[0], item)]
+    own = [place for place in _places(trace) if _is_own(place[0], item)]
     fixture, _ = fixture_of(trace)
     test = os.fspath(item.path), (item.location[1] or 0) + 1
     path, line = own[-1] if own else place_of(fixture) if fixture is not None else test
@@ -205,9 +198,8 @@ def _sentence(what: str, path: str, line: int, item: pytest.Item, near: str) -> 
 
 def _names_meant(error: BaseException, trace: TracebackType | None) -> list[str] | None:
     """Return the names that may have been meant; None if the error is no mistake in its line."""
-    last = _last(trace)
-    if isinstance(error, NameError) and last is not None:
-        frame = last.tb_frame
+    if isinstance(error, NameError) and trace is not None:
+        *_, (frame, _) = walk_tb(trace)
         return [*frame.f_locals, *frame.f_globals, *vars(builtins)]
     if isinstance(error, AttributeError):
         of = error.obj
@@ -221,16 +213,9 @@ def _names_meant(error: BaseException, trace: TracebackType | None) -> list[str]
     return [] if isinstance(error, TypeError) and _WRONG_CALL.search(str(error)) else None
 
 
-def _last(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace
-
-
-def _last_place(trace: TracebackType | None) -> tuple[str, int]:
-    """Return file and line of the last line that ran; an empty file if unknown."""
-    last = _last(trace)
-    return ("", 0) if last is None else (last.tb_frame.f_code.co_filename, last.tb_lineno)
+def _places(trace: TracebackType | None) -> list[tuple[str, int]]:
+    """Return files and lines of a traceback: the last line that ran is last, an empty file first."""
+    return [("", 0), *((frame.f_code.co_filename, line) for frame, line in walk_tb(trace))]
 
 
 def _is_own(path: str, item: pytest.Item) -> bool:

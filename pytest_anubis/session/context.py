@@ -45,10 +45,7 @@ class RunContext:
     """The facts of this run.
 
     Attributes:
-        settings: The resolved settings.
-        run_id: Name of the run.
         campaign: Name of the soak whose cycle this run is; empty outside of a soak.
-        node: Name of this node.
         inventory: The inventory as plain data.
         hardware_class: Key of this node's hardware class.
         attributes: The attributes that make up the key.

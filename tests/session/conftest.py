@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.baseline import ALPHA, Baseline, Criterion
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import population_of
+from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as class_of
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.session.measuring import attempts
@@ -32,6 +32,15 @@ def test_speed(anubis_metric, anubis_device):
     anubis_metric.record("speed", values, unit="GFLOP/s", better="higher")
 """
 
+COPIES = """
+import pytest
+
+@pytest.mark.anubis(component="accelerator.memory", scope="device")
+def test_copy(anubis_metric, anubis_device):
+    anubis_metric.record("rate", [100.0] * 5, unit="GB/s", better="higher")
+"""
+"""A suite for every card, of which `baseline_of_copies` is the baseline."""
+
 HEALTHY = [100.0 + 0.1 * i for i in range(-10, 11)]
 
 Learn = Callable[..., Baseline]
@@ -40,8 +49,10 @@ Learn = Callable[..., Baseline]
 @pytest.fixture(autouse=True)
 def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run tests in their own process, without a worker's start, unless ``in_workers`` is asked for."""
-    if "pytester" in request.fixturenames and "in_workers" not in request.fixturenames:
-        request.getfixturevalue("pytester")  # which takes PYTEST_ADDOPTS away
+    if "pytester" not in request.fixturenames:
+        return
+    request.getfixturevalue("pytester").makeini("[pytest]\n")  # so that its folder is pytest's root
+    if "in_workers" not in request.fixturenames:
         monkeypatch.setenv("PYTEST_ADDOPTS", f"{OPTIONS} --anubis-in-process")
 
 
@@ -59,7 +70,6 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
     """A suite whose one benchmark records what speed.json says."""
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     set_speed(pytester, HEALTHY)
     return pytester
@@ -67,6 +77,11 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 
 def set_speed(pytester: pytest.Pytester, values: Sequence[float]) -> None:
     (pytester.path / "speed.json").write_text(json.dumps(list(values)))
+
+
+def set_default(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, value: object) -> None:
+    """Change the default of a keyword argument by which objects of a class are made."""
+    monkeypatch.setitem(vars(kind)["__init__"].__kwdefaults__, name, value)
 
 
 def edit_suite(pytester: pytest.Pytester, old: str, new: str) -> None:
@@ -103,6 +118,20 @@ def hardware_class() -> tuple[str, Mapping[str, str]]:
     return class_of(read_inventory(), "smoke")
 
 
+def baseline_of(
+    populations: Sequence[Population], key: str, attributes: Mapping[str, str], alpha: float = ALPHA
+) -> Baseline:
+    """Return what populations of one hardware class teach."""
+    return learn_baseline(
+        populations,
+        hardware_class=key,
+        attributes=attributes,
+        created="2026-01-01T00:00:00+00:00",
+        alpha=alpha,
+        error_rate=None,
+    )
+
+
 @cache
 def learned(
     metrics: tuple[tuple[str, str, Direction], ...],
@@ -127,13 +156,7 @@ def learned(
         )
         for name, unit, better in metrics
     ]
-    return learn_baseline(
-        populations,
-        hardware_class=key,
-        attributes=dict(attributes),
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    return baseline_of(populations, key, dict(attributes))
 
 
 @pytest.fixture
@@ -162,6 +185,24 @@ def learn(pytester: pytest.Pytester, hardware_class: tuple[str, Mapping[str, str
     return do
 
 
+@pytest.fixture
+def with_baseline(project: pytest.Pytester, learn: Learn) -> pytest.Pytester:
+    """The suite, and a baseline of its one benchmark."""
+    learn()
+    return project
+
+
+def exact(metric: str, benchmark: str = "test_suite.py::test_speed") -> Criterion:
+    """Return the criterion of an exact metric that was 0 on twelve nodes."""
+    return Criterion(
+        benchmark=benchmark,
+        metric=Metric(name=metric, unit="elements", better="equal"),
+        centre=(0.0,),
+        nodes=12,
+        units=12,
+    )
+
+
 def baseline_of_copies(inventory: Inventory) -> Baseline:
     """Return what twelve nodes of an inventory's class taught: ``test_copy`` has a rate of 100 GB/s."""
     key, attributes = class_of(inventory, "smoke")
@@ -179,10 +220,4 @@ def learned_copies(key: str, attributes: tuple[tuple[str, str], ...]) -> Baselin
         hardware_class=key,
         component="accelerator.memory",
     )
-    return learn_baseline(
-        [population],
-        hardware_class=key,
-        attributes=dict(attributes),
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    return baseline_of([population], key, dict(attributes))

@@ -16,7 +16,7 @@ from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
 from pytest_anubis.store.history.incident_records import add_incident
-from pytest_anubis.validator import learn_baseline
+from tests.session.conftest import baseline_of
 
 HOUR, DAY = 3600.0, 86400.0
 NODES = 60
@@ -119,11 +119,4 @@ def write_baseline(root: Path) -> None:
         for component in PARTS
         for name in names(component)
     ]
-    baseline = learn_baseline(
-        populations,
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
-    save_baseline(baseline, root / "baselines")
+    save_baseline(baseline_of(populations, key, attributes), root / "baselines")

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.store.journal.journal_reading import read_journal
-from tests.session.conftest import Learn
+from tests.run_journals import record_of
 
 
 def unread(folder: Path, *more: str, both: bool = False) -> tuple[int, str]:
@@ -37,26 +36,19 @@ def unread(folder: Path, *more: str, both: bool = False) -> tuple[int, str]:
     [(["--anubis-in-process"], True), (["-n0"], False), (["--anubis-in-process", "-s"], False)],
 )
 def test_run_survives_closed_output(
-    request: pytest.FixtureRequest,
-    project: pytest.Pytester,
-    learn: Learn,
-    more: list[str],
-    both: bool,
+    request: pytest.FixtureRequest, with_baseline: pytest.Pytester, more: list[str], both: bool
 ) -> None:
-    learn()
     if "-n0" not in more:  # that one starts and ends as users' do: Python flushes what is left
         request.getfixturevalue("quick_processes")
     outputs = ["--junitxml=out.xml", "--html=out.html", "--self-contained-html"]
-    code, said = unread(project.path, *outputs, *more, both=both)
+    code, said = unread(with_baseline.path, *outputs, *more, both=both)
     assert (code, said) == (0, "")
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(with_baseline)
     assert record.node_verdict is not None
     assert record.node_verdict.decision is Decision.ACCEPTED
-    assert ET.parse(project.path / "out.xml").find(".//testcase") is not None  # noqa: S314
-    assert "ACCEPTED" in (project.path / "out.html").read_text()
+    assert ET.parse(with_baseline.path / "out.xml").find(".//testcase") is not None  # noqa: S314
+    assert "ACCEPTED" in (with_baseline.path / "out.html").read_text()
 
 
-def test_an_undecided_run_says_so_to_nobody_too(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    assert unread(project.path, "--collect-only", both=True) == (20, "")
+def test_an_undecided_run_says_so_to_nobody_too(with_baseline: pytest.Pytester) -> None:
+    assert unread(with_baseline.path, "--collect-only", both=True) == (20, "")

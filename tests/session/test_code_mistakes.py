@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.cli.command_line import anubis
+from tests.run_journals import events_of
 from tests.session.conftest import Learn
 
 # A test's parameters and body -> text of the message.
@@ -36,10 +36,7 @@ def write_test(project: pytest.Pytester, parameters: str, body: str) -> None:
 
 def last_verdict(project: pytest.Pytester) -> dict[str, Any]:
     """Return the last run's decision."""
-    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
-    events = map(json.loads, path.read_text().splitlines())
-    found = [one for one in events if one["event"] == "node_verdict"][-1]
-    return dict(found)
+    return events_of(project, "node_verdict")[-1]
 
 
 @pytest.mark.parametrize("case", MISTAKES)
@@ -66,12 +63,13 @@ def test_code_mistake_suggests_a_fix(
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_a_missing_fixture_is_told_by_workers_too(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    write_test(project, *MISTAKES["fixture"][:2])
-    result = project.runpytest("--anubis", "-n1", "--anubis-profile=smoke")
+def test_a_missing_fixture_is_told_by_workers_too(with_baseline: pytest.Pytester) -> None:
+    write_test(with_baseline, *MISTAKES["fixture"][:2])
+    result = with_baseline.runpytest("--anubis", "-n1", "--anubis-profile=smoke")
     assert result.ret == 20
-    assert any("did you mean anubis_device?" in str(b) for b in last_verdict(project)["blocking"])
+    assert any(
+        "did you mean anubis_device?" in str(b) for b in last_verdict(with_baseline)["blocking"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,32 +83,29 @@ def test_a_missing_fixture_is_told_by_workers_too(project: pytest.Pytester, lear
         "vars().get('length')()",
     ],
 )
-def test_every_other_error_still_counts(project: pytest.Pytester, learn: Learn, body: str) -> None:
-    learn()
-    write_test(project, "anubis_metric", body)
-    assert project.runpytest("--anubis").ret == 1
+def test_every_other_error_still_counts(with_baseline: pytest.Pytester, body: str) -> None:
+    write_test(with_baseline, "anubis_metric", body)
+    assert with_baseline.runpytest("--anubis").ret == 1
 
 
 def test_a_defect_of_the_package_rejects_no_node(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn()
     write_test(
-        project, "anubis_metric", "anubis_metric.record('x', [1.0], unit='W', better='lower')"
+        with_baseline, "anubis_metric", "anubis_metric.record('x', [1.0], unit='W', better='lower')"
     )
     monkeypatch.setattr("pytest_anubis.session.measuring.recorder.evidence_of", 1)
-    assert project.runpytest("--anubis").ret == 20
-    assert any("recorder.py" in str(one) for one in last_verdict(project)["blocking"])
+    assert with_baseline.runpytest("--anubis").ret == 20
+    assert any("recorder.py" in str(one) for one in last_verdict(with_baseline)["blocking"])
 
 
-def test_misspelt_metric_rejects_nothing(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    path = project.path / "test_suite.py"
+def test_misspelt_metric_rejects_nothing(with_baseline: pytest.Pytester) -> None:
+    path = with_baseline.path / "test_suite.py"
     path.write_text(
         path.read_text().replace('scope="device"', 'scope="device", metrics=["speed", "heat_rate"]')
         + '\n    anubis_metric.record("heat_rat", [1.0], unit="W", better="lower")\n'
     )
-    result = project.runpytest("--anubis", "-rs")
+    result = with_baseline.runpytest("--anubis", "-rs")
     assert result.ret == 20
     result.stdout.fnmatch_lines(
         ["SKIPPED*the benchmark is written wrongly: heat_rate*did you mean heat_rate?"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.session.conftest import Learn, run_kinds
+from tests.run_journals import journal_of
+from tests.session.conftest import run_kinds
 
 HEAD = "import pytest\n\n"
 TEST = (
@@ -51,7 +52,7 @@ def decision(project: pytest.Pytester, text: str, *options: str) -> tuple[int, d
     """Return how a run with one more test ends, what it decides, and its journal."""
     project.makepyfile(test_zodd=HEAD + text)
     code = int(project.runpytest("--anubis", *options).ret)
-    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
+    path = journal_of(project)
     events = [json.loads(line) for line in path.read_text().splitlines()]
     return code, [one for one in events if one["event"] == "node_verdict"][-1], path.read_text()
 
@@ -60,11 +61,8 @@ def headed(cases: dict[str, str]) -> dict[str, str]:
     return {case: HEAD + text for case, text in cases.items()}
 
 
-def test_what_pytest_refuses_is_a_mistake_of_the_test(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    ret, record, found = run_kinds(project, headed(REFUSED))
+def test_what_pytest_refuses_is_a_mistake_of_the_test(with_baseline: pytest.Pytester) -> None:
+    ret, record, found = run_kinds(with_baseline, headed(REFUSED))
     assert ret == 20
     assert found == {case: {"INCONCLUSIVE"} for case in REFUSED}
     assert record.node_verdict is not None
@@ -75,21 +73,17 @@ def test_what_pytest_refuses_is_a_mistake_of_the_test(
         assert f"test_{number:02}.py:" in line
 
 
-def test_what_a_test_or_its_own_fixture_raises_counts(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    ret, _, found = run_kinds(project, headed(COUNTS))
+def test_what_a_test_or_its_own_fixture_raises_counts(with_baseline: pytest.Pytester) -> None:
+    ret, _, found = run_kinds(with_baseline, headed(COUNTS))
     assert ret == 1
     assert {case for case in COUNTS if "FAIL" not in found[case]} == set()
 
 
 @pytest.mark.parametrize("case", CLEANUPS)
 def test_failed_shared_cleanup_blames_no_component(
-    project: pytest.Pytester, learn: Learn, case: str
+    with_baseline: pytest.Pytester, case: str
 ) -> None:
-    learn()
-    code, verdict, journal = decision(project, CLEANUPS[case])
+    code, verdict, journal = decision(with_baseline, CLEANUPS[case])
     assert code == 20
     (blocking,) = map(str, verdict["blocking"])
     assert "fixture odd (" in blocking or "module" in case
@@ -99,18 +93,14 @@ def test_failed_shared_cleanup_blames_no_component(
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_workers_tell_of_one_fixture_once(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    code, verdict, _ = decision(project, CLEANUPS["session"], "-n2", "--anubis-profile=smoke")
+def test_workers_tell_of_one_fixture_once(with_baseline: pytest.Pytester) -> None:
+    code, verdict, _ = decision(with_baseline, CLEANUPS["session"], "-n2", "--anubis-profile=smoke")
     assert code == 20
     assert len([one for one in map(str, verdict["blocking"]) if "fixture odd (session" in one]) == 1
 
 
-def test_cleanup_failing_in_next_setup_rejects_nothing(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
+def test_cleanup_failing_in_next_setup_rejects_nothing(with_baseline: pytest.Pytester) -> None:
     given = CLEANUPS["session"].replace("scope='session'", "scope='session', params=[1, 2]")
-    code, verdict, _ = decision(project, given)
+    code, verdict, _ = decision(with_baseline, given)
     assert code == 20
     assert any("fixture odd (session" in str(one) for one in verdict["blocking"])

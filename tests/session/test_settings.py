@@ -141,9 +141,7 @@ def test_wrong_marks_name_test_key_and_fix(
     result.stderr.fnmatch_lines([f"*test_x: mark anubis*{words}*"])
 
 
-def test_required_goals_are_checked(
-    pytester: pytest.Pytester,
-) -> None:
+def test_required_goals_are_checked(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nanubis_goals_required = ours\n")
     ours = pytester.mkdir("ours")
     (ours / "test_ours.py").write_text(BENCHMARK)

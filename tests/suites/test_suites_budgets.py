@@ -11,7 +11,7 @@ import pytest
 from pytest_anubis.cli.learning.rounds import END_SECONDS, MIN_ROUNDS_ON_CARDS
 from pytest_anubis.distributed.dispatch.prediction import plan
 from pytest_anubis.distributed.dispatch.tasks import Task, layout, make_task
-from pytest_anubis.distributed.dispatch.xdist_scheduler import TEST_OVERHEAD, WORKER_END_SECONDS
+from pytest_anubis.distributed.workers.xdist_scheduler import TEST_OVERHEAD, WORKER_END_SECONDS
 from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from tests.places import RECORDED, ROOT

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pytest_anubis.hardware.telemetry.kernel_log import KernelEvent, KernelLog, kernel_events
 from pytest_anubis.session.context import RunContext
@@ -72,14 +71,9 @@ def card_addresses(context: RunContext) -> dict[str, str | None]:
     """Return device name -> PCI address of the run's cards; empty for a recorded inventory."""
     if context.settings.inventory is not None:
         return {}
-    return addresses(context.devices, context.inventory)
-
-
-def addresses(devices: tuple[str, ...], inventory: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return device name -> PCI address, from the inventory as plain data."""
-    accelerators = inventory.get("accelerators", ())
+    accelerators = context.inventory.get("accelerators", ())
     found: dict[str, str | None] = {}
-    for name in devices:
+    for name in context.devices:
         number = name.partition(":")[2]  # counted over the whole node
         if number.isdecimal() and int(number) < len(accelerators):
             found[name] = accelerators[int(number)].get("pci")

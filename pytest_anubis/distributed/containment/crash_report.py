@@ -20,7 +20,6 @@ class Crash:
     """The death of a worker.
 
     Attributes:
-        worker: Its name.
         test: Node id of its running test, empty if there was none.
         overdue: Deadline for which the watchdog killed it, None if it did not.
         death: How its process ended, None if unknown.
@@ -128,6 +127,7 @@ def crash_verdict(
         component=component,
         node=node,
         device=task.device,
+        test=task.test,
         evidence=tuple(evidence),
         action=crash.next_step,
     )

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,8 +55,6 @@ class HangReports:
         overdue = None
         if isinstance(data.get(HANG), float):
             overdue = Overdue(
-                doing="test",
-                test=report.nodeid,
                 deadline=Deadline(data[HANG], "pytest-timeout"),
                 survived="pytest-timeout broke it off",
             )
@@ -90,4 +87,4 @@ class HangReports:
         component = data.get("component", "")
         verdict = crash_verdict(crash, task, component, evidence, node=self._node)
         if verdict is not None:
-            self._sink(Judged(verdict=replace(verdict, test=test)))
+            self._sink(Judged(verdict=verdict))

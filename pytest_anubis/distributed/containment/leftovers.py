@@ -132,12 +132,7 @@ class Leftovers:
         )
         # warnings.warn would raise outside of every test with -W error.
         self._config.hook.pytest_warning_recorded.call_historic(
-            kwargs={
-                "warning_message": message,
-                "when": "runtest",
-                "nodeid": test,
-                "location": None,
-            }
+            kwargs={"warning_message": message, "when": "runtest", "nodeid": test, "location": None}
         )
 
 

@@ -58,7 +58,7 @@ class Aspect:
 
     name: str
     read: Callable[[], Any]
-    restore: Callable[[Any], None]
+    restore: Callable[[Any], object]
 
 
 def _folder() -> str | None:
@@ -149,10 +149,10 @@ class ProcessState:
 
     def _all(self) -> list[Aspect]:
         read: Callable[[], Any]
-        restore: Callable[[Any], None]
+        restore: Callable[[Any], object]
         found = [
             Aspect("working folder", _folder, os.chdir),
-            Aspect("umask", _umask, lambda mask: _ignored(os.umask(mask))),
+            Aspect("umask", _umask, os.umask),
             Aspect(
                 "CPU affinity",
                 lambda: frozenset(os.sched_getaffinity(0)),
@@ -166,12 +166,12 @@ class ProcessState:
             Aspect(
                 "blocked signals",
                 lambda: frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
-                lambda mask: _ignored(signal.pthread_sigmask(signal.SIG_SETMASK, mask)),
+                lambda mask: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
             ),
             Aspect(
                 "timer of SIGALRM",
                 lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0,
-                lambda _: _ignored(signal.setitimer(signal.ITIMER_REAL, 0)),
+                lambda _: signal.setitimer(signal.ITIMER_REAL, 0),
             ),
             Aspect("threads of torch", torch_threads, set_torch_threads),
         ]
@@ -207,10 +207,6 @@ class ProcessState:
             os.dup2(self._saved[number], number, inheritable=True)
         else:
             os.close(number)  # it was closed from the start
-
-
-def _ignored(_: Any) -> None:
-    """Discard the result of a call."""
 
 
 def children() -> set[int]:

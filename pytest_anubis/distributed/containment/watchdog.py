@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_anubis.distributed.containment.processes import is_gone, kill_tree, stack_of
+from pytest_anubis.distributed.containment.processes import is_gone, kill_tree, stack_of, wait_gone
 from pytest_anubis.hardware.round_plans import PROFILE_FACTOR
 
 COST_FACTOR = 10.0
@@ -95,16 +95,11 @@ class Overdue:
     """A missed deadline.
 
     Attributes:
-        doing: ``test``, ``start`` or ``end``.
-        test: Node id of the test, empty if there was none.
-        deadline: The missed deadline.
         stack: Stacks of the worker's threads; empty if it did not answer.
         stubborn: The worker could not be killed, because it hangs in the kernel.
         survived: How the late test ended by itself, one phrase; empty if the watchdog killed its worker.
     """
 
-    doing: str
-    test: str = ""
     deadline: Deadline
     stack: str = ""
     stubborn: bool = False
@@ -113,12 +108,10 @@ class Overdue:
 
 @dataclass(slots=True)
 class _Watched:
-    """One worker and what it is doing."""
+    """One worker and the deadline of what it is doing."""
 
     pid: int | None = None
     stack_file: Path | None = None
-    doing: str = ""
-    test: str = ""
     deadline: Deadline | None = None
     ends: float = float("inf")
 
@@ -156,13 +149,11 @@ class Watchdog:
             watched = self._workers.setdefault(worker, _Watched())
             watched.pid, watched.stack_file = pid, stack_file
 
-    def doing(
-        self, worker: str, what: str, deadline: Deadline | None = None, test: str = ""
-    ) -> None:
-        """Set what a worker does from now on, and its deadline."""
+    def begins(self, worker: str, deadline: Deadline | None = None) -> None:
+        """Set the deadline of what a worker does from now on; None for none."""
         with self._changed:
             watched = self._workers.setdefault(worker, _Watched())
-            watched.doing, watched.test, watched.deadline = what, test, deadline
+            watched.deadline = deadline
             watched.ends = self._clock() + deadline.seconds if deadline else float("inf")
             if self._thread is None and not self._stopped:
                 self._thread = threading.Thread(
@@ -200,10 +191,7 @@ class Watchdog:
                 watched.ends = float("inf")
                 # Before the lock is released, as the worker may begin its next test right after.
                 overdue = Overdue(
-                    doing=watched.doing,
-                    test=watched.test,
-                    deadline=watched.deadline or Deadline(0.0, ""),
-                    stubborn=watched.pid is None,
+                    deadline=watched.deadline or Deadline(0.0, ""), stubborn=watched.pid is None
                 )
             self._end_overdue(late[0], watched, overdue)
 
@@ -218,16 +206,9 @@ class Watchdog:
                 # Before the kill, because the controller asks as soon as the worker's pipe closes.
                 self._overdue[worker] = overdue
             self._kill(pid)
-            if self._is_gone_in_time(pid):
+            wait_gone([pid], KILL_SECONDS)
+            if is_gone(pid):
                 return
         with self._changed:
             self._overdue[worker] = replace(overdue, stubborn=True)
         self._gave_up(worker)
-
-    def _is_gone_in_time(self, pid: int) -> bool:
-        until = time.monotonic() + KILL_SECONDS
-        while not is_gone(pid):
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.05)
-        return True

@@ -1,4 +1,4 @@
-"""Decides which worker runs which test when: tasks, dispatcher, predicted plan, certificates, xdist adapter.
+"""Decides which worker runs which test when: tasks, dispatcher, predicted plan, certificates.
 
 Processes are in ``workers``, their deaths in ``containment``. Open ``dispatcher.py`` first.
 

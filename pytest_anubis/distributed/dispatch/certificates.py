@@ -43,11 +43,9 @@ class CertificateError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """The result for one pair of benchmarks.
+    """The result for one pair of benchmarks, whose ids are sorted.
 
     Attributes:
-        first: Benchmark id, the smaller of the two.
-        second: Benchmark id.
         similarity: Worst one-sided similarity of any metric of either, together against alone.
         metric: The metric with that similarity.
         granted: They may overlap.

@@ -44,12 +44,7 @@ class DispatchError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Instruction to give tests to a worker, which then runs all its tests but the last.
-
-    Attributes:
-        worker: Name of the worker.
-        tests: Indices of the tasks.
-    """
+    """Instruction to give tests, by their indices, to a worker, which runs all its tests but the last."""
 
     worker: str
     tests: tuple[int, ...]
@@ -57,12 +52,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Instruction to a worker to run the test that it holds, and to end.
-
-    Attributes:
-        worker: Name of the worker.
-        last: Index of the test that it holds; None if it holds none.
-    """
+    """Instruction to a worker to run the test that it holds, `last` (None if it holds none), and to end."""
 
     worker: str
     last: int | None = None
@@ -98,15 +88,15 @@ class Dispatcher:
     """The state of all lanes and tests of a run.
 
     Lanes exist from the start, tests from `assign` on. Every method for an event returns the instructions
-    that follow from it, in order.
+    that follow from it, in order, and raises `DispatchError` if the event is impossible after the earlier
+    ones.
     """
 
-    def __init__(self, lanes: Sequence[Lane], *, strikes: int = MAX_STRIKES) -> None:
+    def __init__(self, lanes: Sequence[Lane]) -> None:
         self._tracks = {lane.name: _Track(lane) for lane in lanes}
         self._workers: dict[str, _Track] = {}  # living worker -> its lane
         self._tasks: tuple[Task, ...] | None = None
         self._certificates: Certificates = frozenset()
-        self._strikes = strikes
         self._stopped = False
         self._dropped: list[int] = []
         self._events: deque[str] = deque(maxlen=_LOG_LENGTH)
@@ -161,11 +151,7 @@ class Dispatcher:
     # Events.
 
     def worker_ready(self, worker: str, lane: str) -> None:
-        """Handle a worker that has started for a lane without one.
-
-        Raises:
-            DispatchError: The lane is unknown or has a worker, or the worker is known already.
-        """
+        """Handle a worker that has started for a lane without one."""
         self._log(f"{worker} is ready for lane {lane}")
         track = self._tracks.get(lane)
         if track is None:
@@ -180,11 +166,7 @@ class Dispatcher:
         self._workers[worker] = track
 
     def worker_collected(self, worker: str) -> list[Instruction]:
-        """Handle a worker that has collected the agreed tests.
-
-        Raises:
-            DispatchError: The worker is unknown or has collected before.
-        """
+        """Handle a worker that has collected the agreed tests."""
         self._log(f"{worker} has collected")
         track = self._track(worker)
         if track.state is not State.BOOTING:
@@ -197,9 +179,6 @@ class Dispatcher:
 
         In the node's lane, tests come first that may overlap with many tests of other lanes, and exclusive
         ones last. In the lanes of accelerators, tests timed by the host are spread. Else the order is kept.
-
-        Raises:
-            DispatchError: They were known before.
         """
         self._log(f"{len(tasks)} tests are known")
         if self._tasks is not None:
@@ -213,11 +192,7 @@ class Dispatcher:
         return self._advance()
 
     def test_complete(self, worker: str, index: int) -> list[Instruction]:
-        """Handle a finished test.
-
-        Raises:
-            DispatchError: It was not running that test.
-        """
+        """Handle a finished test."""
         self._log(f"{worker} has finished test {index}")
         track = self._track(worker)
         if self._stopped and index in self._dropped:
@@ -229,11 +204,7 @@ class Dispatcher:
         return self._advance()
 
     def worker_finished(self, worker: str) -> list[Instruction]:
-        """Handle a worker that has ended in order; its remaining tests are dropped.
-
-        Raises:
-            DispatchError: The worker is unknown.
-        """
+        """Handle a worker that has ended in order; its remaining tests are dropped."""
         self._log(f"{worker} has finished in order")
         track = self._track(worker)
         self._drop(track)
@@ -247,9 +218,6 @@ class Dispatcher:
         Returns:
             The index of the running test, which is not repeated, or None; and the instructions. The other
             tests of the worker go back to the front of its lane.
-
-        Raises:
-            DispatchError: The worker is unknown.
         """
         self._log(f"{worker} has crashed")
         track = self._track(worker)
@@ -260,7 +228,7 @@ class Dispatcher:
         track.state = State.BOOTING
         del self._workers[worker]
         track.strikes += 2 if crashed is None else 1
-        if track.strikes >= self._strikes and not track.given_up:
+        if track.strikes >= MAX_STRIKES and not track.given_up:
             track.given_up = True
             self._log(f"  lane {track.lane.name} is given up")
             self._drop(track)
@@ -277,11 +245,7 @@ class Dispatcher:
         return self._advance()
 
     def repeat(self, index: int) -> list[Instruction]:
-        """Put a crashed test back to the front of its lane, before the replacement starts.
-
-        Raises:
-            DispatchError: There is no such test, or its lane takes no more tests.
-        """
+        """Put a crashed test back to the front of its lane, before the replacement starts."""
         self._log(f"test {index} is to be repeated")
         if self._tasks is None or not 0 <= index < len(self._tasks):
             raise self._impossible(f"there is no test {index}")

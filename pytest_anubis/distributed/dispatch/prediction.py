@@ -19,13 +19,9 @@ UNKNOWN_COST = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledTest:
-    """The predicted lane and time of one test.
+    """The predicted lane and time of one test, in seconds after the first test's start.
 
     Attributes:
-        test: Node id.
-        lane: Name of the lane.
-        start: Seconds after the first test's start.
-        end: Seconds after the first test's start.
         alone: The test is exclusive, so nothing else runs meanwhile.
     """
 

@@ -49,9 +49,7 @@ class Task:
 class Lane:
     """A place where tests run one after the other: one worker process at a time serves it.
 
-    Attributes:
-        name: Unique among the lanes of a run.
-        devices: Devices whose tests run here.
+    The lane is named uniquely in its run, and takes the tests of its devices.
     """
 
     name: str

@@ -49,12 +49,12 @@ from pytest_anubis.distributed.dispatch.certificates import (
 )
 from pytest_anubis.distributed.dispatch.prediction import Plan, plan_lines
 from pytest_anubis.distributed.dispatch.tasks import Certificates, Lane, Task, of_host
-from pytest_anubis.distributed.dispatch.xdist_scheduler import AnubisScheduling, ended_in_order
 from pytest_anubis.distributed.workers import worker as far_side
 from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.worker_messages import WorkerMessages
+from pytest_anubis.distributed.workers.xdist_scheduler import AnubisScheduling, ended_in_order
 from pytest_anubis.report.text.safe_text import printable
 from pytest_anubis.session.context import RunContext, Sink, add_part
 from pytest_anubis.session.selecting.run_choice import Selection, answered, history_exists
@@ -74,9 +74,9 @@ class Controller:
         lanes: Sequence[Lane],
         places: LanePlaces,
         *,
-        certificates: Certificates = frozenset(),
-        costs: Mapping[str, float] | None = None,
-        selection: Selection | None = None,
+        certificates: Certificates,
+        costs: Mapping[str, float],
+        selection: Selection | None,
     ) -> None:
         self._config = config
         self._selection = selection
@@ -89,7 +89,7 @@ class Controller:
         self._places = places
         self._plain = to_plain(replace(context, settings=without_password(context.settings)))
         self._certificates = certificates
-        self._costs = costs or {}
+        self._costs = costs
         self._scheduler: AnubisScheduling | None = None
         self._watchdog = Watchdog(self._gave_up)
         self._messages = WorkerMessages(
@@ -140,7 +140,7 @@ class Controller:
             node.workerinput[far_side.STACK_FILE] = str(stack_file)
             self._pids[name] = pid = node.gateway._rinfo().pid
             self._watchdog.process(name, pid, stack_file)
-        self._watchdog.doing(name, "start", Deadline(START_SECONDS, "for starting and collecting"))
+        self._watchdog.begins(name, Deadline(START_SECONDS, "for starting and collecting"))
 
     def _receive(self, name: str, lane: str, channel: Any, message: Any) -> None:
         """Handle a worker's message; answer its question for the choice of benchmarks."""
@@ -157,7 +157,7 @@ class Controller:
         )
         return self._scheduler
 
-    # `ControllerCallbacks`, for the scheduler.
+    # For the scheduler.
 
     def lane_of(self, node: Any) -> str:
         """Return the name of the lane that a worker serves."""
@@ -280,7 +280,7 @@ class Controller:
             report.sections.append(("where it hung", benchmark_frames(crash.overdue.stack)))
         verdict = crash_verdict(crash, task, component, evidence, node=self._context.node)
         if verdict is not None:
-            self._sink(Judged(verdict=replace(verdict, test=crashitem)))
+            self._sink(Judged(verdict=verdict))
         elif self._worth_repeating(task, sched):
             sched.mark_test_pending(crashitem)
 

@@ -39,10 +39,7 @@ class LanePlaces:
     Without accelerators it neither binds nor reports CPUs.
 
     Args:
-        context: The facts of the run.
-        lanes: Its lanes.
         addresses: Card -> its PCI address, None if unknown.
-        sink: Takes every event.
         files: Root of sysfs.
         allowed: CPUs that the run may use; default those of this process.
         quota: CPU time that the run may use, in CPUs; default that of its control group, 0 for none.

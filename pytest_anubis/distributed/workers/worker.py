@@ -31,7 +31,7 @@ from pytest_anubis.session.collecting.benchmark_mark import (
     timeout_mark,
 )
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
-from pytest_anubis.session.context import RunContext, Sink, add_part
+from pytest_anubis.session.context import add_part
 from pytest_anubis.session.measuring.conditions import conditions_watch
 from pytest_anubis.session.measuring.recorder import earlier_key
 from pytest_anubis.session.running.exit_guard import die_with_parent
@@ -53,15 +53,15 @@ NEAR = "anubis_near"
 """Key in ``workerinput``: card -> the CPUs near it, for its tests."""
 
 
-def register(config: pytest.Config, context: RunContext, worker_input: dict[str, Any]) -> Sink:
-    """Prepare a worker and return its sink, which sends every event to the controller at once."""
-    worker = Worker(worker_input[CHANNEL], interactor_of(config))
+def register(config: pytest.Config, worker_input: dict[str, Any]) -> Worker:
+    """Prepare a worker; return the plugin that sends every event to the controller at once."""
+    interactor = interactor_of(config)
+    worker = Worker(worker_input[CHANNEL], interactor)
     add_part(config, worker, "anubis-worker")
     if worker_input.get(IDLE):
         add_part(config, Idle(), "anubis-idle")
     rearm = _prepare_process(worker_input.get(STACK_FILE, ""))
     reports = SendableReports(worker.trouble, config.rootpath)
-    interactor = interactor_of(config)
     if interactor is not None:
         reports.attach(interactor)
     add_part(config, reports, "anubis-outgoing")
@@ -72,14 +72,7 @@ def register(config: pytest.Config, context: RunContext, worker_input: dict[str,
     # The controller counts the failures of all workers. A worker that stopped by itself would end the whole
     # run as "interrupted".
     config.option.maxfail = 0
-    return worker.event
-
-
-def asking(config: pytest.Config) -> Callable[[list[dict[str, Any]]], dict[str, Any]]:
-    """Return the function that asks the controller for the choice of benchmarks."""
-    ask: Callable[[list[dict[str, Any]]], dict[str, Any]]
-    ask = config.pluginmanager.get_plugin("anubis-worker").ask  # type: ignore[union-attr]  # ours
-    return ask
+    return worker
 
 
 class Worker:

@@ -35,9 +35,7 @@ class WorkerMessages:
     """The received messages of all workers, and the facts in them.
 
     Args:
-        settings: The run's settings.
-        sink: Takes every event.
-        watchdog: Gets what each worker does, with its deadline.
+        watchdog: Gets the deadline of what each worker does.
         costs: Measured seconds by benchmark id.
         apart: Every lane of accelerators has cores of its own.
 
@@ -125,7 +123,7 @@ class WorkerMessages:
                 self._failed.add(test)
         else:
             end = f"it ended by itself after {seconds:.1f} s"
-            self._overran[test] = Overdue(doing="test", test=test, deadline=deadline, survived=end)
+            self._overran[test] = Overdue(deadline=deadline, survived=end)
 
     def _leaving(self, test: str, text: str, status: int | None) -> None:
         who = test or "a file that was collected"
@@ -188,4 +186,4 @@ class WorkerMessages:
             self._deadlines[worker] = deadline or Deadline(float("inf"), "")
             self._failed.discard(test)
         self._since[worker] = now
-        self._watchdog.doing(worker, what, deadline, test)
+        self._watchdog.begins(worker, deadline)

@@ -206,14 +206,7 @@ def _replay_of(path: Path) -> Callable[..., None]:
 
 
 def record(metric: MetricFixture, device: DeviceFixture, step: ReplayedStep, digest: str) -> None:
-    """Record the metrics of a replayed step.
-
-    Args:
-        metric: The fixture.
-        device: Where the step runs.
-        step: Prepared.
-        digest: Of the trace; values of another content are never compared.
-    """
+    """Record the metrics of a prepared step; values of traces with another digest are never compared."""
     import torch
 
     from pytest_anubis.traces.operation_kinds import Kind

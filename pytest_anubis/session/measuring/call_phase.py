@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import unittest
 from bdb import BdbQuit
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -29,7 +29,7 @@ from pytest_anubis.report.text.failure_text import (
     short_lines,
 )
 from pytest_anubis.session.code_mistakes import closest_name, failed_cleanups, mistake_in_code
-from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
+from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import MetricUsageError, RunContext, emit, judge_key
 from pytest_anubis.session.error_causes import environment_of, text_of
@@ -63,9 +63,9 @@ class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
 
     __module__ = "builtins"  # so that the short test summary shows the bare name
 
-    def __init__(self, text: str, shown: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def __init__(self, text: str, shown: dict[str, Any]) -> None:
         super().__init__(text, pytrace=False)
-        self.shown = dict(shown)
+        self.shown = shown
 
 
 _OWN_ERRORS: Any = (AcceptanceFailure, MetricUsageError)
@@ -230,12 +230,13 @@ class Judge:
         for name in mark.metrics if whole else ():
             if name not in recorded:
                 near = closest_name(name, recorded.difference(mark.metrics))
-                verdicts.append(self._unset(item, mark, name, near, sorted(recorded)))
+                verdicts.append(self._unset(item, name, near, sorted(recorded)))
         if whole and not verdicts:
-            verdicts.append(self._nothing_recorded(item, mark))
+            text = "the benchmark recorded no metric, so there is nothing to judge"
+            verdicts.append(self._without_values(item, "", text))
         return tuple(replace(verdict, test=item.nodeid) for verdict in verdicts)
 
-    def _fails_anyway(self, item: pytest.Item, recorder: Recorder, *, whole: bool = True) -> bool:
+    def _fails_anyway(self, item: pytest.Item, recorder: Recorder, *, whole: bool) -> bool:
         """Return whether a metric failed that no other visit can change, such as a wrong result."""
         if not self._context.judging:
             return False
@@ -269,12 +270,7 @@ class Judge:
         )
 
     def _unset(
-        self,
-        item: pytest.Item,
-        mark: BenchmarkMark,
-        name: str,
-        near: str,
-        recorded: Sequence[str],
+        self, item: pytest.Item, name: str, near: str, recorded: Sequence[str]
     ) -> MetricVerdict:
         """Return the verdict on a declared metric without a value.
 
@@ -284,48 +280,39 @@ class Judge:
         text = f"{name} is declared by the test's mark but was never recorded"
         if near:
             text = f"{MISTAKE}{text}, and {near}, which was, is not declared; did you mean {name}?"
-        else:
-            only = f"; recorded: {', '.join(recorded)}" if recorded else ""
-            text = (
-                f"{text}{only}; either this node kept the test from it, or the benchmark is written wrongly: "
-                f"then record {name}, or take it out of the mark's metrics"
-            )
-        return MetricVerdict(
-            outcome=Outcome.INCONCLUSIVE if near else Outcome.FAIL,
-            reason=Reason.UNSET,
-            text=text,
-            benchmark=benchmark_id(item),
-            metric=name,
-            component=mark.component,
-            node=self._context.node,
-            device=device_of(item),
-            action=mark.action,
+            return self._without_values(item, name, text)
+        only = f"; recorded: {', '.join(recorded)}" if recorded else ""
+        text = (
+            f"{text}{only}; either this node kept the test from it, or the benchmark is written wrongly: "
+            f"then record {name}, or take it out of the mark's metrics"
         )
+        return self._without_values(item, name, text, Outcome.FAIL)
 
     def _without_fixture(self, item: pytest.Item) -> tuple[MetricVerdict, ...]:
         """Return the verdicts on the declared metrics of a test that never requests ``anubis_metric``."""
-        mark = benchmark_mark(item)
-        return tuple(
-            replace(
-                self._unset(item, mark, name, "", ()),
-                outcome=Outcome.INCONCLUSIVE,
-                text=f"{MISTAKE}{name} is declared by the test's mark, and the test never asks for "
-                f"anubis_metric: record it, or take it out of the mark's metrics",
-                test=item.nodeid,
-            )
-            for name in mark.metrics
+        why = (
+            "is declared by the test's mark, and the test never asks for anubis_metric: record it, or take "
+            "it out of the mark's metrics"
         )
+        metrics = benchmark_mark(item).metrics
+        return tuple(self._without_values(item, m, f"{MISTAKE}{m} {why}") for m in metrics)
 
-    def _nothing_recorded(self, item: pytest.Item, mark: BenchmarkMark) -> MetricVerdict:
+    def _without_values(
+        self, item: pytest.Item, metric: str, text: str, outcome: Outcome = Outcome.INCONCLUSIVE
+    ) -> MetricVerdict:
+        """Return a verdict on a metric, or on the whole test, of which nothing was recorded."""
+        mark = benchmark_mark(item)
         return MetricVerdict(
-            outcome=Outcome.INCONCLUSIVE,
+            outcome=outcome,
             reason=Reason.UNSET,
-            text="the benchmark recorded no metric, so there is nothing to judge",
+            text=text,
             benchmark=benchmark_id(item),
-            metric="",
+            metric=metric,
             component=mark.component,
             node=self._context.node,
             device=device_of(item),
+            test=item.nodeid,
+            action=mark.action if metric else "",
         )
 
     def _raise_if_not_passed(self, item: pytest.Item, verdicts: Sequence[MetricVerdict]) -> None:

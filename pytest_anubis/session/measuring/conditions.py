@@ -122,9 +122,11 @@ class ConditionsWatch:
         """Start sampling once, before the first test, which else would take longer."""
         import pytest_anubis.hardware.load.disturbance  # noqa: F401
         from pytest_anubis.hardware.load.host_load import LoadReader
+        from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
 
         if self._telemetry is None:
-            self._telemetry = self._start()
+            root, allowed = self._context.root_pid, self._context.settings.allowed_processes
+            self._telemetry = Telemetry(self._sources(), root=root, allowed=allowed).__enter__()
         self._telemetry.counted = self._cards
         if self._load is None:  # one for all measurements, since it compares with earlier readings
             self._load = LoadReader(root=self._context.root_pid)
@@ -177,11 +179,7 @@ class ConditionsWatch:
         if self._one_core:
             cpus = usable_cpus() or 1
             limits["others"] = 1 - (1 - limits.get("others", LIMITS["others"])) / cpus
-        host_watch = HostWatch(
-            reader=self._load,
-            limits=limits,
-            allowed=settings.allowed_processes,
-        )
+        host_watch = HostWatch(reader=self._load, limits=limits, allowed=settings.allowed_processes)
         with telemetry.around() as around, host_watch as watch:
             yield seen
         envelope = around.envelope
@@ -287,15 +285,6 @@ class ConditionsWatch:
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
             self._telemetry = None
-
-    def _start(self) -> Telemetry:
-        from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
-
-        return Telemetry(
-            self._sources(),
-            root=self._context.root_pid,
-            allowed=self._context.settings.allowed_processes,
-        ).__enter__()
 
     def _sources(self) -> list[Source]:
         from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources

@@ -1,4 +1,7 @@
-"""Checks what a benchmark gives to the recorder; an error says what to write instead."""
+"""Checks what a benchmark gives to the recorder; a `MetricUsageError` says what to write instead.
+
+The error is shown at the line of the test. `recorder` uses it.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,7 @@ def checked_metric(
     question: str,
     action: str,
 ) -> Metric:
-    """Return a metric as the test describes it.
-
-    Raises:
-        MetricUsageError: It has no direction, or its name or unit is invalid.
-    """
+    """Return a metric as the test describes it."""
     __tracebackhide__ = True
     if better is None:
         raise MetricUsageError(
@@ -45,11 +44,7 @@ def checked_metric(
 
 
 def expecting(metric: Metric, right: float | None) -> Metric:
-    """Return a metric with its one right value, if that is known.
-
-    Raises:
-        MetricUsageError: The metric is not exact, or the value is invalid.
-    """
+    """Return a metric with its one right value, if that is known."""
     __tracebackhide__ = True
     if right is not None and _is_too_long(right):
         raise _too_long(metric)
@@ -66,9 +61,6 @@ def rated(metric: Metric, nominal: float | NominalRate | None, of: str) -> Metri
         metric: The metric.
         nominal: A value in its unit, or a rate in bytes per second, as the fixtures' ``nominal`` returns it.
         of: The part and link, such as PCIe 5.0 x16.
-
-    Raises:
-        MetricUsageError: The metric is exact or has no such unit, or the value is invalid.
     """
     __tracebackhide__ = True
     if nominal is None:  # unknown on this machine
@@ -100,11 +92,7 @@ def rated(metric: Metric, nominal: float | NominalRate | None, of: str) -> Metri
 
 
 def part_in(metric: Metric, part_of: str, recorded: Iterable[Metric]) -> Metric:
-    """Return a metric as a part of another one.
-
-    Raises:
-        MetricUsageError: The test has not recorded that metric before, or parts of it cannot be added up.
-    """
+    """Return a metric as a part of another one."""
     __tracebackhide__ = True
     whole = next((one for one in recorded if one.name == part_of), None)
     if whole is None:
@@ -135,11 +123,7 @@ def _too_long(metric: Metric) -> MetricUsageError:
 
 
 def numbers_of(value: Any, metric: Metric) -> list[float]:
-    """Return a test's value or values as floats; errors are shown at the line of the test.
-
-    Raises:
-        MetricUsageError: A value is text, a mapping, no number, negative, or too long to be exact.
-    """
+    """Return a test's value or values as floats: no text, and nothing negative or too long to be exact."""
     __tracebackhide__ = True
     name = metric.name
     if isinstance(value, Mapping):
@@ -171,11 +155,7 @@ def numbers_of(value: Any, metric: Metric) -> list[float]:
 
 
 def evidence_of(value: Any, name: str) -> tuple[str, ...]:
-    """Return a test's evidence; errors are shown at the line of the test.
-
-    Raises:
-        MetricUsageError: It is not a list, tuple or other iterable of texts.
-    """
+    """Return a test's evidence: a list, tuple or other iterable of texts."""
     __tracebackhide__ = True
     if isinstance(value, Iterable) and not isinstance(value, str):
         items = tuple(value)
@@ -185,11 +165,7 @@ def evidence_of(value: Any, name: str) -> tuple[str, ...]:
 
 
 def running_clock() -> None:
-    """Check that the clock advances, because with a stopped clock a measurement would never end.
-
-    Raises:
-        MetricUsageError: The clock is replaced or stopped, as by freezegun and time-machine.
-    """
+    """Check that the clock advances, because with a stopped clock a measurement would never end."""
     __tracebackhide__ = True
     begin = time.perf_counter()
     moves = any(time.perf_counter() != begin for _ in range(READINGS))
@@ -201,11 +177,7 @@ def running_clock() -> None:
 
 
 def checked_clock(clock: str) -> str:
-    """Return the name of a clock if it is valid.
-
-    Raises:
-        MetricUsageError: It is not.
-    """
+    """Return the name of a clock if it is valid."""
     if clock not in ("device", "host"):
         raise MetricUsageError(f"clock={clock!r}; say 'device' or 'host'")
     return clock

@@ -48,6 +48,8 @@ Found = dict[tuple[str, str], VisitResults]
 class Recorder:
     """Records the metrics of one attempt of one test; `MetricFixture` explains the arguments.
 
+    Wrong arguments raise a `MetricUsageError` that says what to write.
+
     Attributes:
         measurements: Recorded measurements, in order.
         busy: Seconds for which the measured code was running, with warm-ups.
@@ -124,11 +126,7 @@ class Recorder:
         clock: str = "device",
         load: str = "sustained",
     ) -> tuple[float, ...]:
-        """Time a callable on the device and record one value a round.
-
-        Raises:
-            MetricUsageError: Unit, direction or name is invalid; the message says what to write.
-        """
+        """Time a callable on the device and record one value a round."""
         __tracebackhide__ = True  # so that pytest shows a wrong call in the test
         running_clock()
         rating = nominal, nominal_of
@@ -176,11 +174,7 @@ class Recorder:
         rounds: int | None = None,
         clock: str = "host",
     ) -> tuple[float, ...]:
-        """Record what a callable measures by itself, called once a round.
-
-        Raises:
-            MetricUsageError: Unit, direction or a value is invalid.
-        """
+        """Record what a callable measures by itself, called once a round."""
         __tracebackhide__ = True
         running_clock()
         rating = nominal, nominal_of
@@ -226,9 +220,6 @@ class Recorder:
         """Record one value or several that the test measured itself.
 
         The measurement includes the conditions since the test's body began.
-
-        Raises:
-            MetricUsageError: Unit, direction, a value or evidence is invalid.
         """
         __tracebackhide__ = True
         rating = nominal, nominal_of

@@ -43,15 +43,6 @@ class CycleFiles:
             page.unlink(missing_ok=True)
         return page.name if page.exists() else ""
 
-    def write_html(self, page: str) -> None:
-        """Write the campaign's page atomically.
-
-        Raises:
-            OSError: The disk refuses; the old page is unchanged.
-        """
-        if self.html is not None:
-            write_atomically(self.html, page)
-
     def write_junit(self, number: int) -> None:
         """Add a cycle's file to the campaign's as one more test suite; a missing file is an error in it.
 

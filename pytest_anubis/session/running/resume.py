@@ -35,8 +35,6 @@ class Earlier:
     """The earlier part of the run.
 
     Attributes:
-        state: State of the run, read from its journal.
-        path: The journal.
         done: Node ids of tests that ended.
         interrupted: Tests that began and did not end.
         choice: The Selector's choice as plain data; None if it took no part.
@@ -168,10 +166,7 @@ def _exchanged(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
             known, found = card.get(name), cards.get(card.get("index"), {}).get(name)
             if known and found and known != found:
                 return f"GPU {card.get('index')} {known}, and now it is {found}"
-    for kind, word, name in (
-        ("disks", "disk", "serial"),
-        ("nics", "network interface", "address"),
-    ):
+    for kind, word, name in (("disks", "disk", "serial"), ("nics", "network interface", "address")):
         known, found = ({part.get(name) for part in one.get(kind, ())} for one in (then, now))
         gone = sorted(str(part) for part in known - found - {None, ""})
         if gone and found - {None, ""}:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 import subprocess
@@ -29,6 +28,7 @@ from pytest_anubis.report.text.since_text import moved_text
 from pytest_anubis.session.context import new_run_id
 from pytest_anubis.session.running.cycle_reports import CycleFiles
 from pytest_anubis.settings import Settings
+from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal
@@ -61,10 +61,10 @@ TAIL_BYTES = 1 << 14
 class Soak:
     """A campaign of cycles."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, duration: float) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._duration = duration
+        self._duration = settings.duration or 0.0
         self._base = settings.run_id or f"soak-{new_run_id('node')}"
         self._arguments, self._files = split(config)
         self._node = self._class = ""
@@ -82,28 +82,20 @@ class Soak:
             The worst exit code of all cycles: 1 if one was rejected, 20 if one was undecided, else 0. A trend
             under ``--anubis-fail-on marginal`` is a rejection. 2 if it was interrupted.
         """
-        with self._interrupts():
-            return self._run()
-
-    def _run(self) -> int:
         begin = time.monotonic()
-        while not self._cycles or time.monotonic() - begin < self._duration:
-            cycle = self._one(len(self._cycles) + 1)
-            self._cycles.append(cycle)
-            spent = time.monotonic() - begin
-            _say(
-                f"anubis: cycle {cycle.number}, {duration_text(spent)}, exit code {cycle.exit_code}: "
-                f"{cycle.headline}"
-            )
-            self._careful(
-                self._files.junit, functools.partial(self._files.write_junit, cycle.number)
-            )
-            self._write(
-                [], f"so far {count_text(len(self._cycles), 'cycle')} in {duration_text(spent)}"
-            )
-            if cycle.exit_code in _LAST or self._stopping:
-                break
-        return self._end(time.monotonic() - begin)
+        with self._interrupts():
+            while not self._cycles or time.monotonic() - begin < self._duration:
+                cycle = self._one(len(self._cycles) + 1)
+                self._cycles.append(cycle)
+                spent = duration_text(time.monotonic() - begin)
+                code = f"exit code {cycle.exit_code}"
+                _say(f"anubis: cycle {cycle.number}, {spent}, {code}: {cycle.headline}")
+                with _careful(self._files.junit):
+                    self._files.write_junit(cycle.number)
+                self._write([], f"so far {count_text(len(self._cycles), 'cycle')} in {spent}")
+                if cycle.exit_code in _LAST or self._stopping:
+                    break
+            return self._end(time.monotonic() - begin)
 
     def _one(self, number: int) -> Cycle:
         run_id = f"{self._base}-{number:05d}"
@@ -181,14 +173,8 @@ class Soak:
         """Write the campaign's page, after every cycle, so that a crash loses nothing."""
         if self._files.html is not None:
             page = soak_page(self._node, self._class, self._cycles, trends, headline)
-            self._careful(self._files.html, functools.partial(self._files.write_html, page))
-
-    def _careful(self, path: Path | None, write: Callable[[], None]) -> None:
-        """Write a file of the campaign; a full disk there must not end the soak."""
-        try:
-            write()
-        except OSError as error:
-            _say(f"anubis: {path}: cannot be written ({error.strerror}); the soak goes on")
+            with _careful(self._files.html):
+                write_atomically(self._files.html, page)
 
     @contextlib.contextmanager
     def _interrupts(self) -> Iterator[None]:
@@ -238,9 +224,13 @@ def worst_code(codes: Sequence[int], *, decayed: bool) -> int:
     return 1 if decayed and worst in (0, 20) else worst
 
 
-def soak(config: pytest.Config, settings: Settings, duration: float) -> int:
-    """Soak for `duration` seconds; return the exit code, see `Soak.run`."""
-    return Soak(config, settings, duration).run()
+@contextlib.contextmanager
+def _careful(path: Path | None) -> Iterator[None]:
+    """Write a file of the campaign in the block; a full disk there must not end the soak."""
+    try:
+        yield
+    except OSError as error:
+        _say(f"anubis: {path}: cannot be written ({error.strerror}); the soak goes on")
 
 
 def split(config: pytest.Config) -> tuple[list[str], CycleFiles]:

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,6 @@ from pytest_anubis.session.measuring.recorder import earlier_key
 
 Ask = Callable[[list[dict[str, Any]]], dict[str, Any]]
 """Takes descriptions of the collected benchmarks and returns `Selection.answer`, in workers by a message."""
-
-reason_key = pytest.StashKey[str]()
-"""In an item's stash: why it was left out."""
 
 # pytest's own options that choose or order tests by their last run.
 _CONFLICTING = (
@@ -79,15 +77,12 @@ class Pruning:
         self._always.update(answer["pinned"])
         if answer["left"] is not None:
             config.stash[ends_key] = time.monotonic() + answer["left"]
-        kept, dropped = [], []
+        kept: list[pytest.Item] = []
+        dropped: list[pytest.Item] = []
         for item, name in zip(items, benchmarks, strict=True):
             # If no benchmark applies, the tests stay, and their skips say why.
-            reason = reasons.get(name) or (not_applicable(item) if described else "")
-            if not reason:
-                kept.append(item)
-            else:
-                item.stash[reason_key] = reason
-                dropped.append(item)
+            left_out = reasons.get(name) or (described and not_applicable(item))
+            (dropped if left_out else kept).append(item)
         if dropped:
             self._left_none = not kept
             items[:] = kept
@@ -148,32 +143,27 @@ def describe(
     Benchmarks that do not apply to this node are left out.
 
     Args:
-        config: The process's configuration, which has the tests that the command line names.
+        config: It has the tests that the command line names.
         items: The collected tests.
         benchmarks: The benchmark of each; empty for plain tests, which always run.
     """
     named = _named(config)
     found: dict[str, dict[str, Any]] = {}
+    devices: defaultdict[str, set[str]] = defaultdict(set)
     for item, name in zip(items, benchmarks, strict=True):
         if not name or not_applicable(item):
             continue
         mark = benchmark_mark(item)
-        pinned = bool(named) and any(_is_named(item, path, rest) for path, rest in named)
-        one = found.get(name)
-        if one is None:
+        if name not in found:
             found[name] = {
                 "benchmark": name,
                 "component": mark.component,
                 "cost": mark.cost,
-                "devices": {device_of(item)},
-                "pinned": pinned,
+                "pinned": False,
             }
-        else:
-            one["devices"].add(device_of(item))
-            one["pinned"] = one["pinned"] or pinned
-    for one in found.values():
-        one["devices"] = len(one["devices"])
-    return list(found.values())
+        devices[name].add(device_of(item))
+        found[name]["pinned"] |= any(_is_named(item, path, rest) for path, rest in named)
+    return [one | {"devices": len(devices[name])} for name, one in found.items()]
 
 
 def _named(config: pytest.Config) -> list[tuple[Path, str]]:

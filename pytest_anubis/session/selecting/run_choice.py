@@ -47,9 +47,7 @@ class Selection:
     """The choice of benchmarks for a run, made when the first process has collected.
 
     Args:
-        context: The facts of the run.
         inputs: History and model behind the choice, read before collection.
-        sink: Takes the event that records the choice.
         earlier: The choice of the interrupted run that is resumed; it is kept.
 
     Attributes:

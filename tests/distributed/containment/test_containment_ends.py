@@ -12,14 +12,15 @@ import pytest
 
 from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.distributed.containment.test_containment_runs import (
     BENCHMARKS,
     CAUSES,
     DEVICE_BENCHMARK,
     hasty,
+    outcomes,
 )
 from tests.distributed.containment.test_containment_runs import run as in_workers
+from tests.run_journals import record_of
 
 __all__ = ["hasty"]
 
@@ -29,15 +30,10 @@ _GROUPS = Path("/sys/fs/cgroup/memory")
 
 def run(pytester: pytest.Pytester, *arguments: str) -> tuple[pytest.RunResult, RunRecord]:
     result = in_workers(pytester, *arguments)
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(pytester)
     assert record.exit_status == result.ret
     assert record.node_verdict is None or record.node_verdict.decision.exit_code == result.ret
     return result, record
-
-
-def outcomes(record: RunRecord) -> dict[str, str]:
-    return {result.test.partition("::")[2]: result.outcome for result in record.results}
 
 
 def cases(pytester: pytest.Pytester) -> dict[str, str]:
@@ -94,28 +90,6 @@ def test_workers_that_never_start_are_given_up(pytester: pytest.Pytester, worker
     assert 3 <= len(deaths) <= 12
     assert not record.results
     result.stdout.fnmatch_lines(["*no worker came as far as running a test*"])
-
-
-@pytest.mark.parametrize("workers", WORKERS)
-def test_worker_dying_once_at_start_costs_no_test(pytester: pytest.Pytester, workers: str) -> None:
-    pytester.makepyfile(
-        test_it="""
-        import os, pathlib
-        if 'PYTEST_XDIST_WORKER' in os.environ and not pathlib.Path('died').exists():
-            pathlib.Path('died').touch()
-            os._exit(5)
-        def test_a(): pass
-        def test_b(): pass
-        """
-    )
-    result, record = run(pytester, workers)
-    assert result.ret == 20
-    assert outcomes(record) == {"test_a": "passed", "test_b": "passed"}
-    assert cases(pytester) == {"test_a": "", "test_b": "", "acceptance": "failure"}
-    assert record.node_verdict is not None
-    assert [
-        line for line in map(str, record.node_verdict.blocking) if "no test was running" in line
-    ]
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.events import BlockerFound, Event, LeftBehind
-from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.containment.leftovers import Leftovers
 from pytest_anubis.distributed.containment.process_state import (
     ProcessState,
@@ -20,8 +19,8 @@ from pytest_anubis.distributed.containment.process_state import (
     is_helper,
 )
 from pytest_anubis.distributed.containment.processes import STACK_SIGNAL
-from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.quiet import OPTIONS
+from tests.run_journals import record_of
 
 MESSY = """
 import multiprocessing, os, resource, signal, subprocess, sys
@@ -87,11 +86,6 @@ def test_forkserver():
     process.start()
     process.join()
 """
-
-
-def record_of(pytester: pytest.Pytester) -> RunRecord:
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    return read_journal(path)
 
 
 @pytest.mark.parametrize("where", ["worker", "process"])
@@ -190,9 +184,7 @@ def test_only_running_children_are_listed() -> None:
         helper.kill()
 
 
-def test_empty_command_line_is_read_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_empty_command_line_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read = Path.read_bytes
     early = [b"", b""]
     monkeypatch.setattr(Path, "read_bytes", lambda path: early.pop() if early else read(path))

@@ -6,8 +6,8 @@ import pytest
 
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.distributed.containment import watchdog
-from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.quiet import OPTIONS
+from tests.run_journals import record_of
 
 LATE = """
 import ctypes, pytest
@@ -37,8 +37,7 @@ def test_who_survives_the_deadline_hung(
     monkeypatch.setattr(watchdog, "GRACE", 0.0)
     pytester.makepyfile(test_it=LATE)
     result = pytester.runpytest("--anubis")
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(pytester)
     ends = {r.test.partition("::")[2]: r.outcome for r in record.results}
     assert ends == {
         "test_passes_late": "crashed",

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.distributed.containment import watchdog as containment
-from pytest_anubis.distributed.containment.crash_evidence import HardwareEvidence, addresses
+from pytest_anubis.distributed.containment.crash_evidence import HardwareEvidence, card_addresses
 from pytest_anubis.distributed.containment.crash_report import (
     Crash,
     benchmark_frames,
@@ -34,6 +36,8 @@ from pytest_anubis.distributed.dispatch.tasks import NODE, Lane, Task
 from pytest_anubis.distributed.workers.device_binding import binding
 from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
+from pytest_anubis.session.context import RunContext
+from pytest_anubis.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -75,49 +79,48 @@ def test_mark_deadline_only_prolongs(cost: float, profile: str, seconds: float) 
     assert unknown.seconds == 2 * containment.DEFAULT_SECONDS
 
 
-class Victim:
-    """A process that sleeps, started for one test."""
-
-    def __init__(self, code: str = "import time; time.sleep(600)") -> None:
-        self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        self.pid = self.process.pid
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
-def test_watchdog_kills_who_is_late_and_nobody_else() -> None:
-    late, early = Victim(), Victim()
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start processes that sleep, or run some code, until the test ends."""
+    with ExitStack() as stack:
+
+        def started(code: str = "import time; time.sleep(600)") -> subprocess.Popen[bytes]:
+            command = [sys.executable, "-c", code]
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stack.callback(process.kill)
+            return process
+
+        yield started
+
+
+def test_watchdog_kills_who_is_late_and_nobody_else(start: Start) -> None:
+    late, early = start(), start()
     given_up: list[str] = []
     watchdog = Watchdog(given_up.append)
-    try:
-        watchdog.process("late", late.pid, None)
-        watchdog.process("early", early.pid, None)
-        watchdog.doing("early", "test", Deadline(600.0, "its cost"), "t1")
-        watchdog.doing("late", "test", Deadline(0.2, "its cost"), "t2")
-        assert late.process.wait(timeout=30) == -signal.SIGKILL
-        assert watchdog.gone("late") == Overdue(
-            doing="test", test="t2", deadline=Deadline(0.2, "its cost")
-        )
-        assert watchdog.gone("late") is None
-        assert watchdog.gone("early") is None
-        assert early.process.poll() is None
-        assert not given_up
-    finally:
-        watchdog.stop()
-        late.close()
-        early.close()
+    watchdog.process("late", late.pid, None)
+    watchdog.process("early", early.pid, None)
+    watchdog.begins("early", Deadline(600.0, "its cost"))
+    watchdog.begins("late", Deadline(0.2, "its cost"))
+    assert late.wait(timeout=30) == -signal.SIGKILL
+    assert watchdog.gone("late") == Overdue(deadline=Deadline(0.2, "its cost"))
+    assert watchdog.gone("late") is None
+    assert watchdog.gone("early") is None
+    assert early.poll() is None
+    assert not given_up
+    watchdog.stop()
 
 
 def test_watchdog_forgets_a_deadline_that_was_kept() -> None:
     now, killed = [0.0], threading.Event()
     watchdog = Watchdog(lambda _: None, clock=lambda: now[0], kill=lambda _: killed.set())
     watchdog.process("gw0", os.getpid(), None)
-    watchdog.doing("gw0", "test", Deadline(0.3, ""), "t")
-    watchdog.doing("gw0", "waiting")
+    watchdog.begins("gw0", Deadline(0.3, ""))
+    watchdog.begins("gw0")
     now[0] = 20.0
-    watchdog.doing("gw1", "waiting")  # lets it look
+    watchdog.begins("gw1")  # lets it look
     assert not killed.wait(0.5)
     watchdog.stop()
 
@@ -126,44 +129,44 @@ def test_next_attempt_has_its_own_deadline(monkeypatch: pytest.MonkeyPatch, tmp_
     asked, killed = threading.Event(), threading.Event()
 
     def ended_meanwhile(pid: int, file: Path) -> str:
-        watchdog.doing("gw0", "waiting")
-        watchdog.doing("gw0", "test", Deadline(600.0, ""), "t")
+        watchdog.begins("gw0")
+        watchdog.begins("gw0", Deadline(600.0, ""))
         asked.set()
         return ""
 
     monkeypatch.setattr(containment, "stack_of", ended_meanwhile)
     watchdog = Watchdog(lambda _: None, kill=lambda _: killed.set())
     watchdog.process("gw0", os.getpid(), tmp_path)
-    watchdog.doing("gw0", "test", Deadline(0.05, ""), "t")
+    watchdog.begins("gw0", Deadline(0.05, ""))
     assert asked.wait(30)
     assert not killed.wait(0.3)
     watchdog.stop()
 
 
-def test_process_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_cannot_be_killed_is_given_up(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(containment, "KILL_SECONDS", 0.1)
-    victim = Victim()
     given_up = threading.Event()
     watchdog = Watchdog(lambda _: given_up.set(), kill=lambda _: None)
-    watchdog.process("gw0", victim.pid, None)
-    watchdog.doing("gw0", "test", Deadline(0.05, ""), "t")
+    watchdog.process("gw0", start().pid, None)
+    watchdog.begins("gw0", Deadline(0.05, ""))
     assert given_up.wait(30)
     overdue = watchdog.gone("gw0")
     assert overdue is not None
     assert overdue.stubborn
     watchdog.stop()
-    victim.close()
 
 
 def test_worker_without_a_process_is_given_up() -> None:
     given_up = threading.Event()
     watchdog = Watchdog(lambda _: given_up.set())
-    watchdog.doing("far", "start", Deadline(0.05, ""))
+    watchdog.begins("far", Deadline(0.05, ""))
     assert given_up.wait(30)
     watchdog.stop()
 
 
-def test_killing_a_tree_leaves_no_grandchild() -> None:
+def test_killing_a_tree_leaves_no_grandchild(start: Start) -> None:
     code = (
         "import subprocess, sys, time\n"
         "sleep = 'import time; time.sleep(600)'\n"
@@ -172,12 +175,12 @@ def test_killing_a_tree_leaves_no_grandchild() -> None:
         "    'print(p.pid, flush=True); p.wait()' % sleep\n"
         "subprocess.run([sys.executable, '-c', child])\n"
     )
-    victim = Victim(code)
-    assert victim.process.stdout is not None
-    grandchild = int(victim.process.stdout.readline())
+    victim = start(code)
+    assert victim.stdout is not None
+    grandchild = int(victim.stdout.readline())
     assert grandchild in descendants(victim.pid)
     kill_tree(victim.pid)
-    victim.close()
+    victim.wait()
     until = time.monotonic() + 30
     while not is_gone(grandchild) and time.monotonic() < until:
         time.sleep(0.02)
@@ -194,25 +197,23 @@ def test_killing_a_tree_leaves_no_grandchild() -> None:
     ],
 )
 def test_how_a_process_died_is_seen_without_reaping_it(
-    code: str, expected: Death, text: str
+    start: Start, code: str, expected: Death, text: str
 ) -> None:
-    victim = Victim(code)
+    victim = start(code)
     assert how_it_died(victim.pid, patience=30) == expected
     assert str(expected) == text
     assert how_it_died(victim.pid) == expected  # still there
-    victim.close()
+    victim.wait()
     assert how_it_died(victim.pid) is None
 
 
-def test_living_process_has_not_died() -> None:
-    victim = Victim()
-    assert how_it_died(victim.pid, patience=0.1) is None
-    victim.close()
+def test_living_process_has_not_died(start: Start) -> None:
+    assert how_it_died(start().pid, patience=0.1) is None
 
 
-def test_stack_is_written_even_when_the_lock_is_held(tmp_path: Path) -> None:
+def test_stack_is_written_even_when_the_lock_is_held(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "stack.txt"
-    victim = Victim(
+    victim = start(
         "import ctypes\n"
         "from pytest_anubis.distributed.workers.worker import _prepare_process\n"
         f"_prepare_process({str(file)!r})\n"
@@ -221,29 +222,27 @@ def test_stack_is_written_even_when_the_lock_is_held(tmp_path: Path) -> None:
         "print('ready', flush=True)\n"
         "library.pthread_mutex_lock(mutex)\n"
     )
-    assert victim.process.stdout is not None
-    victim.process.stdout.readline()
+    assert victim.stdout is not None
+    victim.stdout.readline()
     until = time.monotonic() + 60
     while "line 7 in <module>" not in stack_of(victim.pid, file) and time.monotonic() < until:
         time.sleep(0.1)  # it may not have come to the second lock yet
     assert "line 7 in <module>" in stack_of(victim.pid, file)
-    assert victim.process.poll() is None
-    victim.close()
+    assert victim.poll() is None
 
 
-def test_unprepared_process_gets_no_signal(tmp_path: Path) -> None:
-    victim = Victim()
+def test_unprepared_process_gets_no_signal(start: Start, tmp_path: Path) -> None:
+    victim = start()
     assert stack_of(victim.pid, tmp_path / "none") == ""
-    assert victim.process.poll() is None
-    victim.close()
+    assert victim.poll() is None
 
 
 def test_causes_say_what_happened() -> None:
-    late = Overdue(doing="test", test="t", deadline=Deadline(20.0, "its timeout mark"))
+    late = Overdue(deadline=Deadline(20.0, "its timeout mark"))
     assert Crash(worker="gw0", overdue=late).cause == (
         "hung: no end within 20 s (its timeout mark); the process was killed"
     )
-    stubborn = Overdue(doing="test", deadline=Deadline(5.0, "x"), stubborn=True)
+    stubborn = Overdue(deadline=Deadline(5.0, "x"), stubborn=True)
     assert "could not be killed" in Crash(worker="gw0", overdue=stubborn).cause
     killed = Death(signal=9)
     assert "out of memory" in Crash(worker="gw0", death=killed, memory=True).cause
@@ -363,4 +362,5 @@ def test_workers_are_bound_by_uuid() -> None:
         "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-a",
     }
     assert bound("cuda:0", hidden=True) == {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
-    assert addresses(devices, inventory)["cuda:0"] == "0000:01:00.0"
+    context = RunContext(settings=Settings(), devices=devices, inventory=inventory)
+    assert card_addresses(context)["cuda:0"] == "0000:01:00.0"

@@ -5,7 +5,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pytest_anubis.distributed.dispatch.dispatcher import Dispatcher, DispatchError, Send, Shutdown
+from pytest_anubis.distributed.dispatch.dispatcher import (
+    MAX_STRIKES,
+    Dispatcher,
+    DispatchError,
+    Send,
+    Shutdown,
+)
 from pytest_anubis.distributed.dispatch.prediction import plan
 from pytest_anubis.distributed.dispatch.tasks import (
     NODE,
@@ -40,20 +46,33 @@ def pair(a: str, b: str) -> Certificates:
     return frozenset({frozenset({a, b})})
 
 
+def collect(dispatcher: Dispatcher, worker: str, lane: str) -> list[Send | Shutdown]:
+    dispatcher.worker_ready(worker, lane)
+    return dispatcher.worker_collected(worker)
+
+
 def started(
-    dispatcher: Dispatcher, lanes: tuple[Lane, ...], tasks: list[Task], allowed: Certificates
-) -> list[Send | Shutdown]:
+    lanes: tuple[Lane, ...], tasks: list[Task], allowed: Certificates = frozenset()
+) -> tuple[Dispatcher, list[Send | Shutdown]]:
+    """Let a worker of each lane begin; return what it is told."""
+    dispatcher = Dispatcher(lanes)
     for lane in lanes:
-        dispatcher.worker_ready(f"w-{lane.name}", lane.name)
-        assert dispatcher.worker_collected(f"w-{lane.name}") == []
-    return dispatcher.assign(tasks, allowed)
+        assert collect(dispatcher, f"w-{lane.name}", lane.name) == []
+    return dispatcher, dispatcher.assign(tasks, allowed)
+
+
+def alone_on_cpu() -> Dispatcher:
+    """Return a dispatcher of one lane, whose worker gw0 runs the first of two tests."""
+    dispatcher = Dispatcher(layout(("cpu",), 1))
+    collect(dispatcher, "gw0", NODE)
+    dispatcher.assign([alone("a"), alone("b")], frozenset())
+    return dispatcher
 
 
 def test_exclusive_test_waits_for_all_workers() -> None:
-    lanes = layout(GPUS, 3)
-    dispatcher = Dispatcher(lanes)
     tasks = [alone("link"), on_gpu("gemm@0", "cuda:0"), on_gpu("gemm@1", "cuda:1")]
-    assert started(dispatcher, lanes, tasks, frozenset()) == [
+    dispatcher, instructions = started(layout(GPUS, 3), tasks)
+    assert instructions == [
         Send("w-cuda:0", (1,)),
         Shutdown("w-cuda:0", 1),
         Send("w-cuda:1", (2,)),
@@ -69,50 +88,40 @@ def test_exclusive_test_waits_for_all_workers() -> None:
 
 
 def test_crash_does_not_start_exclusive_tests() -> None:
-    lanes = layout(("cuda:0",), 2)
-    dispatcher = Dispatcher(lanes)
     tasks = [alone("link"), *(on_gpu(f"gemm{i}", "cuda:0") for i in range(3))]
-    started(dispatcher, lanes, tasks, frozenset())
+    dispatcher, _ = started(layout(("cuda:0",), 2), tasks)
     crashed, instructions = dispatcher.worker_crashed("w-cuda:0")
     assert crashed == 1
     assert instructions == []
-    dispatcher.worker_ready("again", "cuda:0")
-    assert dispatcher.worker_collected("again") == [Send("again", (2, 3))]
+    assert collect(dispatcher, "again", "cuda:0") == [Send("again", (2, 3))]
     assert dispatcher.test_complete("again", 2) == [Shutdown("again", 3)]
     assert dispatcher.worker_crashed("again") == (3, [])
-    dispatcher.worker_ready("third", "cuda:0")
-    assert dispatcher.worker_collected("third") == [Shutdown("third")]
+    assert collect(dispatcher, "third", "cuda:0") == [Shutdown("third")]
     assert dispatcher.worker_finished("third") == [Shutdown("w-node", 0)]
 
 
 def test_worker_dying_with_a_held_test_crashed_in_none() -> None:
-    lanes = layout(("cuda:0",), 2)
-    dispatcher = Dispatcher(lanes)
-    started(dispatcher, lanes, [alone("link"), on_gpu("gemm", "cuda:0")], frozenset())
+    dispatcher, _ = started(layout(("cuda:0",), 2), [alone("link"), on_gpu("gemm", "cuda:0")])
     assert dispatcher.worker_crashed("w-node") == (None, [])
-    dispatcher.worker_ready("again", NODE)
-    assert dispatcher.worker_collected("again") == [Send("again", (0,))]
+    assert collect(dispatcher, "again", NODE) == [Send("again", (0,))]
 
 
 def test_host_test_overlaps_only_with_certificate() -> None:
     lanes = layout(("cuda:0",), 2)
     tasks = [on_gpu("gemm", "cuda:0"), on_host("disk", "disk")]
     for allowed, expected in ((pair("gemm", "disk"), True), (frozenset[frozenset[str]](), False)):
-        instructions = started(Dispatcher(lanes), lanes, tasks, allowed)
+        _, instructions = started(lanes, tasks, allowed)
         assert (Shutdown("w-node", 1) in instructions) == expected
 
 
 def test_host_tests_wait_for_a_replacement() -> None:
-    lanes = layout(("cuda:0",), 2)
-    dispatcher = Dispatcher(lanes)
     tasks = [on_gpu("a", "cuda:0"), on_gpu("b", "cuda:0"), *(on_host(h, "disk") for h in "xyz")]
     allowed = frozenset(frozenset({d, h}) for d in "ab" for h in "xyz")
-    started(dispatcher, lanes, tasks, allowed)
+    dispatcher, _ = started(layout(("cuda:0",), 2), tasks, allowed)
     assert set(dispatcher.running) == {0, 2}
     dispatcher.worker_crashed("w-cuda:0")
     assert dispatcher.test_complete("w-node", 2) == []
-    dispatcher.worker_ready("again", "cuda:0")
-    assert Send("w-node", (4,)) in dispatcher.worker_collected("again")
+    assert Send("w-node", (4,)) in collect(dispatcher, "again", "cuda:0")
 
 
 @pytest.mark.parametrize(
@@ -161,10 +170,7 @@ def test_task_without_a_lane_runs_on_the_node() -> None:
 
 
 def test_impossible_event_shows_the_log() -> None:
-    dispatcher = Dispatcher(layout(("cpu",), 1))
-    dispatcher.worker_ready("gw0", NODE)
-    dispatcher.worker_collected("gw0")
-    dispatcher.assign([alone("a"), alone("b")], frozenset())
+    dispatcher = alone_on_cpu()
     with pytest.raises(DispatchError) as caught:
         dispatcher.test_complete("gw0", 1)
     text = str(caught.value)
@@ -190,10 +196,7 @@ def test_impossible_event_shows_the_log() -> None:
     ids=lambda value: str(value),
 )
 def test_impossible_events_are_refused(event: str, arguments: tuple[object, ...]) -> None:
-    dispatcher = Dispatcher(layout(("cpu",), 1))
-    dispatcher.worker_ready("gw0", NODE)
-    dispatcher.worker_collected("gw0")
-    dispatcher.assign([alone("a"), alone("b")], frozenset())
+    dispatcher = alone_on_cpu()
     with pytest.raises(DispatchError):
         getattr(dispatcher, event)(*arguments)
 
@@ -207,24 +210,21 @@ def test_lane_with_dying_workers_is_given_up() -> None:
         dispatcher.worker_crashed(f"d{attempt}")
     assert dispatcher.given_up == ("cuda:0",)
     for name in ("cuda:1", NODE):
-        dispatcher.worker_ready(name, name)
-        dispatcher.worker_collected(name)
+        collect(dispatcher, name, name)
     assert dispatcher.ready
     dispatcher.assign(
         [on_gpu("a@0", "cuda:0"), on_gpu("a@1", "cuda:1"), alone("link")], frozenset()
     )
     assert dispatcher.dropped == (0,)
     assert set(dispatcher.running) == {1}
-    dispatcher.worker_ready("placeholder", "cuda:0")
-    assert dispatcher.worker_collected("placeholder") == [Shutdown("placeholder")]
+    assert collect(dispatcher, "placeholder", "cuda:0") == [Shutdown("placeholder")]
 
 
 def test_finished_test_forgives_earlier_crashes() -> None:
-    dispatcher = Dispatcher(layout(("cpu",), 1), strikes=2)
-    tasks = [alone(str(i)) for i in range(6)]
-    for attempt in range(3):
-        dispatcher.worker_ready(f"w{attempt}", NODE)
-        dispatcher.worker_collected(f"w{attempt}")
+    dispatcher = Dispatcher(layout(("cpu",), 1))
+    tasks = [alone(str(i)) for i in range(2 * MAX_STRIKES)]
+    for attempt in range(MAX_STRIKES):
+        collect(dispatcher, f"w{attempt}", NODE)
         if attempt == 0:
             dispatcher.assign(tasks, frozenset())
         dispatcher.test_complete(f"w{attempt}", 2 * attempt)
@@ -234,10 +234,8 @@ def test_finished_test_forgives_earlier_crashes() -> None:
 
 
 def test_stop_starts_nothing_more() -> None:
-    lanes = layout(("cuda:0",), 2)
-    dispatcher = Dispatcher(lanes)
-    tasks = [alone("link"), on_gpu("a", "cuda:0"), on_gpu("b", "cuda:0"), on_gpu("c", "cuda:0")]
-    started(dispatcher, lanes, tasks, frozenset())
+    tasks = [alone("link"), *(on_gpu(name, "cuda:0") for name in "abc")]
+    dispatcher, _ = started(layout(("cuda:0",), 2), tasks)
     assert dispatcher.stop() == [Shutdown("w-cuda:0"), Shutdown("w-node")]
     assert dispatcher.test_complete("w-cuda:0", 1) == []
     assert dispatcher.test_complete("w-cuda:0", 2) == []  # what it held, refused
@@ -247,23 +245,19 @@ def test_stop_starts_nothing_more() -> None:
 
 
 def test_unrun_tests_of_a_worker_are_dropped() -> None:
-    lanes = layout(("cuda:0",), 2)
-    dispatcher = Dispatcher(lanes)
-    tasks = [alone("link"), on_gpu("a", "cuda:0"), on_gpu("b", "cuda:0"), on_gpu("c", "cuda:0")]
-    started(dispatcher, lanes, tasks, frozenset())
+    tasks = [alone("link"), *(on_gpu(name, "cuda:0") for name in "abc")]
+    dispatcher, _ = started(layout(("cuda:0",), 2), tasks)
     assert dispatcher.worker_finished("w-cuda:0") == [Shutdown("w-node", 0)]
     assert sorted(dispatcher.dropped) == [1, 2, 3]
 
 
 def test_repeated_test_comes_first_in_its_lane() -> None:
     dispatcher = Dispatcher(layout(("cpu",), 1))
-    dispatcher.worker_ready("a", NODE)
-    dispatcher.worker_collected("a")
+    collect(dispatcher, "a", NODE)
     dispatcher.assign([alone(str(i)) for i in range(3)], frozenset())
     assert dispatcher.worker_crashed("a") == (0, [])
     assert dispatcher.repeat(0) == []
-    dispatcher.worker_ready("b", NODE)
-    assert dispatcher.worker_collected("b") == [Send("b", (0, 1))]
+    assert collect(dispatcher, "b", NODE) == [Send("b", (0, 1))]
 
 
 def test_plan_overlaps_devices() -> None:

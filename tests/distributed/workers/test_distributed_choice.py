@@ -6,18 +6,15 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytest_anubis.core.history import Incident
-from pytest_anubis.core.inventory import Accelerator, Inventory
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
 from pytest_anubis.store.history.incident_records import add_incident
 from pytest_anubis.store.journal.journal_lines import line_of, text_of
-from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import events_of, record_of
 
 NODE, DAY = "recorded", 86400.0
 
@@ -50,19 +47,10 @@ DISK = "test_suite.py::test_disk"
 
 
 @pytest.fixture
-def story(pytester: pytest.Pytester) -> pytest.Pytester:
+def story(pytester: pytest.Pytester, gpus: str) -> pytest.Pytester:
     """A node with two accelerators whose defects show in the small matrix product and on the disk."""
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
-    cards = tuple(
-        Accelerator(index=i, vendor="nvidia", name="Card", uuid=f"GPU-{i}", pci=f"0000:0{i}:00.0")
-        for i in range(2)
-    )
-    path = pytester.path / "node.json"
-    path.write_text(
-        recording_text(Recorded(inventory=Inventory(node=NODE, accelerators=cards))),
-        encoding="utf-8",
-    )
     now = time.time()
     with History(pytester.path / ".anubis") as history:
         history.add_node(NODE, since=now - 100 * DAY)
@@ -90,19 +78,10 @@ def run(story: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return story.runpytest_inprocess("--anubis", *OPTIONS, *arguments)
 
 
-def events(story: pytest.Pytester) -> list[dict[str, Any]]:
-    (path,) = Path(story.path).glob(".anubis/runs/*/journal.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def choices(story: pytest.Pytester) -> list[dict[str, Any]]:
-    return [event for event in events(story) if event["event"] == "selection"]
-
-
 def test_what_runs_side_by_side_is_counted_once(story: pytest.Pytester) -> None:
     (story.path / "died").touch()
     result = run(story, "-n3")
-    (found,) = choices(story)
+    (found,) = events_of(story, "selection")
     assert found["chosen"] == [SMALL]
     assert found["full_cost"] == 10 + 10 + 40
     assert sorted((story.path / "ran.txt").read_text().splitlines()) == [
@@ -115,14 +94,14 @@ def test_what_runs_side_by_side_is_counted_once(story: pytest.Pytester) -> None:
 def test_cost_counts_turns_of_devices(story: pytest.Pytester) -> None:
     (story.path / "died").touch()
     run(story, "-n0")
-    (found,) = choices(story)
+    (found,) = events_of(story, "selection")
     assert found["full_cost"] == 20 + 20 + 40
 
 
 def test_the_successor_of_a_dead_worker_runs_the_same(story: pytest.Pytester) -> None:
     result = run(story, "-n3")
     assert result.ret == 20
-    (found,) = choices(story)
+    (found,) = events_of(story, "selection")
     assert found["chosen"] == [SMALL]
     ran = (story.path / "ran.txt").read_text().splitlines()
     assert {line.split()[0] for line in ran} == {"small"}
@@ -132,12 +111,12 @@ def test_the_successor_of_a_dead_worker_runs_the_same(story: pytest.Pytester) ->
 
 def test_a_run_that_goes_on_keeps_its_choice(story: pytest.Pytester) -> None:
     run(story, "-p", "no:xdist")  # dies in its first test
-    (first,) = choices(story)
+    (first,) = events_of(story, "selection")
     with History(story.path / ".anubis") as history:
         # By now the disk would be chosen.
         add_defect(history, node=NODE, benchmarks=[DISK], component="storage.disk")
     result = story.runpytest("--anubis", *OPTIONS, "-p", "no:xdist", "--anubis-resume")
-    again = choices(story)[-1]
+    again = events_of(story, "selection")[-1]
     assert again["chosen"] == first["chosen"] == [SMALL]
     assert again["pruned"] == first["pruned"]
     assert (story.path / "ran.txt").read_text().splitlines() == [
@@ -146,8 +125,7 @@ def test_a_run_that_goes_on_keeps_its_choice(story: pytest.Pytester) -> None:
         "small cuda:1",
     ]
     result.stdout.fnmatch_lines(["anubis: 1 of 3 benchmarks*"])
-    (path,) = Path(story.path).glob(".anubis/runs/*/journal.jsonl")
-    verdicts = read_journal(path).verdicts
+    verdicts = record_of(story).verdicts
     assert {v.benchmark for v in verdicts if v.reason == "pruned"} == {DISK, LARGE}
 
 

@@ -10,17 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_anubis.core.events import Event, LanesPlaced
-from pytest_anubis.core.inventory import Accelerator, Inventory
 from pytest_anubis.distributed.dispatch.tasks import layout
 from pytest_anubis.distributed.workers import process_cores
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.process_cores import NearCard, bind_early, move
 from pytest_anubis.hardware.numa import cpu_numbers, cpu_text
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.session.context import RunContext, discard
 from pytest_anubis.settings import Settings
-from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.hardware.two_numa_nodes import CARDS, CPUS, two_numa_nodes
+from tests.run_journals import record_of
 
 EIGHT = tuple(f"cuda:{number}" for number in range(8))
 WHERE = """
@@ -110,7 +108,7 @@ def test_header_and_journal_tell_the_lanes(tmp_path: Path) -> None:
     assert len(places.pytest_report_header()) == 9
 
 
-def test_a_node_without_accelerators_is_left_alone(tmp_path: Path) -> None:
+def test_a_node_without_accelerators_is_left_alone() -> None:
     context = RunContext(settings=Settings(active=True), devices=("cpu",))
     places = LanePlaces(context, layout(("cpu",), 1), {}, sink=discard)
     assert places.apart
@@ -118,7 +116,7 @@ def test_a_node_without_accelerators_is_left_alone(tmp_path: Path) -> None:
     assert places.variables("node") == places.near("node") == {}
 
 
-def test_forbidden_binding_binds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_binding_binds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(_pid: int, _cpus: object) -> None:
         raise PermissionError(1, "no")
 
@@ -191,25 +189,19 @@ def test_worker_is_bound_before_user_code(home: set[int], monkeypatch: pytest.Mo
     assert os.sched_getaffinity(0) == {min(home)}
 
 
-def test_lanes_of_a_run_use_no_cpu_twice(pytester: pytest.Pytester, home: set[int]) -> None:
+def test_lanes_of_a_run_use_no_cpu_twice(
+    pytester: pytest.Pytester, gpus: str, home: set[int]
+) -> None:
     if len(home) < 2:
         pytest.skip("one CPU: two lanes must share it")
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=WHERE)
-    cards = tuple(
-        Accelerator(index=i, vendor="nvidia", name="Card", uuid=f"GPU-{i}") for i in range(2)
-    )
-    path = pytester.path / "node.json"
-    path.write_text(recording_text(Recorded(inventory=Inventory(node="n", accelerators=cards))))
-    result = pytester.runpytest(
-        "--anubis", f"--anubis-inventory={path}", "-nauto", "--anubis-mode=measure"
-    )
+    result = pytester.runpytest("--anubis", gpus, "-nauto", "--anubis-mode=measure")
     result.stdout.fnmatch_lines(["anubis: cuda:0: CPUs *, NUMA node unknown"])
     texts = [(pytester.path / f"cuda{number}").read_text() for number in range(2)]
     sets = [set(map(int, text.partition("]")[0].strip("[").split(", "))) for text in texts]
     assert not sets[0] & sets[1]
     assert [text.split()[-1] for text in texts] == [str(len(one)) for one in sets]
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(journal)
+    record = record_of(pytester)
     assert not record.warnings
     assert [one.cpus for one in record.lanes[:2]] == [cpu_text(one) for one in sets]

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.quiet import OPTIONS
+from tests.run_journals import record_of
 
 HOSTILE = r"""
 import os, pytest, sys, warnings
@@ -89,11 +88,6 @@ def pytest_runtest_protocol(item):
 def quiet(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", OPTIONS)
     pytester.makeini("[pytest]\nfilterwarnings = default\n")
-
-
-def record_of(pytester: pytest.Pytester) -> RunRecord:
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    return read_journal(path)
 
 
 @pytest.mark.parametrize("where", ["worker", "process"])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from pytest_anubis.core.events import RunTimed
-from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import record_of
 
 PLAIN = """
 import os, pathlib
@@ -19,7 +18,7 @@ def test_where():
 COSTLY = """
 import os, pytest
 
-@pytest.mark.anubis(component="cpu.compute", metrics=["rate"], {cost})
+@pytest.mark.anubis(component="cpu.compute", metrics=["rate"], cost="10ms")
 @pytest.mark.parametrize("number", range(3))
 def test_benchmark(anubis_metric, number):
     anubis_metric.record("rate", [1.0, 2.0], unit="GB/s", better="higher")
@@ -28,19 +27,11 @@ def test_benchmark(anubis_metric, number):
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(pytester: pytest.Pytester) -> Path:
-    pytester.makeini("[pytest]\n")
-    return pytester.path
-
-
-@pytest.mark.parametrize("cost", ['cost="10ms"', 'cost = "20ms"'])
-def test_death_costs_one_test(pytester: pytest.Pytester, cost: str) -> None:
-    pytester.makepyfile(test_it=COSTLY.format(cost=cost))
+def test_death_costs_one_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=COSTLY)
     result = pytester.runpytest("--anubis", "--junitxml=out.xml")
     assert result.ret == 20
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(pytester)
     ends = {r.test.partition("[")[2]: r.outcome for r in record.results}
     assert ends == {"0]": "skipped", "1]": "crashed", "2]": "skipped"}
     assert [m.test[-2] for m in record.measurements] == ["0", "1", "2"]
@@ -48,11 +39,10 @@ def test_death_costs_one_test(pytester: pytest.Pytester, cost: str) -> None:
 
 
 def test_a_run_of_nothing_but_deaths_took_its_time(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_it=COSTLY.format(cost='cost="10ms"').replace("== 1", ">= 0"))
+    pytester.makepyfile(test_it=COSTLY.replace("== 1", ">= 0"))
     result = pytester.runpytest("--anubis", "-v")
     assert result.ret == 20
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    walls = [e.wall for e in read_journal(path).events if isinstance(e, RunTimed)]
+    walls = [e.wall for e in record_of(pytester).events if isinstance(e, RunTimed)]
     assert len(walls) == 1
     assert 0 < walls[0] < 90
 
@@ -89,9 +79,7 @@ def test_collecting_starts_no_worker(pytester: pytest.Pytester) -> None:
     assert not (pytester.path / "where").exists()
 
 
-def test_replaced_collection_is_reported(
-    pytester: pytest.Pytester,
-) -> None:
+def test_replaced_collection_is_reported(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_plain=PLAIN)
     hook = (
         "import pytest\n@pytest.hookimpl(tryfirst=True)\ndef pytest_collection():\n    return 0\n"
@@ -125,17 +113,14 @@ def test_debugger_says_nothing_about_the_node(
         "def test_x(anubis_metric):\n    breakpoint()\n"
     )
     pytester.runpytest_subprocess("--anubis", *workers, timeout=90)
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    verdict = read_journal(path).node_verdict
+    verdict = record_of(pytester).node_verdict
     assert verdict is None or verdict.decision.value == "UNDECIDED"
 
 
 def test_costs_without_a_worker_are_told(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_it=COSTLY.format(cost='cost="10ms"').replace("os._exit(3)", "pass"))
+    pytester.makepyfile(test_it=COSTLY.replace("os._exit(3)", "pass"))
+    line = "anubis: 3 of 3 tests declare costs, but deadlines are not enforced*"
     for watched in ("-s", "--anubis-in-process"):
-        alone = pytester.runpytest("--anubis", watched)
-        alone.stdout.fnmatch_lines(
-            ["anubis: 3 of 3 tests declare costs, but deadlines are not enforced*"]
-        )
+        pytester.runpytest("--anubis", watched).stdout.fnmatch_lines([line])
     in_worker = pytester.runpytest("--anubis")
     in_worker.stdout.no_fnmatch_line("*deadlines are not*")

@@ -37,12 +37,10 @@ class Watchdog:
     """Records its calls."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, str, Deadline | None, str]] = []
+        self.deadlines: list[float | None] = []
 
-    def doing(
-        self, worker: str, what: str, deadline: Deadline | None = None, test: str = ""
-    ) -> None:
-        self.calls.append((worker, what, deadline, test))
+    def begins(self, worker: str, deadline: Deadline | None = None) -> None:
+        self.deadlines.append(None if deadline is None else deadline.seconds)
 
 
 class Ear:
@@ -134,8 +132,7 @@ def test_watchdog_learns_what_is_done_and_until_when(ear: Ear) -> None:
     ear.receive("doing", ["test", "t"])
     ear.receive("doing", ["waiting", ""])
     ear.receive("doing", ["end", ""])
-    deadlines = [deadline.seconds if deadline else None for _, _, deadline, _ in ear.watchdog.calls]
-    assert deadlines == [200.0, None, END_SECONDS]
+    assert ear.watchdog.deadlines == [200.0, None, END_SECONDS]
     (ran,) = [event for event in ear.journal if isinstance(event, TestRan)]
     assert (ran.test, ran.worker) == ("t", "gw0")
     assert 0.0 == ran.start <= ran.end
@@ -201,13 +198,3 @@ def test_trouble_and_leaving_block(ear: Ear) -> None:
     assert texts == ["gw0: it broke", "t ended the run by pytest.exit: enough"]
     assert ear.listener.leaving == ("enough", 7)
     assert ear.listener.troubles == ["gw0: it broke"]
-
-
-def test_what_ends_after_its_deadline_has_overrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    for seconds in (6.0, 8.0):  # five, and two more as its mark's grace
-        ear = Ear()
-        ear.collect(cost=None, timeout=5.0)
-        ear.receive("doing", ["test", "t"])
-        monkeypatch.setattr(ear.listener, "seconds", lambda _, seconds=seconds: seconds)
-        ear.receive("over", ["t", False])
-        assert (ear.listener.overran("t") is not None) is (seconds > 7.0)

@@ -55,7 +55,6 @@ def run(
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE)
     return pytester
 
@@ -214,10 +213,7 @@ def test_copy(anubis_metric, anubis_pair, size):
 """
 
 
-def test_weak_pair_of_56_is_named(
-    pytester: pytest.Pytester,
-) -> None:
-    pytester.makeini("[pytest]\n")
+def test_weak_pair_of_56_is_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=PAIRS)
     _, record = run(pytester, "pairs", "--anubis-in-process")
     pairs = {plan.device for plan in record.planned}
@@ -231,10 +227,7 @@ def test_weak_pair_of_56_is_named(
     )
 
 
-def test_node_without_pairs_skips_pair_tests(
-    pytester: pytest.Pytester,
-) -> None:
-    pytester.makeini("[pytest]\n")
+def test_node_without_pairs_skips_pair_tests(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_it=PAIRS, test_both="def test_both(anubis_device, anubis_pair):\n    pass\n"
     )

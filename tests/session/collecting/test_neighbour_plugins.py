@@ -15,6 +15,7 @@ import pytest
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.session.collecting.neighbour_plugins import refusal
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import journal_of, record_of
 
 SUITE = """
 import time
@@ -152,9 +153,7 @@ def test_frozen_time_in_plain_tests_is_allowed(pytester: pytest.Pytester) -> Non
     result.assert_outcomes(passed=3)
 
 
-def test_frozen_time_in_a_body_is_refused(
-    pytester: pytest.Pytester,
-) -> None:
+def test_frozen_time_in_a_body_is_refused(pytester: pytest.Pytester) -> None:
     text = "".join(
         f"def test_{name}(anubis_metric):\n    with frozen():\n        {body}\n"
         for name, body in (("measures", MEASURES), ("records", RECORDS))
@@ -165,7 +164,7 @@ def test_frozen_time_in_a_body_is_refused(
     result.stdout.fnmatch_lines(
         ["FAILED test_it.py::test_measures - the clock is not the machine's*"]
     )
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    path = journal_of(pytester)
     record = read_journal(path)
     verdicts = {v.benchmark.rpartition("::")[2]: v.outcome for v in record.verdicts}
     assert verdicts["test_measures"] == "INCONCLUSIVE"
@@ -286,8 +285,7 @@ def test_death_repeated_by_a_plugin_is_no_evidence(
     )
     result = pytester.runpytest("--anubis")
     assert result.ret == Decision.UNDECIDED.exit_code
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(pytester)
     ends = {one.test.rpartition("::")[2]: one.outcome for one in record.results}
     assert ends == {"test_dies": "crashed", "test_lives": "passed"}
 

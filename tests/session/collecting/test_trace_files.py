@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis.cli.main import main
-from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.traces.trace_reading import read_trace
+from tests.run_journals import record_of
 from tests.traces.made_traces import node, two_products, write
 
 OTHER = """
@@ -20,7 +20,6 @@ MEASURE = ("--anubis", "--anubis-mode=measure")
 @pytest.fixture
 def traced(pytester: pytest.Pytester) -> pytest.Pytester:
     """A folder with one trace and nothing else."""
-    pytester.makeini("[pytest]\n")
     write(pytester.path, two_products())
     return pytester
 
@@ -28,8 +27,7 @@ def traced(pytester: pytest.Pytester) -> pytest.Pytester:
 def test_a_trace_is_collected_for_each_device_and_measured(traced: pytest.Pytester) -> None:
     result = traced.runpytest(*MEASURE, "--junitxml=out.xml")
     result.assert_outcomes(passed=1)
-    (folder,) = traced.path.glob(".anubis/runs/*")
-    found = {one.metric.name: one for one in read_journal(folder).measurements}
+    found = {one.metric.name: one for one in record_of(traced).measurements}
     assert {"step_time", "time_matrix", "time_between", "replayed", "step_bits"} == set(found)
     digest = read_trace(traced.path / "job.trace.json").digest
     assert found["step_time"].group == found["replayed"].group == digest
@@ -133,7 +131,6 @@ def test_a_profilers_timeline_is_no_test(traced: pytest.Pytester) -> None:
 def test_other_tools_timelines_in_a_folder_are_no_tests(
     pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_other=OTHER)
     (pytester.path / "chrome.trace.json").write_text('{"traceEvents": []}')
     (pytester.path / "list.trace.json").write_text("[{}]")

@@ -19,9 +19,9 @@ from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.session.collecting import trace_files
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.collected_runs import read_runs
-from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.traces.operation_kinds import Kind
-from pytest_anubis.validator import learn_baseline
+from tests.run_journals import journal_of, record_of
+from tests.session.conftest import baseline_of
 from tests.traces.made_traces import recorded_step
 
 Run = Callable[..., RunRecord]
@@ -30,7 +30,6 @@ Run = Callable[..., RunRecord]
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the trace on a clock of its own: an operation takes a millisecond, one of the slow kind longer."""
-    pytester.makeini("[pytest]\n")
     (pytester.path / "job.trace.json").write_text(recorded_step(), encoding="utf-8")
     now, chance, slow, ruined = [0.0], random.Random(1), [Kind.COLLECTIVE], [0]
     clock = SimpleNamespace(perf_counter=lambda: now[0])
@@ -53,9 +52,10 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     def do(*options: str, kind: Kind = Kind.COLLECTIVE, wrong: int = 0) -> RunRecord:
         slow[0], ruined[0] = kind, wrong
         pytester.runpytest("--anubis", *options)
-        (folder,) = pytester.path.glob(".anubis/runs/*")
-        record = read_journal(folder)
-        folder.rename(pytester.path / f"kept-{len(list(pytester.path.iterdir()))}")
+        record = record_of(pytester)
+        journal_of(pytester).parent.rename(
+            pytester.path / f"kept-{len(list(pytester.path.iterdir()))}"
+        )
         return record
 
     return do
@@ -82,13 +82,7 @@ def test_a_recorded_job_from_its_file_to_the_verdict(
         )
         for one in healthy.measurements
     ]
-    baseline = learn_baseline(
-        populations,
-        hardware_class=key,
-        attributes=dict(attributes),
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    baseline = baseline_of(populations, key, attributes)
     saved = load_baseline(save_baseline(baseline, pytester.path / "baselines"))
 
     accepted = run()

@@ -148,9 +148,7 @@ def test_only_clear_values_count(seen: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("seen", [(), ("12 % steal",)])
-def test_too_few_clear_values_are_a_disturbance(
-    seen: tuple[str, ...],
-) -> None:
+def test_too_few_clear_values_are_a_disturbance(seen: tuple[str, ...]) -> None:
     clear = [number < MIN_CLEAR - 1 for number in range(PLAN.rounds)]
     found = look(PLAN, counted, surroundings(*seen, clear=clear), host=True, choose=True)
     assert found.values == counted(PLAN, None)
@@ -159,17 +157,13 @@ def test_too_few_clear_values_are_a_disturbance(
     assert found.seen.disturbance == (seen or (NO_CLEAR_MOMENT,))
 
 
-def test_short_plan_needs_fewer_clear_values() -> None:
-    plan = replace(PLAN, rounds=2)
-    found = look(plan, counted, surroundings(clear=[True, True]), host=True, choose=True)
-    assert found.values == found.clear == [0.0, 1.0]
-    assert not found.seen.disturbance
-
-
-def test_clear_values_of_earlier_visits_count_as_well() -> None:
-    clear = [number < 2 for number in range(PLAN.rounds)]
-    where = surroundings("12 % steal", clear=clear)
-    found = look(PLAN, counted, where, host=True, choose=True, earlier=MIN_CLEAR - 2)
+@pytest.mark.parametrize(("rounds", "earlier"), [(2, 0), (PLAN.rounds, MIN_CLEAR - 2)])
+def test_two_clear_values_suffice_in_a_short_plan_or_after_others(
+    rounds: int, earlier: int
+) -> None:
+    where = surroundings("12 % steal", clear=[number < 2 for number in range(rounds)])
+    plan = replace(PLAN, rounds=rounds)
+    found = look(plan, counted, where, host=True, choose=True, earlier=earlier)
     assert found.values == found.clear == [0.0, 1.0]
     assert not found.seen.disturbance
 

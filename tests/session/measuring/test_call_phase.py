@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.run_journals import events_of
 from tests.session.conftest import HEALTHY, Learn, append_to_suite, edit_suite, set_speed
 
 SLOW = [0.8 * value for value in HEALTHY]
 
 
-def events(pytester: pytest.Pytester) -> list[dict[str, object]]:
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    return [json.loads(line) for line in journal.read_text().splitlines()]
-
-
-def test_healthy_node_is_accepted(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    result = project.runpytest("--anubis")
+def test_healthy_node_is_accepted(with_baseline: pytest.Pytester) -> None:
+    result = with_baseline.runpytest("--anubis")
     result.assert_outcomes(passed=1)
     assert result.ret == 0
     result.stdout.fnmatch_lines(
@@ -31,22 +25,16 @@ def test_healthy_node_is_accepted(project: pytest.Pytester, learn: Learn) -> Non
     )
 
 
-def test_slow_node_is_rejected_with_its_component(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    set_speed(project, SLOW)
-    result = project.runpytest("--anubis", "-rf")
+def test_slow_node_is_rejected_with_component_and_reasons(with_baseline: pytest.Pytester) -> None:
+    set_speed(with_baseline, SLOW)
+    result = with_baseline.runpytest("--anubis", "-rf")
     result.assert_outcomes(failed=1)
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         ["*REJECTED*cpu.compute*", "FAILED test_suite.py::test_speed* - speed 20 % slower: *"]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
-
-
-def test_failure_table_explains_itself(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    set_speed(project, SLOW)
-    project.runpytest("--anubis").stdout.fnmatch_lines(
+    result.stdout.fnmatch_lines(
         [
             "metric * unit * value * expected * limit * loss * certainty * baseline * triage * verdict",
             "speed * GFLOP/s * 80 * 99.99 * 94.99 * 20 % * sha256:???????????? * reject * FAIL",
@@ -155,9 +143,8 @@ def test_rejection_in_a_worker_fits_the_terminal(
     assert SHORT[80] in shown
 
 
-def test_unknown_requirement_is_refused_early(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    result = project.runpytest("--anubis", "--anubis-require=cpu,any,test_sped,nosuch")
+def test_unknown_requirement_is_refused_early(with_baseline: pytest.Pytester) -> None:
+    result = with_baseline.runpytest("--anubis", "--anubis-require=cpu,any,test_sped,nosuch")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     what = "the baseline has no such component, benchmark or metric"
     result.stderr.fnmatch_lines(
@@ -166,7 +153,7 @@ def test_unknown_requirement_is_refused_early(project: pytest.Pytester, learn: L
             f"cpu.compute; --anubis-require nosuch: {what}; its components: cpu.compute"
         ]
     )
-    assert not (project.path / ".anubis").exists()
+    assert not (with_baseline.path / ".anubis").exists()
 
 
 def test_no_baseline_is_20_and_says_what_to_do(project: pytest.Pytester) -> None:
@@ -181,9 +168,9 @@ def test_no_baseline_is_20_and_says_what_to_do(project: pytest.Pytester) -> None
     result.stdout.fnmatch_lines(
         ["*no baseline for hardware class*anubis learn*", f"next: anubis learn ../{file.name}"]
     )
-    begun = events(project)[0]
+    begun = events_of(project)[0]
     assert (begun["tests"], begun["root"]) == (f"../{file.name}", "..")
-    kinds = [event["event"] for event in events(project)]
+    kinds = [event["event"] for event in events_of(project)]
     assert "measurement" in kinds
     assert kinds[-1] == "run_finished"
 
@@ -192,29 +179,27 @@ def test_measure_mode_records_and_judges_nothing(project: pytest.Pytester) -> No
     result = project.runpytest("--anubis", "--anubis-mode=measure")
     result.assert_outcomes(passed=1)
     assert result.ret == 0
-    kinds = {event["event"] for event in events(project)}
+    kinds = {event["event"] for event in events_of(project)}
     assert "measurement" in kinds
     assert not kinds & {"verdict", "node_verdict"}
 
 
-def test_without_anubis_nothing_is_written(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    set_speed(project, SLOW)
-    before = {path.name for path in project.path.iterdir()}
-    result = project.runpytest("-p", "no:cacheprovider", "-p", "no:benchmark")
+def test_without_anubis_nothing_is_written(with_baseline: pytest.Pytester) -> None:
+    set_speed(with_baseline, SLOW)
+    before = {path.name for path in with_baseline.path.iterdir()}
+    result = with_baseline.runpytest("-p", "no:cacheprovider", "-p", "no:benchmark")
     result.assert_outcomes(passed=1)
-    assert {path.name for path in project.path.iterdir()} - {"__pycache__"} == before - {
+    assert {path.name for path in with_baseline.path.iterdir()} - {"__pycache__"} == before - {
         "__pycache__"
     }
     result.stdout.no_fnmatch_line("anubis:*")
     result.stdout.no_fnmatch_line("*ACCEPTED*")
 
 
-def test_collect_only_writes_nothing(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    result = project.runpytest("--anubis", "--collect-only", "-q")
+def test_collect_only_writes_nothing(with_baseline: pytest.Pytester) -> None:
+    result = with_baseline.runpytest("--anubis", "--collect-only", "-q")
     result.stdout.fnmatch_lines(["test_suite.py::test_speed[[]cpu[]]"])
-    assert not (project.path / ".anubis").exists()
+    assert not (with_baseline.path / ".anubis").exists()
 
 
 @pytest.mark.parametrize(
@@ -228,28 +213,25 @@ def test_collect_only_writes_nothing(project: pytest.Pytester, learn: Learn) -> 
     ],
 )
 def test_xfail_keeps_its_meaning(
-    project: pytest.Pytester,
-    learn: Learn,
+    with_baseline: pytest.Pytester,
     strict: bool,
     speed: list[float],
     outcome: dict[str, int],
     code: int,
 ) -> None:
-    learn()
     mark = f'@pytest.mark.xfail(reason="known slow", strict={strict})\n@pytest.mark.anubis('
-    edit_suite(project, "@pytest.mark.anubis(", mark)
-    set_speed(project, speed)
-    result = project.runpytest("--anubis")
+    edit_suite(with_baseline, "@pytest.mark.anubis(", mark)
+    set_speed(with_baseline, speed)
+    result = with_baseline.runpytest("--anubis")
     result.assert_outcomes(**outcome)
     assert result.ret == code
 
 
-def test_waived_failure_is_listed(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
+def test_waived_failure_is_listed(with_baseline: pytest.Pytester) -> None:
     mark = '@pytest.mark.xfail(reason="known slow")\n@pytest.mark.anubis('
-    edit_suite(project, "@pytest.mark.anubis(", mark)
-    set_speed(project, SLOW)
-    result = project.runpytest("--anubis", "-v")
+    edit_suite(with_baseline, "@pytest.mark.anubis(", mark)
+    set_speed(with_baseline, SLOW)
+    result = with_baseline.runpytest("--anubis", "-v")
     result.assert_outcomes(xfailed=1)
     assert result.ret == 20  # there was nothing else to judge
     text = "test_suite.py::test_speed speed cpu: failed as its xfail mark expects: speed is 80 GFLOP/s*"
@@ -257,57 +239,72 @@ def test_waived_failure_is_listed(project: pytest.Pytester, learn: Learn) -> Non
     result.stdout.fnmatch_lines(["UNDECIDED: *; 1 waived by xfail marks: *test_speed speed cpu*"])
     result.stdout.fnmatch_lines(["seen, does not block:", f"  WAIVED {text}"], consecutive=True)
     result.stdout.no_fnmatch_line("not judged, does not block:")
-    found = next(e["noted"] for e in events(project) if e["event"] == "node_verdict")
+    found = next(e["noted"] for e in events_of(with_baseline) if e["event"] == "node_verdict")
     assert isinstance(found, list)
     listed = [str(line) for line in found]
     assert len(listed) == 1
     assert listed[0].startswith(f"WAIVED {text[:-1]}")
 
 
-def test_body_failure_is_reported_as_itself(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    append_to_suite(project, "\n    assert 1 + 1 == 3, 'wrong sum'\n")
-    result = project.runpytest("--anubis")
+def test_body_failure_is_reported_as_itself(with_baseline: pytest.Pytester) -> None:
+    append_to_suite(with_baseline, "\n    assert 1 + 1 == 3, 'wrong sum'\n")
+    result = with_baseline.runpytest("--anubis")
     result.assert_outcomes(failed=1)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*wrong sum*"])
     result.stdout.no_fnmatch_line("*expected*similarity*")
-    assert any(event["event"] == "measurement" for event in events(project))
+    assert any(event["event"] == "measurement" for event in events_of(with_baseline))
 
 
+FIRST = """collect('first', lambda: 1.0, unit='ms', better='lower', rounds=3)
+    anubis_metric."""
 WRONG = {
     "record('speed', 1, unit='s')": "has no direction; say better=",
     "record('speed', 1, unit='s', better='up')": "has better='up'; say better='higher', ",
     "record('speed', 1, unit='', better='higher')": "has no unit; give one",
     "record('speed', -1, unit='s', better='lower')": "value -1 is negative",
     "record('speed', 'fast', unit='s', better='lower')": "is text; record numbers",
+    "record('bits', {1: 2}, unit='1', better='equal')": "dict is a mapping",
+    "record('bits', 2**53 + 1, unit='1', better='equal', expect=2**53)": "beyond 2**53 loses",
+    "record('bits', 10**400, unit='1', better='equal')": "beyond 2**53 loses",
+    "record('bits', 1, unit='1', better='equal', expect=2**60)": "beyond 2**53 loses",
+    "record('x', 1, unit='1', better='higher', evidence='rank 3')": "is 'rank 3'; give a list of texts",
+    "record('x', 1, unit='1', better='higher', evidence=[3, None])": "[3, None]; give a list of texts",
+    "record('x', 1, unit='1', better='higher', evidence=3)": "evidence is 3; give a list of texts",
     "collect('speed', lambda: 1, unit='s', better='up')": "has better='up'",
     "measure('speed', lambda: 1, unit='parsec', better='lower')": "parsec",
-    "record('speed', [1.0] * 9, unit='s', better='lower')": "",
-    "record('speed', 1, unit='s', better='lower')": "is recorded twice",
-}
-"""Call -> words of its refusal; the last two stand in one test."""
+    "measure('speed', lambda: 1, unit='s', better='lower', load='long')": "say 'sustained' or 'short'",
+    f"{FIRST}record('second', [1, 2], unit='ms', better='lower', rounds_of='other')": "has no such metric",
+    f"{FIRST}record('second', [1, 2], unit='ms', better='lower', rounds_of='first')": (
+        "rounds_of='first' has 3 values, and 2 are"
+    ),
+    f"{FIRST}record('part', [1], unit='ms', better='lower', part_of='whole')": "before its parts",
+    f"{FIRST}record('part', [1], unit='s', better='lower', part_of='first')": "the same unit",
+    f"{FIRST}record('part', [1], unit='ms', better='higher', part_of='first')": "better='lower'",
+    f"{FIRST}record('first', 1, unit='ms', better='lower')": "is recorded twice",
+}  # fmt: skip
+"""Call of a test -> words of its refusal."""
 
 
 def test_each_wrong_call_is_a_usage_error_and_shown_where_it_stands(
-    project: pytest.Pytester, learn: Learn
+    with_baseline: pytest.Pytester,
 ) -> None:
-    learn()
-    suite = ""
-    for number, (call, words) in enumerate(WRONG.items()):
-        suite += f"def test_{number}(anubis_metric):\n" if words != "is recorded twice" else ""
-        suite += f"    anubis_metric.{call}\n"
-    project.makepyfile(test_suite=suite)
-    result = project.runpytest("--anubis")
+    suite, lines = "", []
+    for number, call in enumerate(WRONG):
+        suite += f"def test_{number}(anubis_metric):\n    anubis_metric.{call}\n"
+        lines.append(suite.count("\n"))
+    with_baseline.makepyfile(test_suite=suite)
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == 4
     # Not anywhere: pytest also shows the line of the test that made the call.
     said = [line for line in result.outlines if line.startswith("benchmark written wrongly: ")]
-    wrong = [words for words in WRONG.values() if words]
-    assert len(said) == len(wrong)
-    assert [words for words, line in zip(wrong, said, strict=True) if words not in line] == []
+    assert len(said) == len(WRONG)
+    assert [
+        words for words, line in zip(WRONG.values(), said, strict=True) if words not in line
+    ] == []
     shown = [line for line in result.outlines if re.match(r"test_suite\.py:\d+: ", line)]
-    assert [int(line.split(":")[1]) for line in shown] == [*range(2, 16, 2), 17]
-    assert sum(line.startswith(">") for line in result.outlines) == len(wrong)
+    assert [int(line.split(":")[1]) for line in shown] == lines
+    assert sum(line.startswith(">") for line in result.outlines) == len(WRONG)
     result.stdout.no_fnmatch_line("*recorder.py*")
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
@@ -330,17 +327,14 @@ ODD = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_each_odd_value_has_a_defined_outcome(
-    project: pytest.Pytester, learn: Learn, case: str
-) -> None:
-    learn()
+def test_each_odd_value_has_a_defined_outcome(with_baseline: pytest.Pytester, case: str) -> None:
     values, words = ODD[case]
     name = "other" if case == "new metric" else "speed"
     call = f"record({name!r}, {values})" if values else "measurements"
-    project.makepyfile(
+    with_baseline.makepyfile(
         test_suite=f"def test_speed(anubis_metric, anubis_device):\n    anubis_metric.{call}\n"
     )
-    result = project.runpytest("--anubis", "-ra")
+    result = with_baseline.runpytest("--anubis", "-ra")
     assert result.ret == 20
     assert [line for line in result.outlines if line.startswith("SKIPPED ") and words in line]
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
@@ -348,12 +342,11 @@ def test_each_odd_value_has_a_defined_outcome(
 
 @pytest.mark.parametrize(("phase", "code"), [("setup", 4), ("teardown", 1)])
 def test_mistake_in_a_fixture_is_a_usage_error(
-    project: pytest.Pytester, learn: Learn, phase: str, code: int
+    with_baseline: pytest.Pytester, phase: str, code: int
 ) -> None:
     """After a body that failed it excuses nothing."""
-    learn()
     before, after = ("wrong()", "0") if phase == "setup" else ("0", "wrong()")
-    project.makepyfile(
+    with_baseline.makepyfile(
         test_suite=f"""
         import pytest
 
@@ -368,7 +361,7 @@ def test_mistake_in_a_fixture_is_a_usage_error(
             assert 1 == 2
         """
     )
-    assert project.runpytest("--anubis").ret == code
+    assert with_baseline.runpytest("--anubis").ret == code
 
 
 def test_invalid_values_are_reported_without_baseline(project: pytest.Pytester) -> None:
@@ -430,10 +423,9 @@ def test_declared_metric_needs_the_fixture(project: pytest.Pytester, learn: Lear
     result.stdout.fnmatch_lines(["UNDECIDED: *", f"*test_declares heat*{line}"])
 
 
-def test_declared_but_unset_metric_fails(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    edit_suite(project, 'scope="device"', 'scope="device", metrics=["speed", "heat"]')
-    result = project.runpytest("--anubis", "-rf")
+def test_declared_but_unset_metric_fails(with_baseline: pytest.Pytester) -> None:
+    edit_suite(with_baseline, 'scope="device"', 'scope="device", metrics=["speed", "heat"]')
+    result = with_baseline.runpytest("--anubis", "-rf")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["FAILED* - heat is declared*"])
     result.stdout.fnmatch_lines(
@@ -454,43 +446,31 @@ def test_a_criterion_that_was_not_tested_blocks(project: pytest.Pytester, learn:
     result.stdout.fnmatch_lines(["UNDECIDED: *", f"  {untested}"])
 
 
-def test_a_deselected_benchmark_blocks(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    append_to_suite(project, "\ndef test_plain():\n    pass\n")
-    assert project.runpytest("--anubis", "-k", "plain").ret == 20
+def test_a_deselected_benchmark_blocks(with_baseline: pytest.Pytester) -> None:
+    append_to_suite(with_baseline, "\ndef test_plain():\n    pass\n")
+    assert with_baseline.runpytest("--anubis", "-k", "plain").ret == 20
 
 
-def test_new_benchmark_is_listed_and_does_not_block(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
+def test_new_benchmark_is_listed_and_does_not_block(with_baseline: pytest.Pytester) -> None:
     new = "    anubis_metric.record('x', 1, unit='s', better='lower')\n"
-    append_to_suite(project, f"\ndef test_new(anubis_metric):\n{new}")
-    assert project.runpytest("--anubis").ret == 0
-    assert project.runpytest("--anubis", "--anubis-require-all").ret == 20
+    append_to_suite(with_baseline, f"\ndef test_new(anubis_metric):\n{new}")
+    assert with_baseline.runpytest("--anubis").ret == 0
+    assert with_baseline.runpytest("--anubis", "--anubis-require-all").ret == 20
 
 
-def test_skip_blocks_only_with_a_criterion(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    append_to_suite(project, "\ndef test_tool(anubis_metric):\n    pytest.skip('fio not found')\n")
-    result = project.runpytest("--anubis")
+def test_skip_blocks_only_with_a_criterion(with_baseline: pytest.Pytester) -> None:
+    append_to_suite(
+        with_baseline, "\ndef test_tool(anubis_metric):\n    pytest.skip('fio not found')\n"
+    )
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["not run here: 1 test (1 fio not found; -v names them)"])
-    edit_suite(project, "    values =", "    pytest.skip('gone')\n    values =")
-    assert project.runpytest("--anubis").ret == 20
+    edit_suite(with_baseline, "    values =", "    pytest.skip('gone')\n    values =")
+    assert with_baseline.runpytest("--anubis").ret == 20
 
 
-def test_interrupt_keeps_code_and_measurements(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    append_to_suite(project, "\ndef test_stop():\n    raise KeyboardInterrupt\n")
-    result = project.runpytest_inprocess("--anubis", no_reraise_ctrlc=True)
-    assert result.ret == 2
-    assert events(project)[-1]["event"] == "run_finished"
-
-
-def test_marginal_fails_only_when_asked(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    learn()
-    project.makeconftest(
+def test_marginal_fails_only_when_asked(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makeconftest(
         """
         from pytest_anubis import MetricVerdict, Outcome, Reason
 
@@ -499,13 +479,12 @@ def test_marginal_fails_only_when_asked(
                                  benchmark=measurement.benchmark, metric=measurement.metric.name)
         """
     )
-    assert project.runpytest("--anubis").ret == 0
-    assert project.runpytest("--anubis", "--anubis-fail-on=marginal").ret == 1
+    assert with_baseline.runpytest("--anubis").ret == 0
+    assert with_baseline.runpytest("--anubis", "--anubis-fail-on=marginal").ret == 1
 
 
-def test_hooks_extend_the_class_and_see_the_verdict(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makeconftest(
+def test_hooks_extend_the_class_and_see_the_verdict(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makeconftest(
         """
         from pathlib import Path
 
@@ -516,12 +495,12 @@ def test_hooks_extend_the_class_and_see_the_verdict(project: pytest.Pytester, le
             Path("seen.txt").write_text(f"{verdict.decision} {len(verdicts)}")
         """
     )
-    result = project.runpytest("--anubis", "--anubis-split=water, cooling")
+    result = with_baseline.runpytest("--anubis", "--anubis-split=water, cooling")
     assert result.ret == 20  # another class: no baseline
     result.stdout.fnmatch_lines(
         ["anubis: *, hardware class *_cooling-rear-door_water-unknown, profile smoke"]
     )
-    assert (project.path / "seen.txt").read_text() == "UNDECIDED 1"
+    assert (with_baseline.path / "seen.txt").read_text() == "UNDECIDED 1"
 
 
 def test_wrong_hook_answer_is_one_line(project: pytest.Pytester) -> None:
@@ -533,13 +512,12 @@ def test_wrong_hook_answer_is_one_line(project: pytest.Pytester) -> None:
 
 def test_journal_holds_the_values_in_order(project: pytest.Pytester) -> None:
     project.runpytest("--anubis")
-    (measurement,) = [e for e in events(project) if e["event"] == "measurement"]
+    (measurement,) = [e for e in events_of(project) if e["event"] == "measurement"]
     assert measurement["values"] == HEALTHY
     assert Path(project.path / ".anubis").is_dir()
 
 
 def test_one_reason_of_many_tests_is_told_once(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(
         test_many="""
         import pytest
@@ -566,10 +544,7 @@ def test_one_reason_of_many_tests_is_told_once(pytester: pytest.Pytester) -> Non
     )
 
 
-def test_unreadable_tool_output_takes_two_lines(
-    pytester: pytest.Pytester,
-) -> None:
-    pytester.makeini("[pytest]\n")
+def test_unreadable_tool_output_takes_two_lines(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_tool="""
         from pytest_anubis.benchmarking.tools import UnreadableOutput

@@ -18,7 +18,7 @@ from pytest_anubis.session.measuring.fixtures import Node
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.places import RECORDED
-from tests.session.conftest import HEALTHY, Learn, set_speed
+from tests.session.conftest import HEALTHY, set_speed
 
 SUITE = """
 import time, pytest
@@ -51,7 +51,6 @@ def run(pytester: pytest.Pytester, change: dict[str, Any]) -> dict[str, Measurem
         later[kind]["GPU 3"] |= changes
     data["readings"] = [first, *[later] * 300]
     (pytester.path / "node.json").write_text(json.dumps(data))
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE)
     options = ("--anubis-inventory=node.json", "--anubis-run-id=r")
     pytester.runpytest("--anubis", *options)
@@ -59,9 +58,7 @@ def run(pytester: pytest.Pytester, change: dict[str, Any]) -> dict[str, Measurem
     return {m.metric.name: m for m in record.measurements}
 
 
-def test_moving_counters_are_evidence(
-    pytester: pytest.Pytester,
-) -> None:
+def test_moving_counters_are_evidence(pytester: pytest.Pytester) -> None:
     found = run(pytester, {"counters": dict.fromkeys(COUNTERS, 7)})
     assert {f"GPU 3: {name} +7" for name in COUNTERS} <= set(found["rate"].evidence)
     series = dict(found["rate"].telemetry)
@@ -71,9 +68,7 @@ def test_moving_counters_are_evidence(
         assert found[short].evidence == ()
 
 
-def test_heat_is_reported_and_excuses_nothing(
-    pytester: pytest.Pytester,
-) -> None:
+def test_heat_is_reported_and_excuses_nothing(pytester: pytest.Pytester) -> None:
     found = run(pytester, {"values": {"throttle reasons": HOT, "temperature (°C)": 92.0}})
     hot = "thermal slowdown 100 % of the time, at up to 92 °C"
     assert found["rate"].disturbance == ()
@@ -115,9 +110,7 @@ def test_sampling_ends_with_the_run() -> None:
     surroundings.close()  # once more is harmless
 
 
-def test_host_load_does_not_disturb_a_device_clock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_host_load_does_not_disturb_a_device_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "pytest_anubis.hardware.load.disturbance.disturbances", lambda *_: ("12 % steal",)
     )
@@ -147,16 +140,15 @@ def test_node_cores_respect_the_cpu_quota(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_value_recorded_on_busy_host_rejects_nothing(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sensors are not read within the first tenth of a second of a test."""
-    learn()
-    set_speed(project, [0.8 * value for value in HEALTHY])
+    set_speed(with_baseline, [0.8 * value for value in HEALTHY])
     monkeypatch.setattr(
         "pytest_anubis.hardware.load.ambient_load.disturbances", lambda *_: ("12 % steal",)
     )
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest -p no:benchmark -p no:timeout")
-    result = project.runpytest("--anubis", "--anubis-in-process")
+    result = with_baseline.runpytest("--anubis", "--anubis-in-process")
     assert result.ret == 20
     result.stdout.fnmatch_lines(["UNDECIDED: *", "*12 % steal*"])
 

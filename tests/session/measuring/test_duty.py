@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from pytest_anubis.core.measurement import TestResult
 from pytest_anubis.report.text.duty_text import duty_lines
+from tests.run_journals import events_of
 
 SUITE = """
 import time, pytest
@@ -34,9 +33,7 @@ REST = ": most of the time measures nothing; prepare and check less, or measure 
 def test_time_of_what_is_measured_stands_in_the_record(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_suite=SUITE)
     result = pytester.runpytest("--anubis", "-v")
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    events = map(json.loads, journal.read_text().splitlines())
-    ended = {e["test"].rpartition("::")[2]: e for e in events if e["event"] == "test_finished"}
+    ended = {e["test"].rpartition("::")[2]: e for e in events_of(pytester, "test_finished")}
     measured, given = ended["test_speed[cpu]"], ended["test_given[cpu]"]
     assert 10 * 0.01 <= measured["busy"] <= measured["seconds"] - 0.2
     assert "busy" not in given
@@ -44,13 +41,6 @@ def test_time_of_what_is_measured_stands_in_the_record(pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["duty * %: test_suite.py::test_speed*"])
     result.stdout.no_fnmatch_line("*duty*test_given*")
     assert "accelerators were measuring" not in result.stdout.str()
-
-
-def test_load_is_sustained_or_short(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_suite=SUITE.replace("rounds=5)", 'load="long")', 1))
-    result = pytester.runpytest("--anubis")
-    result.stdout.fnmatch_lines(["*load='long'; say 'sustained' or 'short'*"])
-    assert result.ret == 4
 
 
 def test_what_hardly_measures_is_named_worst_first() -> None:

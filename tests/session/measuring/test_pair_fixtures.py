@@ -14,11 +14,10 @@ import pytest
 from pytest_anubis.benchmarking.children import ChildError
 from pytest_anubis.benchmarking.hosts import pair_group
 from pytest_anubis.benchmarking.hosts.pair_group import PairRates
-from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.fleet.links.attribution import attribute
 from pytest_anubis.fleet.links.fan_rates import fan_rates
-from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import record_of
 from tests.session.conftest import Learn
 
 SUITE = """
@@ -134,15 +133,9 @@ def group(monkeypatch: pytest.MonkeyPatch) -> type[FakeGroup]:
     return Group
 
 
-def record_of(pytester: pytest.Pytester) -> RunRecord:
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    return read_journal(path)
-
-
 def run(
     pytester: pytest.Pytester, learn: Learn | None, text: str = SUITE, *options: str
 ) -> pytest.RunResult:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=text)
     if learn is not None:
         metrics = ("fan_in_rate", "fan_out_rate") if text == FAN else ("pair_rate",)

@@ -16,7 +16,7 @@ from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
 from pytest_anubis.session.measuring.conditions import ConditionsWatch
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import events_of, record_of
 from tests.session.conftest import Learn
 
 SUITE = """
@@ -78,21 +78,23 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
     return do
 
 
-def measurements(pytester: pytest.Pytester) -> list[dict[str, Any]]:
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    found = [json.loads(line) for line in journal.read_text().splitlines()]
-    return [event for event in found if event["event"] in ("measurement", "attempt")]
-
-
-def test_unclear_values_are_kept_but_do_not_count(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb
-) -> None:
+@pytest.fixture
+def suite(pytester: pytest.Pytester, learn: Learn) -> pytest.Pytester:
+    """The benchmark above, and its baseline."""
     pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, *[50.0] * 6, 100.0)
     learn()
+    return pytester
+
+
+def measurements(pytester: pytest.Pytester) -> list[dict[str, Any]]:
+    return events_of(pytester, "measurement", "attempt")
+
+
+def test_unclear_values_are_kept_but_do_not_count(suite: pytest.Pytester, disturb: Disturb) -> None:
+    set_rounds(suite, *[50.0] * 6, 100.0)
     disturb("40 % steal", first=6)
-    assert pytester.runpytest("--anubis").ret == 0
-    aside, counted = measurements(pytester)
+    assert suite.runpytest("--anubis").ret == 0
+    aside, counted = measurements(suite)
     assert (aside["event"], aside["values"]) == ("attempt", [50.0] * 6)
     assert (counted["event"], set(counted["values"])) == ("measurement", {100.0})
     assert len(counted["values"]) >= MIN_SEARCHED
@@ -104,29 +106,23 @@ def test_unclear_values_are_kept_but_do_not_count(
     ("seen", "words"), [("CPU quota of 0.5 cores",) * 2, ("", NO_CLEAR_MOMENT)]
 )
 def test_disturbed_machine_stays_undecided(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb, seen: str, words: str
+    suite: pytest.Pytester, disturb: Disturb, seen: str, words: str
 ) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, 50.0)
-    learn()
+    set_rounds(suite, 50.0)
     disturb(*filter(None, [seen]))
-    result = pytester.runpytest("--anubis", "-rs")
+    result = suite.runpytest("--anubis", "-rs")
     result.assert_outcomes(skipped=1)
     assert result.ret == 20
     result.stdout.fnmatch_lines([f"*{words}*"])
-    *_, last = measurements(pytester)
+    *_, last = measurements(suite)
     assert last["disturbance"] == [words]
 
 
-def test_a_disturbed_sample_may_pass_but_says_so(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb
-) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, 100.0)
-    learn()
+def test_a_disturbed_sample_may_pass_but_says_so(suite: pytest.Pytester, disturb: Disturb) -> None:
+    set_rounds(suite, 100.0)
     disturb("12 % steal")
-    assert pytester.runpytest("--anubis").ret == 0
-    assert measurements(pytester)[-1]["disturbance"] == ["12 % steal"]
+    assert suite.runpytest("--anubis").ret == 0
+    assert measurements(suite)[-1]["disturbance"] == ["12 % steal"]
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
@@ -190,83 +186,33 @@ def test_evidence_of_a_test_is_kept_with_its_metric(pytester: pytest.Pytester) -
     assert third["evidence"][-1] == "so is card 2"
 
 
-@pytest.mark.parametrize("wrong", ["'rank 3'", "[3, None]", "3"])
-def test_evidence_is_a_list_of_texts(pytester: pytest.Pytester, wrong: str) -> None:
-    pytester.makepyfile(
-        f"""
-        import pytest
-
-        @pytest.mark.anubis(component="cpu.compute", scope="device")
-        def test_one(anubis_metric, anubis_device):
-            anubis_metric.record("speed", 1.0, unit="1", better="higher", evidence={wrong})
-        """
-    )
-    result = pytester.runpytest("--anubis", "--anubis-mode=measure")
-    assert result.ret == 4
-    result.stdout.fnmatch_lines(["*metric 'speed': evidence is *; give a list of texts*"])
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"), [("other", "has no such metric"), ("first", "has 3 values, and 2 are")]
-)
-def test_rounds_of_a_metric_have_a_value_for_each(
-    pytester: pytest.Pytester, wrong: str, words: str
-) -> None:
-    pytester.makepyfile(
-        f"""
-        import pytest
-
-        @pytest.mark.anubis(component="cpu.compute", scope="device")
-        def test_both(anubis_metric, anubis_device):
-            anubis_metric.collect("first", lambda: 1.0, unit="1", better="higher", rounds=3)
-            anubis_metric.record("second", [1.0, 2.0], unit="1", better="higher", rounds_of="{wrong}")
-        """
-    )
-    result = pytester.runpytest("--anubis", "--anubis-mode=measure")
-    assert result.ret == 4
-    result.stdout.fnmatch_lines([f"*rounds_of='{wrong}' {words}*"])
-
-
-def test_a_loss_is_confirmed_before_it_rejects(pytester: pytest.Pytester, learn: Learn) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    learn()
-    set_rounds(pytester, 80.0)
-    assert pytester.runpytest("--anubis").ret == 1
-    (measurement,) = measurements(pytester)
+def test_a_loss_is_confirmed_before_it_rejects(suite: pytest.Pytester) -> None:
+    set_rounds(suite, 80.0)
+    assert suite.runpytest("--anubis").ret == 1
+    (measurement,) = measurements(suite)
     assert measurement["looks"] > 1
     assert len(measurement["values"]) > MIN_SEARCHED
 
 
-def test_a_burst_that_passes_does_not_reject(pytester: pytest.Pytester, learn: Learn) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    learn()
-    set_rounds(pytester, *[90.0] * MIN_SEARCHED, 100.0)
-    assert pytester.runpytest("--anubis").ret == 0
-    assert measurements(pytester)[-1]["looks"] > 1
+def test_a_burst_that_passes_does_not_reject(suite: pytest.Pytester) -> None:
+    set_rounds(suite, *[90.0] * MIN_SEARCHED, 100.0)
+    assert suite.runpytest("--anubis").ret == 0
+    assert measurements(suite)[-1]["looks"] > 1
 
 
-def test_slowdown_fails_only_its_metric(pytester: pytest.Pytester, learn: Learn) -> None:
+def test_slowdown_fails_only_its_metric(suite: pytest.Pytester, learn: Learn) -> None:
     other = SUITE.replace("test_speed", "test_other").replace("rounds.json", "other.json")
-    pytester.makepyfile(test_suite=SUITE, test_other=other)
-    learn()
-    learned_too = learn(benchmark="test_other.py::test_other", folder=pytester.path / "more")
-    merge(pytester, learned_too)
-    set_rounds(pytester, 90.0)
-    (pytester.path / "other.json").write_text("[100.0]")
-    result = pytester.runpytest("--anubis")
+    suite.makepyfile(test_other=other)
+    more = learn(benchmark="test_other.py::test_other", folder=suite.path / "more")
+    (path,) = (suite.path / "baselines").glob("*.json")
+    baseline = load_baseline(path)
+    save_baseline(replace(baseline, criteria=baseline.criteria + more.criteria), path.parent)
+    set_rounds(suite, 90.0)
+    (suite.path / "other.json").write_text("[100.0]")
+    result = suite.runpytest("--anubis")
     result.assert_outcomes(failed=1, passed=1)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["FAILED test_suite.py::test_speed*"])
-
-
-def merge(pytester: pytest.Pytester, more: Any) -> None:
-    from dataclasses import replace
-
-    from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-
-    (path,) = (pytester.path / "baselines").glob("*.json")
-    baseline = load_baseline(path)
-    save_baseline(replace(baseline, criteria=baseline.criteria + more.criteria), path.parent)
 
 
 def test_measure_keeps_every_value(pytester: pytest.Pytester) -> None:
@@ -283,32 +229,27 @@ def test_measure_keeps_every_value(pytester: pytest.Pytester) -> None:
     assert len(measurements(pytester)[-1]["values"]) == 7
 
 
-def test_values_in_another_unit_get_no_looks(pytester: pytest.Pytester, learn: Learn) -> None:
-    pytester.makepyfile(test_suite=SUITE)
-    learn({"speed": ("TFLOP/s", "higher")})
-    set_rounds(pytester, 80.0)
-    result = pytester.runpytest("--anubis", "-rs")
-    assert result.ret == 20
-    result.stdout.fnmatch_lines(["*recorded in GFLOP/s, the baseline has TFLOP/s*"])
-    (measurement,) = measurements(pytester)
-    assert measurement.get("looks", 1) == 1
-
-
-@pytest.mark.parametrize("value", [100.0, 80.0])
-def test_other_benchmark_version_is_not_judged(
-    pytester: pytest.Pytester, learn: Learn, value: float
+@pytest.mark.parametrize(
+    ("unit", "value", "words"),
+    [
+        ("TFLOP/s", 80.0, "recorded in GFLOP/s, the baseline has TFLOP/s"),
+        ("GFLOP/s", 100.0, "version 2 of its benchmark measures other work or for another time *1"),
+        ("GFLOP/s", 80.0, "version 2 of its benchmark measures other work or for another time *1"),
+    ],
+)
+def test_what_no_criterion_fits_is_not_judged_and_gets_no_looks(
+    pytester: pytest.Pytester, learn: Learn, unit: str, value: float, words: str
 ) -> None:
-    later = SUITE.replace('scope="device"', 'scope="device", version=2')
-    pytester.makepyfile(test_suite=later)
-    learn()
+    later = words.startswith("version 2")
+    text = SUITE.replace('scope="device"', 'scope="device", version=2') if later else SUITE
+    pytester.makepyfile(test_suite=text)
+    learn({"speed": (unit, "higher")})
     set_rounds(pytester, value)
     result = pytester.runpytest("--anubis", "-rs")
     assert result.ret == 20
-    result.stdout.fnmatch_lines(
-        ["*version 2 of its benchmark measures other work or for another time than version 1*"]
-    )
+    result.stdout.fnmatch_lines([f"*{words}*"])
     (measurement,) = measurements(pytester)
-    assert measurement["metric"]["version"] == 2
+    assert measurement["metric"].get("version", 1) == 1 + later
     assert measurement.get("looks", 1) == 1
 
 
@@ -334,8 +275,7 @@ def test_judging_the_journal_gives_the_same_result(
     runs = read_runs([pytester.path / ".anubis"])
     (measured,) = [event for event in measurements(pytester) if event["event"] == "measurement"]
     assert (measured.get("looks", 1) > 1) is (looks > 1)
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    (in_run,) = [v for v in read_journal(journal).verdicts if v.metric == "speed"]
+    (in_run,) = [v for v in record_of(pytester).verdicts if v.metric == "speed"]
     judged = judge_fleet(
         runs.populations,
         {baseline.hardware_class: baseline},

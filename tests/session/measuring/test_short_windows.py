@@ -14,8 +14,8 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import MIN_SEARCHED
 from pytest_anubis.store.baselines.baseline_files import save_baseline
-from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.validator import learn_baseline
+from tests.run_journals import record_of
+from tests.session.conftest import baseline_of
 
 SUITE = """
 import itertools, pytest
@@ -55,13 +55,7 @@ def learn(
         runs=[f"r{i}" for i in range(12)],
         hardware_class=key,
     )
-    baseline = learn_baseline(
-        [population],
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    baseline = baseline_of([population], key, attributes)
     criteria = tuple(dataclasses.replace(c, window=window) for c in baseline.criteria)
     save_baseline(dataclasses.replace(baseline, criteria=criteria), pytester.path / "baselines")
 
@@ -69,7 +63,6 @@ def learn(
 def taken(pytester: pytest.Pytester, *arguments: str) -> list[tuple[str, int]]:
     """Run, and return what was recorded: kind of event and number of values."""
     pytester.makepyfile(test_suite=SUITE)
-    pytester.makeini("[pytest]\n")
     assert pytester.runpytest("--anubis", *arguments).ret == 0
     journal = max(pytester.path.glob(".anubis/runs/*/journal.jsonl"))
     found: list[dict[str, Any]] = [json.loads(line) for line in journal.read_text().splitlines()]
@@ -109,10 +102,7 @@ def test_learning_keeps_the_full_length(
     assert taken(pytester, "--anubis-other-machine") == [("measurement", 60)]
 
 
-def test_collect_takes_enough_rounds_for_changes(
-    pytester: pytest.Pytester,
-) -> None:
+def test_collect_takes_enough_rounds_for_changes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_suite=SUITE.replace(", rounds=60", ""))
     pytester.runpytest("--anubis", "--anubis-in-process")
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    assert len(read_journal(path).measurements[0].values) == MIN_SEARCHED
+    assert len(record_of(pytester).measurements[0].values) == MIN_SEARCHED

@@ -24,7 +24,7 @@ from pytest_anubis.report.text.since_text import since_text
 from pytest_anubis.session.measuring.conditions import ConditionsWatch
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.places import RECORDED
-from tests.session.conftest import HEALTHY
+from tests.session.conftest import HEALTHY, set_default
 
 SUITE = """
 import json, pathlib, time, pytest
@@ -90,16 +90,13 @@ def judged(
     (pytester.path / "node.json").write_text(json.dumps(data))
     values = [*HEALTHY, *(0.88 * value for value in HEALTHY)]
     (pytester.path / "rates.json").write_text(json.dumps(values))
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE)
     source = kind(replay(pytester.path / "node.json").readings)
     monkeypatch.setattr(ConditionsWatch, "_sources", lambda _: [source])
     if isinstance(source, Counting):
         monkeypatch.setattr(telemetry_sampler, "time", source)
         monkeypatch.setattr(telemetry_sampler, "COST_SHARE", 1e9)  # a reading takes all the time
-    defaults = Telemetry.__init__.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "interval", 0.02)
+    set_default(monkeypatch, Telemetry, "interval", 0.02)
     pytester.runpytest("--anubis", "--anubis-inventory=node.json", "--anubis-run-id=r")
     record = read_journal(pytester.path / ".anubis/runs/r")
     return record, next(v for v in record.effective_verdicts if v.onset is not None)

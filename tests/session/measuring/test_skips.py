@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from pytest_anubis.cli.main import main
-from tests.session.conftest import HEALTHY, Learn, set_speed
+from tests.run_journals import events_of
+from tests.session.conftest import HEALTHY, set_speed
 
 WRONG = 'anubis_metric.record("wrong_words", {}, unit="errors", better="equal", expect=0)'
 SKIPS = {
@@ -32,37 +31,33 @@ def write(project: pytest.Pytester, value: int, skip: str, *, in_fixture: bool) 
 
 def outcomes(project: pytest.Pytester) -> dict[str, str]:
     """Return the outcome of each metric of the half test that the run has a verdict on."""
-    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
-    happened = map(json.loads, path.read_text().splitlines())
     return {
         one["metric"]: one["outcome"]
-        for one in happened
-        if one["event"] == "verdict" and "test_half" in one["benchmark"]
+        for one in events_of(project, "verdict")
+        if "test_half" in one["benchmark"]
     }
 
 
 @pytest.mark.parametrize("in_fixture", [False, True])
 @pytest.mark.parametrize("how", SKIPS)
 def test_a_wrong_result_before_a_skip_rejects(
-    project: pytest.Pytester, learn: Learn, how: str, in_fixture: bool
+    with_baseline: pytest.Pytester, how: str, in_fixture: bool
 ) -> None:
-    learn()
-    write(project, 3, SKIPS[how], in_fixture=in_fixture)
-    assert project.runpytest("--anubis").ret == 1
-    assert outcomes(project) == {"wrong_words": "FAIL"}
+    write(with_baseline, 3, SKIPS[how], in_fixture=in_fixture)
+    assert with_baseline.runpytest("--anubis").ret == 1
+    assert outcomes(with_baseline) == {"wrong_words": "FAIL"}
 
 
 @pytest.mark.parametrize("in_fixture", [False, True])
 @pytest.mark.parametrize("how", ["skip", "xfail"])
 def test_a_skip_after_a_right_result_is_a_skip(
-    project: pytest.Pytester, learn: Learn, how: str, in_fixture: bool
+    with_baseline: pytest.Pytester, how: str, in_fixture: bool
 ) -> None:
-    learn()
-    write(project, 0, SKIPS[how], in_fixture=in_fixture)
-    result = project.runpytest("--anubis")
+    write(with_baseline, 0, SKIPS[how], in_fixture=in_fixture)
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == 0
     result.assert_outcomes(passed=1, skipped=1)
-    assert set(outcomes(project).values()) <= {"NOT_TESTED"}
+    assert set(outcomes(with_baseline).values()) <= {"NOT_TESTED"}
 
 
 @pytest.mark.parametrize("how", ["skip", "xfail"])
@@ -70,25 +65,22 @@ def test_a_skip_after_a_right_result_is_a_skip(
     ("mark", "option"), [("", "--anubis-mode=measure"), ("@pytest.mark.xfail\n", "--anubis")]
 )
 def test_skip_rejects_nothing_without_judgement(
-    project: pytest.Pytester, learn: Learn, mark: str, option: str, how: str
+    with_baseline: pytest.Pytester, mark: str, option: str, how: str
 ) -> None:
-    learn()
-    write(project, 3, SKIPS[how], in_fixture=False)
-    path = project.path / "test_half.py"
+    write(with_baseline, 3, SKIPS[how], in_fixture=False)
+    path = with_baseline.path / "test_half.py"
     path.write_text(path.read_text().replace("def test_half", f"{mark}def test_half"))
-    assert project.runpytest("--anubis", option).ret == 0
+    assert with_baseline.runpytest("--anubis", option).ret == 0
 
 
-def test_a_loss_before_a_skip_rejects(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    set_speed(project, [value * 0.8 for value in HEALTHY])
-    path = project.path / "test_suite.py"
+def test_a_loss_before_a_skip_rejects(with_baseline: pytest.Pytester) -> None:
+    set_speed(with_baseline, [value * 0.8 for value in HEALTHY])
+    path = with_baseline.path / "test_suite.py"
     path.write_text(path.read_text() + "\n    pytest.skip('half of it')\n")
-    assert project.runpytest("--anubis").ret == 1
+    assert with_baseline.runpytest("--anubis").ret == 1
 
 
-def test_values_before_a_skip_are_judged_later(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    write(project, 3, SKIPS["xfail"], in_fixture=False)
-    assert project.runpytest("--anubis", "--anubis-mode=measure").ret == 0
-    assert main(["judge", str(project.path / ".anubis" / "runs")]) == 1
+def test_values_before_a_skip_are_judged_later(with_baseline: pytest.Pytester) -> None:
+    write(with_baseline, 3, SKIPS["xfail"], in_fixture=False)
+    assert with_baseline.runpytest("--anubis", "--anubis-mode=measure").ret == 0
+    assert main(["judge", str(with_baseline.path / ".anubis" / "runs")]) == 1

@@ -20,7 +20,7 @@ from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.explanation_text import shares_text
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.validator import learn_baseline
+from tests.session.conftest import baseline_of
 
 SUITE = """
 import json, pathlib, pytest
@@ -62,13 +62,7 @@ def baseline(hardware_class: tuple[str, Mapping[str, str]]) -> Baseline:
         )
         for name, whole in {"step_time": "", **dict.fromkeys(STEP, "step_time")}.items()
     ]
-    return learn_baseline(
-        populations,
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    return baseline_of(populations, key, attributes)
 
 
 Run = Callable[..., tuple[RunRecord, pytest.RunResult]]
@@ -77,7 +71,6 @@ Run = Callable[..., tuple[RunRecord, pytest.RunResult]]
 @pytest.fixture
 def run(pytester: pytest.Pytester, baseline: Baseline) -> Run:
     """Run the suite on a machine on which kinds take some times as long."""
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     save_baseline(baseline, pytester.path / "baselines")
 
@@ -155,26 +148,3 @@ def test_a_baseline_keeps_what_is_a_part(pytester: pytest.Pytester, run: Run) ->
     (file,) = (pytester.path / "baselines").iterdir()
     parts = {one.metric.name: one.metric.part_of for one in load_baseline(file).criteria}
     assert parts == {"step_time": "", **dict.fromkeys(STEP, "step_time")}
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        ('"a", [1.0], unit="ms", better="lower", part_of="whole"', "*whole*before its parts*"),
-        ('"a", [1.0], unit="s", better="lower", part_of="step"', "*the same unit*"),
-        ('"a", [1.0], unit="ms", better="higher", part_of="step"', "*better='lower'*"),
-    ],
-)
-def test_a_part_without_its_whole_is_wrong_usage(
-    pytester: pytest.Pytester, call: str, words: str
-) -> None:
-    pytester.makepyfile(
-        f"""
-        def test_it(anubis_metric):
-            anubis_metric.record("step", [1.0], unit="ms", better="lower")
-            anubis_metric.record({call})
-        """
-    )
-    result = pytester.runpytest("--anubis", "--anubis-mode=measure")
-    assert result.ret == 4
-    result.stdout.fnmatch_lines([words])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.distributed.containment import crash_evidence
-from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import record_of
 
 HANGS = """
 import time, pytest
@@ -46,12 +45,6 @@ def test_good(): pass
 def with_pytest_timeout(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     options = "-p no:hypothesispytest -p no:benchmark -p tests.quiet --anubis-in-process"
     monkeypatch.setenv("PYTEST_ADDOPTS", options)
-    pytester.makeini("[pytest]\n")
-
-
-def record_of(pytester: pytest.Pytester) -> RunRecord:
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    return read_journal(path)
 
 
 @pytest.mark.parametrize(

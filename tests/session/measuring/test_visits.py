@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from pytest_anubis.session.measuring import attempts
 from pytest_anubis.session.measuring import visits as repeated
 from pytest_anubis.session.measuring.conditions import ConditionsWatch
 from pytest_anubis.store import best_probe
+from tests.run_journals import events_of
 from tests.session.conftest import Learn
 
 # The probe of these runs reads what the tests say: the state of a host that everybody can see.
@@ -106,6 +106,7 @@ def run(
     earlier: float = 0.0,
     end: str = "",
     paired: str = "10",
+    suite: str = SUITE,
 ) -> tuple[pytest.RunResult, list[dict[str, Any]]]:
     """Run the suite.
 
@@ -118,12 +119,13 @@ def run(
         earlier: Seconds that the probe took during the second test in earlier runs; 0 where there are none.
         end: The last line of the second test.
         paired: Factor of the metric that is recorded for the same rounds.
+        suite: The tests.
     """
     pytester.makeconftest(
         CONFTEST.replace("lambda *_: True", f"lambda *_: {shared}").replace("EARLIER", str(earlier))
     )
     suite = (
-        SUITE.replace("[10 *", f"[{paired} *")
+        suite.replace("[10 *", f"[{paired} *")
         .replace("SLOW", str(slow))
         .replace("LAST", str(last))
         .replace("VALUES", values)
@@ -131,8 +133,7 @@ def run(
     pytester.makepyfile(test_suite=f"{suite}    {end}\n")
     (pytester.path / "probe").write_text("0.001")
     result = pytester.runpytest("--anubis", f"--anubis-mode={mode}", *options)
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    return result, [json.loads(line) for line in journal.read_text().splitlines()]
+    return result, events_of(pytester)
 
 
 def visits(pytester: pytest.Pytester) -> list[str]:
@@ -195,11 +196,7 @@ def test_no_clear_moment_in_the_whole_run(pytester: pytest.Pytester) -> None:
 def test_clear_values_of_several_visits_are_one_sample(
     pytester: pytest.Pytester, clear: int
 ) -> None:
-    pytester.makeconftest(CONFTEST.replace("EARLIER", "0"))
-    half = SUITE.replace("host(SLOW if visit < LAST else 0.001)", "host(0.001)").replace(
-        "VALUES", "turn(visit)"
-    )
-    half += f"""
+    turn = f"""
 count = 0
 def turn(visit):
     global count
@@ -208,12 +205,8 @@ def turn(visit):
         host(0.002)
     return 5.0 + visit
 """
-    pytester.makepyfile(test_suite=half)
-    (pytester.path / "probe").write_text("0.001")
-    result = pytester.runpytest("--anubis", "--anubis-mode=measure")
+    result, events = run(pytester, last=0, values="turn(visit)", suite=turn + SUITE)
     result.assert_outcomes(passed=2)
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    events = [json.loads(line) for line in journal.read_text().splitlines()]
     rate = last_measured(events, "rate")
     # The last one of them still stood between two readings that were good.
     assert rate["values"][:clear] == [6.0] * clear
@@ -351,11 +344,7 @@ def test_teardown_error_of_a_visit_is_reported(pytester: pytest.Pytester, learn:
 
 
 def test_a_strict_xfail_may_be_put_off(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(CONFTEST.replace("EARLIER", "0"))
-    marked = SUITE.replace("SLOW", "0.002").replace("LAST", "2").replace("VALUES", "5.0 + visit")
-    marked = marked.replace("def test_second", "@pytest.mark.xfail(strict=True)\ndef test_second")
-    pytester.makepyfile(test_suite=marked)
-    (pytester.path / "probe").write_text("0.001")
-    result = pytester.runpytest("--anubis", "--anubis-mode=measure")
+    marked = SUITE.replace("def test_second", "@pytest.mark.xfail(strict=True)\ndef test_second")
+    result, _ = run(pytester, suite=marked)
     assert visits(pytester) == ["first", "second", "second"]
     assert result.parseoutcomes() == {"passed": 1, "failed": 1}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +12,6 @@ from tests.places import RECORDED
 from tests.session.conftest import Learn
 
 Edit = Callable[[dict[str, Any]], object]
-
-
-def edit(path: Path, change: Edit) -> None:
-    data = json.loads(path.read_text())
-    change(data)
-    path.write_text(json.dumps(data))
-
-
 BAD: dict[str, tuple[Edit, str]] = {
     "wrong schema": (lambda d: d.update(schema=99), "schema"),
     "NaN": (lambda d: d["criteria"][0]["centre"].__setitem__(0, float("nan")), "NaN"),
@@ -32,34 +23,23 @@ BAD: dict[str, tuple[Edit, str]] = {
     "another class": (lambda d: d.update(hardware_class="other"), "other"),
     "no criteria list": (lambda d: d.update(criteria="none"), "criteria"),
     "twice the same": (lambda d: d["criteria"].append(d["criteria"][0]), "criteria"),
+    "truncated": (lambda d: None, "not valid JSON"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_baseline_is_one_line_and_exit_4(
-    project: pytest.Pytester, learn: Learn, case: str
-) -> None:
-    learn()
-    (path,) = (project.path / "baselines").glob("*.json")
+def test_a_bad_baseline_is_one_line_and_exit_4(with_baseline: pytest.Pytester, case: str) -> None:
+    (path,) = (with_baseline.path / "baselines").glob("*.json")
     change, word = BAD[case]
-    edit(path, change)
-    result = project.runpytest("--anubis")
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data)[: 200 if case == "truncated" else None])
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == 4
     lines = [line for line in result.stderr.lines if line.strip()]
     assert len(lines) == 1
     assert path.name in lines[0]
     assert word in lines[0]
-
-
-def test_a_truncated_baseline_is_one_line_and_exit_4(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    (path,) = (project.path / "baselines").glob("*.json")
-    path.write_text(path.read_text()[:200])
-    result = project.runpytest("--anubis")
-    assert result.ret == 4
-    assert len([line for line in result.stderr.lines if line.strip()]) == 1
 
 
 @pytest.mark.usefixtures("in_workers")
@@ -86,22 +66,18 @@ def test_junit_holds_every_metric_and_the_right_counts(
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("processes", [["--anubis-in-process"], ["-n2"]])
 def test_html_report_has_verdict_and_inventory(
-    project: pytest.Pytester, learn: Learn, processes: list[str]
+    with_baseline: pytest.Pytester, processes: list[str]
 ) -> None:
-    learn()
     arguments = ["--anubis", "--html=r.html", "--self-contained-html", *processes]
-    assert project.runpytest(*arguments).ret == 0
-    page = (project.path / "r.html").read_text()
+    assert with_baseline.runpytest(*arguments).ret == 0
+    page = (with_baseline.path / "r.html").read_text()
     for word in ("ACCEPTED", "&lt;svg", "processor"):
         assert word in page, word
 
 
-def test_the_store_that_cannot_be_written_is_one_line(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    (project.path / "file").write_text("")
-    result = project.runpytest("--anubis", "--anubis-store=file/inside")
+def test_the_store_that_cannot_be_written_is_one_line(with_baseline: pytest.Pytester) -> None:
+    (with_baseline.path / "file").write_text("")
+    result = with_baseline.runpytest("--anubis", "--anubis-store=file/inside")
     assert result.ret == 4
     result.stderr.fnmatch_lines(
         ["ERROR: --anubis-store: *: cannot start a journal (*); choose another store folder"]

@@ -15,9 +15,8 @@ from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as class_of
 from pytest_anubis.hardware.telemetry.recorded_node import replay
 from pytest_anubis.store.baselines.baseline_files import save_baseline
-from pytest_anubis.validator import learn_baseline
 from tests.places import RECORDED
-from tests.session.conftest import HEALTHY, Learn, set_speed
+from tests.session.conftest import HEALTHY, baseline_of, set_speed
 
 THROTTLED = [*HEALTHY, *(0.88 * value for value in HEALTHY)]
 NODE = """
@@ -44,7 +43,6 @@ def eight(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """A recorded node of eight GPUs, without a baseline."""
     monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
     monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=NODE)
     (pytester.path / "node.json").write_text(RECORDED.read_text())
     return pytester
@@ -74,9 +72,7 @@ def verdicts(pytester: pytest.Pytester) -> list[dict[str, Any]]:
     return [event for event in events if event["event"] == "verdict"]
 
 
-def test_slow_gpu_is_rejected_without_baseline(
-    eight: pytest.Pytester,
-) -> None:
+def test_slow_gpu_is_rejected_without_baseline(eight: pytest.Pytester) -> None:
     rates(eight, {5: 0.85})
     result = run(eight, "--junitxml=out.xml")
     assert result.ret == 1
@@ -94,9 +90,7 @@ def test_slow_gpu_is_rejected_without_baseline(
     assert {v["outcome"] for v in found} == {"FAIL", "PASS"}
 
 
-def test_agreeing_devices_are_not_accepted(
-    eight: pytest.Pytester,
-) -> None:
+def test_agreeing_devices_are_not_accepted(eight: pytest.Pytester) -> None:
     rates(eight, dict.fromkeys(range(8), 0.5))
     result = run(eight, "--junitxml=out.xml")
     assert result.ret == 20
@@ -105,9 +99,7 @@ def test_agreeing_devices_are_not_accepted(
     assert {v["outcome"] for v in verdicts(eight) if v.get("reference") == "peers"} == {"PASS"}
 
 
-def test_pooled_values_are_judged_by_the_baseline(
-    eight: pytest.Pytester,
-) -> None:
+def test_pooled_values_are_judged_by_the_baseline(eight: pytest.Pytester) -> None:
     rng = np.random.default_rng(1)
     key, attributes = class_of(replay(eight.path / "node.json").inventory, "smoke")
     count = 12
@@ -119,13 +111,7 @@ def test_pooled_values_are_judged_by_the_baseline(
         devices=[f"cuda:{i % 8}" for i in range(8 * count)],
         hardware_class=key,
     )
-    baseline = learn_baseline(
-        [population],
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    baseline = baseline_of([population], key, attributes)
     save_baseline(baseline, eight.path / "baselines")
     rates(eight, {})
     assert run(eight).ret == 0
@@ -179,14 +165,7 @@ def test_throttling_is_marginal_with_its_onset(
         devices=["cpu"] * 13,
         hardware_class=key,
     )
-    baseline = learn_baseline(
-        [population],
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        alpha=0.9,
-        error_rate=None,
-    )
+    baseline = baseline_of([population], key, attributes, alpha=0.9)
     save_baseline(baseline, project.path / "baselines")
     set_speed(project, THROTTLED)
     result = project.runpytest("--anubis", "--html=r.html", "--self-contained-html")
@@ -200,12 +179,11 @@ def test_throttling_is_marginal_with_its_onset(
     assert project.runpytest("--anubis", "--anubis-fail-on=marginal").ret == 1
 
 
-def test_a_steady_run_is_not_marginal(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
+def test_a_steady_run_is_not_marginal(with_baseline: pytest.Pytester) -> None:
     rng = np.random.default_rng(3)
-    set_speed(project, (100 * np.exp(rng.normal(0, 0.004, 60))).tolist())
-    assert project.runpytest("--anubis").ret == 0
-    assert [v["outcome"] for v in verdicts(project)] == ["PASS"]
+    set_speed(with_baseline, (100 * np.exp(rng.normal(0, 0.004, 60))).tolist())
+    assert with_baseline.runpytest("--anubis").ret == 0
+    assert [v["outcome"] for v in verdicts(with_baseline)] == ["PASS"]
 
 
 def test_a_change_is_told_without_any_reference(project: pytest.Pytester) -> None:

@@ -20,6 +20,7 @@ from pytest_anubis.session.running.exit_guard import _once
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.forked import Forked
+from tests.run_journals import record_of
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 ENDS = """
@@ -32,6 +33,8 @@ def test_ends():
         ctypes.CDLL(None).exit(0)
     if how == "execv":
         os.execv("/bin/true", ["true"])
+    if how == "a timeout's thread":
+        os._exit(1)
 """
 
 
@@ -47,58 +50,58 @@ def started(project: pytest.Pytester, *more: str, **environment: str) -> Forked:
     )
 
 
-@pytest.mark.parametrize("how", ["os._exit", "exit of C", "execv"])
-def test_process_ending_itself_with_0_accepts_nothing(
-    project: pytest.Pytester, learn: Learn, how: str
+@pytest.mark.parametrize(
+    ("how", "decides"),
+    [
+        ("os._exit", "accepted"),
+        ("exit of C", "accepted"),
+        ("execv", "accepted"),
+        ("a timeout's thread", "rejected"),
+    ],
+)
+def test_process_ending_itself_decides_nothing(
+    with_baseline: pytest.Pytester, how: str, decides: str
 ) -> None:
-    learn()
-    set_speed(project, [0.5 * value for value in HEALTHY])
-    (project.path / "test_z_ends.py").write_text(ENDS)
-    process = started(project, HOW=how)
+    set_speed(with_baseline, [0.5 * value for value in HEALTHY])
+    (with_baseline.path / "test_z_ends.py").write_text(ENDS)
+    process = started(with_baseline, HOW=how)
     said, _ = process.communicate()
     assert process.returncode == 20, said
-    assert "nothing is accepted (exit status 20)" in said
+    assert f"nothing is {decides} (exit status 20)" in said
 
 
 @pytest.mark.parametrize(
-    ("late", "code"),
+    "late",
     [
-        ("def pytest_sessionfinish(session):\n    session.exitstatus = 0", 1),
-        ("import os\ndef pytest_unconfigure():\n    os._exit(0)", 1),
-        ("import os, atexit\natexit.register(os._exit, 0)", 1),
+        "def pytest_sessionfinish(session):\n    session.exitstatus = 0",
+        "import os\ndef pytest_unconfigure():\n    os._exit(0)",
+        "import os, atexit\natexit.register(os._exit, 0)",
     ],
 )
-def test_no_plugin_makes_a_rejection_a_0(
-    project: pytest.Pytester, learn: Learn, late: str, code: int
-) -> None:
-    learn()
-    set_speed(project, [0.5 * value for value in HEALTHY])
-    project.makeconftest(late)
-    process = started(project)
+def test_no_plugin_makes_a_rejection_a_0(with_baseline: pytest.Pytester, late: str) -> None:
+    set_speed(with_baseline, [0.5 * value for value in HEALTHY])
+    with_baseline.makeconftest(late)
+    process = started(with_baseline)
     said, _ = process.communicate()
-    assert process.returncode in (code, 20), said
+    assert process.returncode in (1, 20), said
 
 
 @pytest.mark.parametrize("status", [6, 7, -3])
-def test_status_changed_by_a_plugin_is_never_0(
-    project: pytest.Pytester, learn: Learn, status: int
-) -> None:
-    learn()
-    project.makeconftest(
+def test_status_changed_by_a_plugin_is_never_0(with_baseline: pytest.Pytester, status: int) -> None:
+    with_baseline.makeconftest(
         "import pytest\n@pytest.hookimpl(trylast=True)\n"  # 6 is pytest's own, of --max-warnings
         f"def pytest_sessionfinish(session):\n    session.exitstatus = {status}\n"
     )
-    assert int(project.runpytest("--anubis", "--anubis-in-process").ret) == status
+    assert int(with_baseline.runpytest("--anubis", "--anubis-in-process").ret) == status
 
 
-def test_acceptance_is_0_also_for_pytest_main(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    process = started(project)
+def test_acceptance_is_0_also_for_pytest_main(with_baseline: pytest.Pytester) -> None:
+    process = started(with_baseline)
     said, _ = process.communicate()
     assert process.returncode == 0, said
     assert "nothing was judged" not in said
     program = "import pytest, sys\nprint('mine', int(pytest.main(['--anubis', '-q'])))"
-    result = project.run(sys.executable, "-c", program)
+    result = with_baseline.run(sys.executable, "-c", program)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*mine 0"])
 
@@ -158,20 +161,16 @@ def test_only_what_a_process_has_sent_is_passed_on(
     "option",
     ["--fixtures", "--fixtures-per-test", "--collect-only", "--markers", "--setup-plan"],
 )
-def test_what_runs_no_test_accepts_nothing(
-    project: pytest.Pytester, learn: Learn, option: str
-) -> None:
-    learn()
-    assert project.runpytest("--anubis", "--anubis-store=listed", option).ret == 20
-    assert (project.path / "listed").exists() == (option == "--setup-plan")  # a list is no run
+def test_what_runs_no_test_accepts_nothing(with_baseline: pytest.Pytester, option: str) -> None:
+    assert with_baseline.runpytest("--anubis", "--anubis-store=listed", option).ret == 20
+    assert (with_baseline.path / "listed").exists() == (
+        option == "--setup-plan"
+    )  # a list is no run
 
 
 @pytest.mark.parametrize("part", ["run", "judge", "terminal", "gate", "exit", "devices"])
-def test_a_run_does_without_none_of_its_parts(
-    project: pytest.Pytester, learn: Learn, part: str
-) -> None:
-    learn()
-    result = project.runpytest("--anubis", "-p", f"no:anubis-{part}")
+def test_a_run_does_without_none_of_its_parts(with_baseline: pytest.Pytester, part: str) -> None:
+    result = with_baseline.runpytest("--anubis", "-p", f"no:anubis-{part}")
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"*-p no:anubis-{part}: no run with --anubis goes without*"])
 
@@ -184,31 +183,34 @@ def test_sleeps():
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_signals_to_the_started_process_reach_the_run(
-    project: pytest.Pytester, learn: Learn, number: signal.Signals
-) -> None:
-    learn()
+def asleep(project: pytest.Pytester, *more: str) -> Forked:
+    """Start a run, and return once its test sleeps."""
     (project.path / "test_sleeps.py").write_text(SLEEPS)
-    process = started(project, "test_sleeps.py")
+    process = started(project, "test_sleeps.py", *more)
     while not (project.path / "asleep").exists():
         assert process.poll() is None
         time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_signals_to_the_started_process_reach_the_run(
+    with_baseline: pytest.Pytester, number: signal.Signals
+) -> None:
+    process = asleep(with_baseline)
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)  # ends with the last one who holds the pipe
     killed = number == signal.SIGKILL
     assert process.returncode == (-number if killed else 2), said
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(with_baseline)
     assert record.broken_off
     decided = record.node_verdict
     assert decided is None if killed else decided and decided.decision is Decision.UNDECIDED
 
 
-def test_launcher_ignoring_sigchld_gets_a_status(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
+def test_launcher_ignoring_sigchld_gets_a_status(with_baseline: pytest.Pytester) -> None:
     command = f"trap '' CHLD; exec {sys.executable} -m pytest --anubis -q"
-    result = project.run("sh", "-c", command, timeout=60)
+    result = with_baseline.run("sh", "-c", command, timeout=60)
     assert result.ret == 0
 
 
@@ -243,9 +245,8 @@ def test_one_ctrl_c_that_comes_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("call", ["write", "fdatasync"])
 def test_what_the_disk_does_not_keep_cannot_accept(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch, call: str
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    learn()
     real, full = getattr(os, call), OSError(errno.ENOSPC, "No space left on device")
     journals: list[int] = []
 
@@ -258,16 +259,15 @@ def test_what_the_disk_does_not_keep_cannot_accept(
         return done
 
     monkeypatch.setattr(os, call, broken)
-    result = project.runpytest("--anubis")
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == 20
     result.stdout.fnmatch_lines(["UNDECIDED: *", "*not completely: *"])
     assert "ACCEPTED" not in result.stdout.str()
 
 
 def test_a_disk_that_fails_after_the_last_word_takes_an_acceptance_back(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn()
     real, write = os.fdatasync, Journal.write
 
     def last(self: Journal, event: object) -> None:
@@ -279,10 +279,10 @@ def test_a_disk_that_fails_after_the_last_word_takes_an_acceptance_back(
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(Journal, "write", last)
-    result = project.runpytest("--anubis")
+    result = with_baseline.runpytest("--anubis")
     monkeypatch.setattr(os, "fdatasync", real)
     assert result.ret == 20
-    result = project.run(sys.executable, "-m", "pytest_anubis.cli.main", "report")
+    result = with_baseline.run(sys.executable, "-m", "pytest_anubis.cli.main", "report")
     result.stdout.fnmatch_lines(["UNDECIDED: *", "*the disk may not have kept*"])
 
 
@@ -300,14 +300,10 @@ def test_half_a_line_that_a_full_disk_took_is_no_damage_later(tmp_path: Path) ->
     assert record.warnings == ("journal.jsonl: the run never finished",)
 
 
-def test_a_run_that_is_written_is_not_gone_on_with(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    (project.path / "test_sleeps.py").write_text(SLEEPS)
-    process = started(project, "--anubis-run-id=r", "test_sleeps.py")
+def test_a_run_that_is_written_is_not_gone_on_with(with_baseline: pytest.Pytester) -> None:
+    process = asleep(with_baseline, "--anubis-run-id=r")
     try:
-        while not (project.path / "asleep").exists():
-            time.sleep(0.02)
-        result = project.runpytest("--anubis", "--anubis-resume=r")
+        result = with_baseline.runpytest("--anubis", "--anubis-resume=r")
     finally:
         process.kill()
         process.communicate()
@@ -338,8 +334,7 @@ def test_a_resumed_run_is_judged_by_the_baseline_of_today(
             "anubis: differs from the earlier part: baseline sha256:* then, sha256:* now; *judged anew"
         ]
     )
-    (path,) = Path(project.path).glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(project)
     assert record.node_verdict is not None
     assert {v.baseline for v in record.verdicts if v.metric} == {record.node_verdict.baseline}
     assert record.baseline == record.node_verdict.baseline
@@ -355,32 +350,31 @@ def test_a_resumed_run_is_judged_by_the_baseline_of_today(
     ],
 )
 def test_a_run_that_was_broken_off_after_its_last_test_decides_nothing(
-    project: pytest.Pytester, learn: Learn, hook: str
+    with_baseline: pytest.Pytester, hook: str
 ) -> None:
-    learn()
-    project.makeconftest(hook)
-    result = project.runpytest_inprocess("--anubis", "--junitxml=out.xml", no_reraise_ctrlc=True)
+    with_baseline.makeconftest(hook)
+    result = with_baseline.runpytest_inprocess(
+        "--anubis", "--junitxml=out.xml", no_reraise_ctrlc=True
+    )
     assert result.ret not in (0, 1, 20)
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(path)
+    record = record_of(with_baseline)
     assert record.broken_off
     assert record.node_verdict is not None
     assert record.node_verdict.decision is Decision.UNDECIDED
     assert "nothing is decided" in record.node_verdict.headline
-    assert "ACCEPTED" not in (project.path / "out.xml").read_text()
+    assert "ACCEPTED" not in (with_baseline.path / "out.xml").read_text()
     assert "ACCEPTED" not in result.stdout.str()
 
 
 @pytest.mark.parametrize(
     "harm", ["shutil.rmtree('.anubis')", "[os.truncate(path, 99) for path in journals]"]
 )
-def test_destroyed_journal_accepts_nothing(
-    project: pytest.Pytester, learn: Learn, harm: str
-) -> None:
-    learn()
+def test_destroyed_journal_accepts_nothing(with_baseline: pytest.Pytester, harm: str) -> None:
     head = "import glob, os, shutil\njournals = glob.glob('.anubis/runs/*/journal.jsonl')"
-    project.makepyfile(test_harm=f"def test_harm():\n    {head.replace(chr(10), '; ')}; {harm}\n")
-    result = project.runpytest("--anubis")
+    with_baseline.makepyfile(
+        test_harm=f"def test_harm():\n    {head.replace(chr(10), '; ')}; {harm}\n"
+    )
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == 20, result.stdout.str()
     result.stdout.fnmatch_lines(["UNDECIDED: *", "*somebody * during the run*"])
     assert "ACCEPTED: node" not in result.stdout.str()

@@ -18,7 +18,7 @@ from pytest_anubis.store.history import database, fleet_history, run_filing
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.risk_model_files import MODEL_NAME, save_model
 from pytest_anubis.store.history.waiting_runs import waiting
-from tests.session.conftest import HEALTHY, Learn, set_speed
+from tests.session.conftest import HEALTHY, set_speed
 
 DIALECT = sa.engine.default.DefaultDialect
 BAD = [value / 2 for value in HEALTHY]
@@ -60,8 +60,7 @@ def run(project: pytest.Pytester, name: str, *arguments: str) -> tuple[int, list
     ids=["open", "execute", "file", "exit bad", "exit good", "commit", "close", "ours"],
 )
 def test_a_fault_of_the_history_costs_no_verdict(
-    project: pytest.Pytester,
-    learn: Learn,
+    with_baseline: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
     where: Any,
     name: str,
@@ -71,45 +70,42 @@ def test_a_fault_of_the_history_costs_no_verdict(
     def fail(*_: object, **__: object) -> Any:
         raise error
 
-    learn()
-    set_speed(project, HEALTHY if good else BAD)
+    set_speed(with_baseline, HEALTHY if good else BAD)
     with monkeypatch.context() as patch:
         patch.setattr(where, name, fail)
-        code, said = run(project, "r1")
+        code, said = run(with_baseline, "r1")
     assert code == (0 if good else 1)
     assert len(said) == 1
     # The next run files both.
     if name != "file_finished":
-        assert run(project, "r2") == (code, [])
-        with History(project.path / ".anubis") as history:
+        assert run(with_baseline, "r2") == (code, [])
+        with History(with_baseline.path / ".anubis") as history:
             (node,) = history.nodes()
             assert [one.run for one in history.node_history(node.name)] == ["r1", "r2"]
 
 
 def test_selector_without_history_leaves_nothing_out(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> Any:
         raise BROKEN
 
-    learn()
-    with History(project.path / ".anubis"):
+    with History(with_baseline.path / ".anubis"):
         pass
     monkeypatch.setattr(fleet_history, "read_fleet", fail)
-    code, said = run(project, "r1", "--anubis-select=risk")
+    code, said = run(with_baseline, "r1", "--anubis-select=risk")
     assert code == 0
     (line,) = said
     assert "--anubis-select: the history cannot be read: " in line
     assert line.endswith(".anubis: database disk image is malformed; nothing is left out")
-    journal = (project.path / ".anubis/runs/r1/journal.jsonl").read_text()
+    journal = (with_baseline.path / ".anubis/runs/r1/journal.jsonl").read_text()
     (choice,) = [event for event in map(json.loads, journal.splitlines()) if "unreadable" in event]
     assert choice["pruned"] == []
     assert choice["unreadable"].endswith("malformed")
 
 
-def test_model_without_history_finds_no_node_safe(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    store = project.path / ".anubis"
+def test_model_without_history_finds_no_node_safe(with_baseline: pytest.Pytester) -> None:
+    store = with_baseline.path / ".anubis"
     store.mkdir()
     (store / "history.sqlite").write_bytes(b"no database" * 500)
     model = RiskModel(
@@ -122,16 +118,15 @@ def test_model_without_history_finds_no_node_safe(project: pytest.Pytester, lear
         hours=9e6,
     )
     save_model(store / MODEL_NAME, model.to_plain(), created="")
-    code, _ = run(project, "r1", "--anubis-select=risk", "--anubis-risk=0.9")
+    code, _ = run(with_baseline, "r1", "--anubis-select=risk", "--anubis-risk=0.9")
     assert code == 0
     assert '"event":"measurement"' in (store / "runs/r1/journal.jsonl").read_text()
 
 
-def test_warnings_that_are_errors_touch_no_verdict(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    (project.path / ".anubis").mkdir()
-    (project.path / ".anubis" / "history.sqlite").mkdir()
-    result = project.runpytest("--anubis", "-W", "error", "--anubis-select=risk")
+def test_warnings_that_are_errors_touch_no_verdict(with_baseline: pytest.Pytester) -> None:
+    (with_baseline.path / ".anubis").mkdir()
+    (with_baseline.path / ".anubis" / "history.sqlite").mkdir()
+    result = with_baseline.runpytest("--anubis", "-W", "error", "--anubis-select=risk")
     assert result.ret == 0
     words = "*unable to open database file*"
     result.stderr.fnmatch_lines([f"anubis: --anubis-select: the history cannot be read: {words}"])
@@ -139,31 +134,29 @@ def test_warnings_that_are_errors_touch_no_verdict(project: pytest.Pytester, lea
 
 
 def test_interrupt_ends_only_the_filing(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> Any:
         raise KeyboardInterrupt
 
-    learn()
     with monkeypatch.context() as patch:
         patch.setattr(run_filing, "use_history", interrupted)
-        code, said = run(project, "r1")
+        code, said = run(with_baseline, "r1")
     assert code == 0
     assert "interrupted; 'anubis push' files it" in "".join(said)
-    assert [one.name for one in waiting(project.path / ".anubis")] == ["r1"]
-    assert run(project, "r2") == (0, [])
-    assert waiting(project.path / ".anubis") == ()
+    assert [one.name for one in waiting(with_baseline.path / ".anubis")] == ["r1"]
+    assert run(with_baseline, "r2") == (0, [])
+    assert waiting(with_baseline.path / ".anubis") == ()
 
 
-def test_a_lone_surrogate_in_a_test_is_filed(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makepyfile(
+def test_a_lone_surrogate_in_a_test_is_filed(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makepyfile(
         test_odd="import pytest\n"
         "@pytest.mark.parametrize('x', [1], ids=['a'])\n"
         "def test_odd(x):\n"
         "    pytest.fail('said \\udcff')\n"
     )
-    result = project.runpytest("--anubis", "-W", "default")
+    result = with_baseline.runpytest("--anubis", "-W", "default")
     assert result.ret == 1
     result.stdout.no_fnmatch_line("*the history*")
-    assert waiting(project.path / ".anubis") == ()
+    assert waiting(with_baseline.path / ".anubis") == ()

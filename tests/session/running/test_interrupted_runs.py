@@ -12,17 +12,13 @@ from pytest_anubis.core.events import PhaseFailed, RunFinished
 from pytest_anubis.store.journal.journal_file import Journal
 from tests.cli.command_line import anubis
 from tests.quiet import NEVER_ENDING, OPTIONS
-from tests.session.conftest import Learn
-from tests.session.running.test_exit_guard import SLEEPS, started
+from tests.run_journals import journal_of
+from tests.session.running.test_exit_guard import asleep, started
 
 
 def interrupted(project: pytest.Pytester, number: signal.Signals) -> str:
     """Run a long test, send a signal to the run, and return what it printed."""
-    (project.path / "test_sleeps.py").write_text(SLEEPS)
-    process = started(project, "test_sleeps.py")
-    while not (project.path / "asleep").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
+    process = asleep(project)
     time.sleep(0.2)  # the file is there before the line that makes it has ended
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
@@ -31,27 +27,22 @@ def interrupted(project: pytest.Pytester, number: signal.Signals) -> str:
 
 @pytest.mark.parametrize("workers", [False, True])
 def test_interrupted_run_names_test_and_next_step(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch, workers: bool
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: bool
 ) -> None:
-    learn()
-    project.makeconftest(NEVER_ENDING)
+    with_baseline.makeconftest(NEVER_ENDING)
     if workers:
         monkeypatch.setenv("PYTEST_ADDOPTS", f"{OPTIONS} -n1")
-    said = interrupted(project, signal.SIGINT)
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    assert f"--anubis-resume={path.parent.name}" in said
+    said = interrupted(with_baseline, signal.SIGINT)
+    assert f"--anubis-resume={journal_of(with_baseline).parent.name}" in said
     assert "exit_guard.py" not in said
     assert workers or "test_sleeps.py:5: KeyboardInterrupt" in said
     assert "closed already" not in said
     assert "make room" not in said
 
 
-def test_the_report_of_a_killed_run_names_the_way_on(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    interrupted(project, signal.SIGKILL)
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+def test_the_report_of_a_killed_run_names_the_way_on(with_baseline: pytest.Pytester) -> None:
+    interrupted(with_baseline, signal.SIGKILL)
+    path = journal_of(with_baseline)
     report = anubis("report", str(path.parent)).stdout
     assert (
         "it did not come to its end; to go on with this run, give the same command again with "
@@ -60,12 +51,10 @@ def test_the_report_of_a_killed_run_names_the_way_on(
     assert f"--anubis-resume={path.parent.name}" in report
 
 
-def test_a_finished_run_names_no_way_on(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    result = project.runpytest("--anubis")
+def test_a_finished_run_names_no_way_on(with_baseline: pytest.Pytester) -> None:
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == 0
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    assert "--anubis-resume" not in anubis("report", str(path.parent)).stdout
+    assert "--anubis-resume" not in anubis("report", str(journal_of(with_baseline).parent)).stdout
     result.stdout.no_fnmatch_line("*--anubis-resume*")
 
 
@@ -96,12 +85,9 @@ def pytest_unconfigure(config):
 
 
 @pytest.mark.parametrize(("how", "reported"), [("raise KeyboardInterrupt", False), ("pass", True)])
-def test_late_events_are_reported(
-    project: pytest.Pytester, learn: Learn, how: str, reported: bool
-) -> None:
-    learn()
-    project.makeconftest(LATE.format(how=how))
-    process = started(project)
+def test_late_events_are_reported(with_baseline: pytest.Pytester, how: str, reported: bool) -> None:
+    with_baseline.makeconftest(LATE.format(how=how))
+    process = started(with_baseline)
     said, _ = process.communicate(timeout=60)
     assert ("came after the run's end" in said) is reported, said
     assert "closed already" not in said

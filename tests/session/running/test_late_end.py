@@ -11,7 +11,8 @@ from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.cli.command_line import anubis
-from tests.session.conftest import HEALTHY, Learn, set_speed
+from tests.run_journals import journal_of, record_of
+from tests.session.conftest import HEALTHY, set_speed
 from tests.session.running.test_exit_guard import started
 
 HOOK = """
@@ -40,20 +41,14 @@ FAULT = "raise RuntimeError('a plugin of ours')"
     ],
 )
 def test_late_end_takes_the_acceptance_back(
-    project: pytest.Pytester,
-    learn: Learn,
-    order: str,
-    hook: str,
-    how: str,
-    codes: tuple[int, ...],
+    with_baseline: pytest.Pytester, order: str, hook: str, how: str, codes: tuple[int, ...]
 ) -> None:
-    learn()
-    project.makeconftest(HOOK.format(order=order, hook=hook, how=how))
-    process = started(project, "--anubis-in-process")
+    with_baseline.makeconftest(HOOK.format(order=order, hook=hook, how=how))
+    process = started(with_baseline, "--anubis-in-process")
     said, _ = process.communicate(timeout=60)
     assert process.returncode in codes, said
     assert "anubis: UNDECIDED: node " in said
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    path = journal_of(with_baseline)
     record = read_journal(path)
     assert "while reports were written" in record.broken_off
     assert record.node_verdict is not None
@@ -67,33 +62,30 @@ def test_late_end_takes_the_acceptance_back(
     assert judged.returncode == 20
     assert "0 REJECTED, 1 UNDECIDED, 0 ACCEPTED" in judged.stdout
     assert anubis("health").returncode == 20
-    with sqlite3.connect(project.path / ".anubis/history.sqlite") as history:
+    with sqlite3.connect(with_baseline.path / ".anubis/history.sqlite") as history:
         assert history.execute("SELECT decision FROM runs").fetchall() == [("UNDECIDED",)]
 
 
-def test_what_ends_a_rejected_run_leaves_it_rejected(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    set_speed(project, [0.5 * value for value in HEALTHY])
-    project.makeconftest(HOOK.format(order="", hook="pytest_unconfigure()", how=FAULT))
-    process = started(project, "--anubis-in-process")
+def test_what_ends_a_rejected_run_leaves_it_rejected(with_baseline: pytest.Pytester) -> None:
+    set_speed(with_baseline, [0.5 * value for value in HEALTHY])
+    with_baseline.makeconftest(HOOK.format(order="", hook="pytest_unconfigure()", how=FAULT))
+    process = started(with_baseline, "--anubis-in-process")
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1, said
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
-    verdict = read_journal(path).node_verdict
+    verdict = record_of(with_baseline).node_verdict
     assert verdict is not None
     assert verdict.decision is Decision.REJECTED
 
 
-def test_taken_back_run_can_be_resumed(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    conftest = project.makeconftest(HOOK.format(order="", hook="pytest_unconfigure()", how=EXIT))
-    process = started(project, "--anubis-in-process", "--anubis-run-id=r")
+def test_taken_back_run_can_be_resumed(with_baseline: pytest.Pytester) -> None:
+    conftest = with_baseline.makeconftest(
+        HOOK.format(order="", hook="pytest_unconfigure()", how=EXIT)
+    )
+    process = started(with_baseline, "--anubis-in-process", "--anubis-run-id=r")
     process.communicate(timeout=60)
     assert process.returncode == 2
     conftest.write_text("")
-    result = project.runpytest("--anubis", "--anubis-in-process", "--anubis-resume=r")
+    result = with_baseline.runpytest("--anubis", "--anubis-in-process", "--anubis-resume=r")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["ACCEPTED: *"])
 
@@ -108,15 +100,3 @@ def test_second_end_needs_a_cause() -> None:
         state.apply(end)
         assert state.node_verdict is not None
         assert state.node_verdict.decision.name == decision
-
-
-def test_process_ending_itself_with_1_rejects_nothing(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    # As the threads of pytest-timeout end a process.
-    (project.path / "test_z.py").write_text("import os\ndef test_z(): os._exit(1)\n")
-    process = started(project, "--anubis-in-process")
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 20, said
-    assert "so nothing is rejected (exit status 20)" in said

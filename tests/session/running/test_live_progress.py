@@ -102,9 +102,7 @@ def test_line_stands_below_and_leaves_no_trace(before: str, after: str) -> None:
     assert "write_raw" not in vars(writer)
 
 
-def test_line_is_cut_and_escapes_are_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_line_is_cut_and_escapes_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     writer = Writer()
     LineBelow(writer).show("evil\x1b[2J name of a test that is long")
@@ -150,9 +148,7 @@ def test_a_log_has_a_line_now_and_then_and_none_with_q(
         assert "of 4 done" not in pytester.runpytest("--anubis", *options).stdout.str()
 
 
-def test_line_never_follows_dots_of_a_quiet_run(
-    request: pytest.FixtureRequest,
-) -> None:
+def test_line_never_follows_dots_of_a_quiet_run(request: pytest.FixtureRequest) -> None:
     file = io.StringIO()
     reporter: Any = pytest.TerminalReporter(request.config, file)
     config: Any = SimpleNamespace(get_terminal_writer=lambda: reporter._tw)
@@ -211,9 +207,7 @@ def progress(
     return LiveProgress(config, run, workers=True)
 
 
-def test_only_pytests_thread_writes_in_a_log(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_only_pytests_thread_writes_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     live = progress(monkeypatch, written, terminal=False)
     live.pytest_sessionstart()
@@ -251,9 +245,7 @@ def test_failed_update_stops_the_drawing(monkeypatch: pytest.MonkeyPatch) -> Non
     live.pytest_sessionfinish()
 
 
-def test_hanging_update_does_not_delay_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_hanging_update_does_not_delay_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     live = progress(monkeypatch, [], terminal=True)
     looking, free = threading.Event(), threading.Event()
     moment = getattr(live_progress, "run_progress")  # noqa: B009 - imported there

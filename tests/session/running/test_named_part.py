@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +16,9 @@ from pytest_anubis.hardware.telemetry.recorded_node import replay
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.store.baselines.baseline_files import save_baseline
-from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.hardware.mapped_node import SWITCHES, mapped_recording
 from tests.places import RECORDED
+from tests.run_journals import record_of
 from tests.session.conftest import baseline_of_copies
 
 SUITE = """
@@ -37,7 +36,6 @@ def test_copy(anubis_metric, anubis_device):
 @pytest.fixture
 def eight(pytester: pytest.Pytester) -> pytest.Pytester:
     """A suite of which two cards are slow, a node with a map, and the baseline of its class without one."""
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     save_baseline(baseline_of_copies(replay(RECORDED).inventory), pytester.path / "baselines")
     (pytester.path / "node.json").write_text(mapped_recording())
@@ -48,15 +46,10 @@ def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
     return pytester.runpytest("--anubis", "--anubis-inventory=node.json", "-p", "no:xdist", *more)
 
 
-def journal(pytester: pytest.Pytester) -> Path:
-    (found,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    return found
-
-
 def test_both_cards_fail_and_their_switch_is_named(eight: pytest.Pytester) -> None:
     result = run(eight, "--html=report.html", "--self-contained-html")
     assert result.ret == 1
-    record = read_journal(journal(eight))
+    record = record_of(eight)
     failed = [v.device for v in record.verdicts if v.outcome is Outcome.FAIL]
     assert failed == ["cuda:2", "cuda:3"]
     assert record.node_verdict is not None
@@ -88,7 +81,7 @@ def test_judge_finds_the_part_in_a_run_that_only_measured(
     eight: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(eight)
-    decided = read_journal(journal(eight)).node_verdict
+    decided = record_of(eight).node_verdict
     assert decided is not None
     of_run = to_plain(decided.shared, full=True)
     assert judged(eight)["shared"] == of_run
@@ -124,7 +117,7 @@ def test_judge_names_no_part_of_devices_that_it_accepts(
 def test_without_a_map_no_part_is_named(eight: pytest.Pytester) -> None:
     (eight.path / "node.json").write_text(RECORDED.read_text())
     assert run(eight).ret == 1
-    decided = read_journal(journal(eight)).node_verdict
+    decided = record_of(eight).node_verdict
     assert decided is not None
     assert decided.components == ("accelerator.memory",)
     assert decided.shared == ()

@@ -32,13 +32,8 @@ from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.run_filing import record_run
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.store.node_standing import (
-    keep_begun,
-    keep_ended,
-    read_standing,
-    standing_file,
-)
-from tests.session.conftest import HEALTHY, Learn, edit_suite, set_speed
+from pytest_anubis.store.node_standing import keep_begun, keep_ended, read_standing, standing_file
+from tests.session.conftest import HEALTHY, edit_suite, set_speed
 from tests.store.written_runs import written
 
 
@@ -48,21 +43,55 @@ def health(store: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple
     return code, capsys.readouterr().out.rstrip("\n")
 
 
+def finding(outcome: Outcome, benchmark: str = "t") -> MetricVerdict:
+    return MetricVerdict(
+        outcome=outcome,
+        reason=Reason.BEYOND,
+        text="",
+        benchmark=benchmark,
+        metric="m",
+        device="cpu",
+    )
+
+
+def record_with(
+    run: str, decision: Decision, *found: MetricVerdict, node: str = "n1", began: float = 0.0
+) -> RunRecord:
+    said = NodeVerdict(node=node, decision=decision, headline="")
+    return RunRecord(run=run, node=node, started=str(began), verdicts=found, node_verdict=said)
+
+
+def judged(
+    store: Path, run: str, began: float, decision: Decision, *, node: str = "n1"
+) -> RunRecord:
+    """Keep what a run said that judged one thing."""
+    outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
+    record = record_with(run, decision, finding(outcome), node=node, began=began)
+    keep_begun(store, node, run, began=began)
+    assert not keep_ended(store, record, ended=began + 100.0, reason="")
+    return record
+
+
 def test_health_is_the_last_verdict(
-    project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
+    with_baseline: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    learn()
-    store = project.path / ".anubis"
+    store = with_baseline.path / ".anubis"
     code, text = health(store, capsys)
     assert (code, text[:14]) == (20, "ANB:NO-VERDICT")
 
-    assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret == 0
+    assert (
+        with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret
+        == 0
+    )
     code, text = health(store, capsys)
     assert code == 0
     assert re.fullmatch(r"ANB:ACCEPTED \d+ s ago run=r1", text)
 
-    set_speed(project, [value / 2 for value in HEALTHY])
-    assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r2").ret == 1
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
+    assert (
+        with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r2").ret
+        == 1
+    )
     code, text = health(store, capsys)
     assert code == 1
     assert text.startswith("ANB:SPEED cpu 50 GFLOP/s, expected "), text
@@ -72,16 +101,16 @@ def test_health_is_the_last_verdict(
     assert (standing.standing(holds_on("")).decision, standing.running) == (Decision.REJECTED, "")
 
     # What measures only, and what is only collected, says nothing about the node.
-    project.runpytest("--anubis", "--anubis-mode=measure", "--anubis-node=rack3-n17")
-    project.runpytest("--anubis", "--collect-only", "--anubis-node=rack3-n17")
+    with_baseline.runpytest("--anubis", "--anubis-mode=measure", "--anubis-node=rack3-n17")
+    with_baseline.runpytest("--anubis", "--collect-only", "--anubis-node=rack3-n17")
     assert read_standing(store, "rack3-n17") == standing
     # Nor does a run that is refused before a test of it begins: it leaves nothing to judge either.
     runs = sorted(store.joinpath("runs").iterdir())
-    project.makepyfile(
+    with_baseline.makepyfile(
         test_wrong="import pytest\n@pytest.mark.anubis(scope='moon')\ndef test_a(): pass\n"
     )
     for named in ("nosuch.py", "test_wrong.py"):
-        result = project.runpytest("--anubis", "--anubis-node=rack3-n17", named)
+        result = with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17", named)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         assert "UNDECIDED" not in result.stdout.str()
     assert read_standing(store, "rack3-n17") == standing
@@ -89,16 +118,18 @@ def test_health_is_the_last_verdict(
 
 
 def test_metrics_that_nothing_judged_are_counted_of_an_accepted_node(
-    project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
+    with_baseline: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    learn()
     edit_suite(
-        project,
+        with_baseline,
         "    anubis_metric.record(",
         "    anubis_metric.record('b', [9.0] * 20, unit='s', better='lower')\n    anubis_metric.record(",
     )
-    store = project.path / ".anubis"
-    assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret == 0
+    store = with_baseline.path / ".anubis"
+    assert (
+        with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret
+        == 0
+    )
     text = health(store, capsys)[1]
     assert re.fullmatch(r"ANB:ACCEPTED \d+ s ago, 1 metric without a criterion run=r1", text)
     for place in ([str(store)], ["--history", str(store)]):
@@ -109,61 +140,56 @@ def test_metrics_that_nothing_judged_are_counted_of_an_accepted_node(
 
 
 def test_closed_defect_leaves_node_undecided(
-    project: pytest.Pytester,
-    learn: Learn,
+    with_baseline: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    learn()
-    monkeypatch.chdir(project.path)
+    monkeypatch.chdir(with_baseline.path)
     named = ("--anubis", "--anubis-node=rack3-n17")
     asked = (
         ["judge", ".anubis/runs"],
         ["fleet", "verdict", ".anubis/runs"],
         ["health", "--node", "rack3-n17"],
     )
-    set_speed(project, [value / 2 for value in HEALTHY])
-    assert project.runpytest(*named).ret == 1
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
+    assert with_baseline.runpytest(*named).ret == 1
     assert [main(words) for words in asked] == [1, 1, 1]
     assert main(["history", "defect", "close", "1", "--as", "confirmed"]) == 0
     assert [main(words) for words in asked] == [20, 20, 20]
     capsys.readouterr()
     assert main(["report", "--fleet", ".anubis/runs", "--html", "site"]) == 0
     assert "0 REJECTED, 1 UNDECIDED" in capsys.readouterr().out
-    assert project.runpytest(*named).ret == 1  # as slow as it was
+    assert with_baseline.runpytest(*named).ret == 1  # as slow as it was
     assert [main(words) for words in asked] == [1, 1, 1]
 
 
 def test_judge_names_nodes_that_their_latest_run_leaves_undecided(
-    project: pytest.Pytester,
-    learn: Learn,
+    with_baseline: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    learn()
-    store = project.path / ".anubis"
+    store = with_baseline.path / ".anubis"
     named = ("--anubis", "--anubis-node=rack3-n17")
 
-    assert project.runpytest(*named).ret == 0
-    set_speed(project, [value / 2 for value in HEALTHY])
+    assert with_baseline.runpytest(*named).ret == 0
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
     waived = '[[waiver]]\nowner = "j"\nreason = "fan"\nexpires = 2999-01-01\nmetric = "speed"\n'
-    project.path.joinpath("waivers.toml").write_text(waived)
-    assert project.runpytest(*named, "--anubis-waivers=waivers.toml").ret == 20
-    monkeypatch.chdir(project.path)
+    with_baseline.path.joinpath("waivers.toml").write_text(waived)
+    assert with_baseline.runpytest(*named, "--anubis-waivers=waivers.toml").ret == 20
+    monkeypatch.chdir(with_baseline.path)
     assert (health(store, capsys)[0], main(["judge", ".anubis"])) == (20, 0)
     assert "undecided, and by 'anubis health': rack3-n17" in capsys.readouterr().out
 
 
 def test_a_rejection_stands_until_what_failed_passes(
-    project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
+    with_baseline: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    learn()
-    store = project.path / ".anubis"
+    store = with_baseline.path / ".anubis"
 
     def anubis(*more: str) -> int:
-        return int(project.runpytest("--anubis", "--anubis-node=rack3-n17", *more).ret)
+        return int(with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17", *more).ret)
 
-    set_speed(project, [value / 2 for value in HEALTHY])
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
     assert anubis() == 1
     for run in (("--setup-plan",), ("-k", "nothing"), ("--anubis-mode=measure",)):
         anubis(*run)
@@ -175,26 +201,18 @@ def test_a_rejection_stands_until_what_failed_passes(
     path.unlink()
     anubis("--setup-plan")
     assert health(store, capsys)[0] == 1
-    set_speed(project, HEALTHY)
+    set_speed(with_baseline, HEALTHY)
     assert anubis() == 0
     assert health(store, capsys)[0] == 0
 
 
 def test_a_clock_that_went_back_hides_no_rejection(tmp_path: Path) -> None:
-    def run(name: str, outcome: Outcome, decision: Decision) -> RunRecord:
-        found = MetricVerdict(
-            outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
-        )
-        said = NodeVerdict(node="n1", decision=decision, headline="")
-        return RunRecord(run=name, node="n1", verdicts=(found,), node_verdict=said)
-
-    for name, began, outcome, decision in (
-        ("good", 2e9, Outcome.PASS, Decision.ACCEPTED),
-        ("bad", 100.0, Outcome.FAIL, Decision.REJECTED),  # in 1970
-        ("mended", 200.0, Outcome.PASS, Decision.ACCEPTED),
+    for name, began, decision in (
+        ("good", 2e9, Decision.ACCEPTED),
+        ("bad", 100.0, Decision.REJECTED),  # in 1970
+        ("mended", 300.0, Decision.ACCEPTED),
     ):
-        keep_begun(tmp_path, "n1", name, began=began)
-        keep_ended(tmp_path, run(name, outcome, decision), ended=began + 1, reason="")
+        judged(tmp_path, name, began, decision)
         found = read_standing(tmp_path, "n1")
         assert found is not None
         assert found.standing(holds_on("")).decision is decision
@@ -222,13 +240,7 @@ def test_a_node_is_named_by_a_name(project: pytest.Pytester) -> None:
 
 def test_later_of_overlapping_runs_counts(tmp_path: Path) -> None:
     def ended(name: str, began: int, outcome: Outcome, decision: Decision) -> None:
-        found = MetricVerdict(
-            outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
-        )
-        said = NodeVerdict(node="n1", decision=decision, headline="")
-        record = RunRecord(
-            run=name, node="n1", started=str(began), verdicts=(found,), node_verdict=said
-        )
+        record = record_with(name, decision, finding(outcome), began=began)
         keep_ended(tmp_path, record, ended=began + 100.0, reason="")
 
     keep_begun(tmp_path, "n1", "long", began=10.0)
@@ -242,50 +254,27 @@ def test_later_of_overlapping_runs_counts(tmp_path: Path) -> None:
     assert (kept.judged.run, found.running) == ("short", "")
 
 
-def test_clock_behind_the_baseline_accepts_nothing(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    (path,) = (project.path / "baselines").glob("*.json")
+def test_clock_behind_the_baseline_accepts_nothing(with_baseline: pytest.Pytester) -> None:
+    (path,) = (with_baseline.path / "baselines").glob("*.json")
     save_baseline(replace(load_baseline(path), created="2999-01-01T00:00:00+00:00"), path.parent)
     waiver = '[[waiver]]\nowner = "o"\nreason = "r"\nmetric = "*"\nexpires = 2998-01-01\n'
-    (project.path / "waivers.toml").write_text(waiver)
-    result = project.runpytest("--anubis")
+    (with_baseline.path / "waivers.toml").write_text(waiver)
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == Decision.UNDECIDED.exit_code
     result.stdout.fnmatch_lines(["*the clock of this machine is * behind its baseline*"])
-    set_speed(project, [value / 2 for value in HEALTHY])
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
     # It is unknown which clock is right, and so whether the waiver is valid.
-    result = project.runpytest("--anubis", "--anubis-waivers=waivers.toml")
+    result = with_baseline.runpytest("--anubis", "--anubis-waivers=waivers.toml")
     assert result.ret == Decision.UNDECIDED.exit_code
-
-
-def judged(
-    store: Path, run: str, began: float, decision: Decision, *, node: str = "n1"
-) -> RunRecord:
-    """Keep what a run said that judged one thing."""
-    outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
-    found = MetricVerdict(
-        outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
-    )
-    said = NodeVerdict(node=node, decision=decision, headline="")
-    record = RunRecord(run=run, node=node, started=str(began), verdicts=(found,), node_verdict=said)
-    keep_begun(store, node, run, began=began)
-    assert not keep_ended(store, record, ended=began + 100.0, reason="")
-    return record
 
 
 @pytest.mark.parametrize("measured", [True, False])
 def test_what_a_killed_run_found_counts_though_another_run_ended_before(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], measured: bool
+    tmp_path: Path, measured: bool
 ) -> None:
     """Run a began first, and found its failure only after run b had accepted the node."""
     began = time.time() - 50
-    bad = MetricVerdict(
-        outcome=Outcome.FAIL,
-        reason=Reason.BEYOND,
-        text="",
-        benchmark="t" if measured else "u",
-        metric="m",
-        device="cpu",
-    )
+    bad = finding(Outcome.FAIL, "t" if measured else "u")
     asked = (
         ["health", "--store", str(tmp_path), "--node", "n1"],
         ["fleet", "status", str(tmp_path)],
@@ -305,17 +294,11 @@ def test_what_a_killed_run_found_counts_though_another_run_ended_before(
 
 
 @pytest.mark.parametrize(("one", "other"), [("n1", "n1.x.example"), ("n1.x.example", "n1")])
-def test_short_and_full_host_name_share_a_standing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], one: str, other: str
-) -> None:
+def test_short_and_full_host_name_share_a_standing(tmp_path: Path, one: str, other: str) -> None:
     judged(tmp_path, "bad", 1e9, Decision.REJECTED, node=one)
     assert main(["health", "--store", str(tmp_path), "--node", other]) == 1
     judged(tmp_path, "other", 1e9, Decision.ACCEPTED, node="n10.x.example")
-    narrow = RunRecord(
-        run="narrow",
-        node=other,
-        node_verdict=NodeVerdict(node=other, decision=Decision.ACCEPTED, headline=""),
-    )
+    narrow = record_with("narrow", Decision.ACCEPTED, node=other)
     keep_begun(tmp_path, other, "narrow", began=2e9)
     keep_ended(tmp_path, narrow, ended=2e9, reason="")
     for name in (one, other):  # as after somebody has renamed the host
@@ -338,12 +321,11 @@ def test_a_lock_that_is_never_let_go_holds_no_run(
     assert found.standing(holds_on("")).decision is Decision.REJECTED
 
 
-def test_what_a_run_looked_at_is_what_it_can_clear(project: pytest.Pytester, learn: Learn) -> None:
+def test_what_a_run_looked_at_is_what_it_can_clear(with_baseline: pytest.Pytester) -> None:
     """Unchecked inventories and unread errors accept nothing."""
-    learn()
-    (path,) = (project.path / "baselines").glob("*.json")
-    store = project.path / ".anubis" / "runs"
-    project.runpytest("--anubis", "--anubis-run-id=r0")
+    (path,) = (with_baseline.path / "baselines").glob("*.json")
+    store = with_baseline.path / ".anubis" / "runs"
+    with_baseline.runpytest("--anubis", "--anubis-run-id=r0")
     whole = replace(load_baseline(path), inventory=read_journal(store / "r0").inventory)
     for run, baseline, gate in (
         ("a", whole, "stop"),
@@ -351,7 +333,7 @@ def test_what_a_run_looked_at_is_what_it_can_clear(project: pytest.Pytester, lea
         ("c", replace(whole, inventory={}), "stop"),
     ):
         save_baseline(baseline, path.parent)
-        project.runpytest("--anubis", f"--anubis-gate={gate}", f"--anubis-run-id={run}")
+        with_baseline.runpytest("--anubis", f"--anubis-gate={gate}", f"--anubis-run-id={run}")
         record = read_journal(store / run)
         assert record.looked_at is not None
         assert (INVENTORY in record.looked_at) == (run == "a")
@@ -373,15 +355,8 @@ def test_run_without_verdict_leaves_no_acceptance(
     assert "ANB:CUT-SHORT" in capsys.readouterr().out
 
 
-def test_failure_in_a_killed_run_stays_open(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bad, good = (
-        MetricVerdict(
-            outcome=outcome, reason=Reason.BEYOND, text="", benchmark=of, metric="m", device="cpu"
-        )
-        for outcome, of in ((Outcome.FAIL, "bad"), (Outcome.PASS, "good"))
-    )
+def test_failure_in_a_killed_run_stays_open(tmp_path: Path) -> None:
+    bad, good = finding(Outcome.FAIL, "bad"), finding(Outcome.PASS, "good")
 
     def now() -> str:
         return datetime.fromtimestamp(time.time(), UTC).isoformat()
@@ -451,20 +426,18 @@ def test_a_name_that_no_file_can_have_is_one_line(
 
 
 def test_machines_of_one_name_stay_separate(
-    project: pytest.Pytester,
-    learn: Learn,
+    with_baseline: pytest.Pytester,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    learn()
-    here, store = read_inventory(), project.path / ".anubis"
+    here, store = read_inventory(), with_baseline.path / ".anubis"
 
     def measured(serial: str | None, speed: float) -> int:
         system = replace(here.system, serial=serial)
         known = replace(here, system=system, machine=None, nics=(), accelerators=())
         monkeypatch.setattr(run_context, "read_inventory", lambda: known)
-        set_speed(project, [value * speed for value in HEALTHY])
-        return int(project.runpytest("--anubis", "--anubis-node=rack3-n17").ret)
+        set_speed(with_baseline, [value * speed for value in HEALTHY])
+        return int(with_baseline.runpytest("--anubis", "--anubis-node=rack3-n17").ret)
 
     def health_text() -> str:
         code, text = health(store, capsys)
@@ -492,20 +465,18 @@ def test_machines_of_one_name_stay_separate(
 
 
 def test_foreign_inventory_accepts_nothing(
-    project: pytest.Pytester,
-    learn: Learn,
+    with_baseline: pytest.Pytester,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    learn()
-    store, node = project.path / ".anubis", "--anubis-node=rack3-n17"
+    store, node = with_baseline.path / ".anubis", "--anubis-node=rack3-n17"
     here = read_inventory()
     system = replace(here.system, serial="HERE-0001")
     monkeypatch.setattr(run_context, "read_inventory", lambda: replace(here, system=system))
     for name, serial in (("own", "HERE-0001"), ("other", "THERE-0002"), ("unknown", None)):
         known = replace(here, system=replace(system, serial=serial), machine=None, nics=())
         recording = Recorded(inventory=known, readings=())
-        (project.path / f"{name}.json").write_text(recording_text(recording))
+        (with_baseline.path / f"{name}.json").write_text(recording_text(recording))
 
     def statuses() -> list[Status]:
         with History(store) as history:
@@ -517,7 +488,7 @@ def test_foreign_inventory_accepts_nothing(
         ]
 
     def replayed(name: str) -> int:
-        result = project.runpytest("--anubis", node, f"--anubis-inventory={name}.json")
+        result = with_baseline.runpytest("--anubis", node, f"--anubis-inventory={name}.json")
         line = "*not known to be of the machine that measures*"
         if name == "own":
             result.stdout.no_fnmatch_line(line)
@@ -532,9 +503,9 @@ def test_foreign_inventory_accepts_nothing(
         assert replayed(name) == 0
         assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (20, 20, 20)
         assert statuses() == [Status.NEVER, Status.NEVER]
-    set_speed(project, [value / 2 for value in HEALTHY])
-    assert project.runpytest("--anubis", node).ret == 1
-    set_speed(project, HEALTHY)
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
+    assert with_baseline.runpytest("--anubis", node).ret == 1
+    set_speed(with_baseline, HEALTHY)
     for name in ("other", "unknown"):
         assert replayed(name) == 0
         assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (1, 1, 1)
@@ -542,7 +513,7 @@ def test_foreign_inventory_accepts_nothing(
     assert replayed("own") == 0
     assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (0, 0, 0)
     assert statuses() == [Status.FIT, Status.FIT]
-    set_speed(project, [value / 2 for value in HEALTHY])
+    set_speed(with_baseline, [value / 2 for value in HEALTHY])
     assert replayed("other") == 1
     assert (health(store, capsys)[0], verdict()) == (1, 1)
     assert statuses() == [Status.QUARANTINED, Status.QUARANTINED]

@@ -27,7 +27,6 @@ def test_copy(anubis_metric, anubis_device):
 
 
 def run(pytester: pytest.Pytester, level: Mapping[int, float], *more: str) -> tuple[Any, RunRecord]:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE)
     levels = {f"cuda:{card}": level.get(card, level[0]) for card in range(8)}
     (pytester.path / "level.json").write_text(json.dumps(levels))
@@ -68,7 +67,6 @@ def test_an_operator_may_reject_for_it(pytester: pytest.Pytester) -> None:
 
 
 def test_a_wrong_rating_is_the_benchmark_s_mistake(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(
         test_it="""
         import pytest

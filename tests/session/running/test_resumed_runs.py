@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from pytest_anubis.codec import to_plain
-from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.events import RunStarted
-from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.session.running.resume import Earlier, _exchanged, compared
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_files import save_baseline
-from tests.session.conftest import Learn
+from tests.run_journals import events_of
+from tests.session.conftest import Learn, exact
 
 EIGHT = Path(__file__).parents[2] / "data" / "recorded_8gpu.json"
 STOP = """
@@ -41,11 +40,6 @@ def test_a_plain():
 """
 
 
-def journal(project: pytest.Pytester) -> list[dict[str, Any]]:
-    path = project.path / ".anubis/runs/r/journal.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def add(project: pytest.Pytester, text: str) -> None:
     suite = project.path / "test_suite.py"
     head, mark, rest = suite.read_text().partition("@pytest.mark.anubis(")
@@ -53,36 +47,30 @@ def add(project: pytest.Pytester, text: str) -> None:
 
 
 def test_hidden_failure_blocks_the_resumed_run(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn()
-    add(project, PLAIN)
-    project.makeconftest(STOP + LIE)
+    add(with_baseline, PLAIN)
+    with_baseline.makeconftest(STOP + LIE)
     for name in ("BAD", "LIE"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("STOP", "test_speed")
-    assert project.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == 2
+    assert with_baseline.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == 2
     for name in ("STOP", "BAD", "LIE"):
         monkeypatch.delenv(name)
-    result = project.runpytest("--anubis", "--anubis-resume=r")
+    result = with_baseline.runpytest("--anubis", "--anubis-resume=r")
     assert result.ret == 20
     result.stdout.fnmatch_lines(["*but a plugin reports it as passed*"])
 
 
 @pytest.mark.parametrize(("mended", "code"), [(False, 20), (True, 0)])
 def test_uncollected_file_is_not_forgotten(
-    project: pytest.Pytester,
-    learn: Learn,
-    monkeypatch: pytest.MonkeyPatch,
-    mended: bool,
-    code: int,
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, mended: bool, code: int
 ) -> None:
-    learn()
-    project.makeconftest(STOP)
-    new = project.path / "test_new.py"
+    with_baseline.makeconftest(STOP)
+    new = with_baseline.path / "test_new.py"
     new.write_text("assert 0\n")
     monkeypatch.setenv("STOP", "test_speed")
-    first = project.runpytest_subprocess(
+    first = with_baseline.runpytest_subprocess(
         "--anubis", "--anubis-run-id=r", "--continue-on-collection-errors"
     )
     assert first.ret == 2
@@ -90,7 +78,7 @@ def test_uncollected_file_is_not_forgotten(
     if mended:
         new.write_text("def test_new(): pass\n")
     more = [] if mended else ["--ignore=test_new.py"]
-    assert project.runpytest("--anubis", "--anubis-resume=r", *more).ret == code
+    assert with_baseline.runpytest("--anubis", "--anubis-resume=r", *more).ret == code
 
 
 CUT = """
@@ -105,15 +93,9 @@ def test_wrong(anubis_metric, anubis_device):
 
 
 def test_values_of_interrupted_test_are_judged(project: pytest.Pytester, learn: Learn) -> None:
-    none = Criterion(
-        benchmark="test_suite.py::test_wrong",
-        metric=Metric(name="wrong", unit="elements", better="equal"),
-        centre=(0.0,),
-        nodes=12,
-        units=12,
-    )
     known = learn()
-    save_baseline(replace(known, criteria=(*known.criteria, none)), project.path / "baselines")
+    criteria = *known.criteria, exact("wrong", "test_suite.py::test_wrong")
+    save_baseline(replace(known, criteria=criteria), project.path / "baselines")
     add(project, CUT)
     assert project.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == 2
     result = project.runpytest("--anubis", "--anubis-resume=r")
@@ -134,17 +116,15 @@ def test_a_plain(slow_end):
 
 
 def test_failure_with_killed_teardown_is_in_headline(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn()
-    add(project, TEARDOWN)
+    add(with_baseline, TEARDOWN)
     monkeypatch.setenv("BAD", "1")
-    assert project.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == -9
-    assert [e["test"] for e in journal(project) if e["event"] == "phase_failed"] == [
-        "test_suite.py::test_a_plain"
-    ]
+    assert with_baseline.runpytest_subprocess("--anubis", "--anubis-run-id=r").ret == -9
+    (failed,) = events_of(with_baseline, "phase_failed")
+    assert failed["test"] == "test_suite.py::test_a_plain"
     monkeypatch.delenv("BAD")
-    result = project.runpytest("--anubis", "--anubis-resume=r")
+    result = with_baseline.runpytest("--anubis", "--anubis-resume=r")
     result.stdout.fnmatch_lines(
         ["ACCEPTED, LOOK AT: *failed at first and passed when repeated: *test_a_plain*"]
     )

@@ -7,12 +7,11 @@ import re
 import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
-from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import NodeVerdict
 from pytest_anubis.store.baselines.baseline_files import save_baseline
@@ -21,7 +20,8 @@ from pytest_anubis.validator.deciding import run_decision
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.cli.command_line import anubis
 from tests.quiet import OPTIONS
-from tests.session.conftest import HEALTHY, Learn, append_to_suite, edit_suite, set_speed
+from tests.run_journals import events_of, journal_of, record_of
+from tests.session.conftest import HEALTHY, Learn, append_to_suite, edit_suite, exact, set_speed
 
 CODES = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}
 SLOW = [0.8 * value for value in HEALTHY]
@@ -29,8 +29,7 @@ SLOW = [0.8 * value for value in HEALTHY]
 
 def ended(pytester: pytest.Pytester, result: pytest.RunResult) -> dict[str, Any]:
     """Return the decision of the only run, after checking that all who tell of it agree."""
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    events = [json.loads(line) for line in path.read_text().splitlines()]
+    events = events_of(pytester)
     verdict: dict[str, Any] = [e for e in events if e["event"] == "node_verdict"][-1]
     assert events[-1]["event"] == "run_finished"
     assert events[-1]["exit_status"] == result.ret == CODES[verdict["decision"]]
@@ -60,85 +59,97 @@ def mark_strict_xfail(project: pytest.Pytester) -> None:
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"], ["-n2"]])
 def test_an_error_in_teardown_after_a_pass_rejects(
-    project: pytest.Pytester, learn: Learn, workers: list[str]
+    with_baseline: pytest.Pytester, workers: list[str]
 ) -> None:
-    learn()
-    fail_in_teardown(project)
-    result = project.runpytest("--anubis", *workers)
+    fail_in_teardown(with_baseline)
+    result = with_baseline.runpytest("--anubis", *workers)
     result.assert_outcomes(passed=1, errors=1)
     assert result.ret == 1
-    assert "the card does not answer any more" in ended(project, result)["headline"]
+    assert "the card does not answer any more" in ended(with_baseline, result)["headline"]
 
 
-def test_a_strict_xfail_that_passes_rejects(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    mark_strict_xfail(project)
-    result = project.runpytest("--anubis")
+def test_a_strict_xfail_that_passes_rejects(with_baseline: pytest.Pytester) -> None:
+    mark_strict_xfail(with_baseline)
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == 1
-    assert "XPASS(strict)" in ended(project, result)["headline"]
+    assert "XPASS(strict)" in ended(with_baseline, result)["headline"]
 
 
 @pytest.mark.parametrize("spoil", [fail_in_teardown, mark_strict_xfail])
 def test_a_resumed_run_does_not_forget_how_tests_ended(
-    project: pytest.Pytester, learn: Learn, spoil: Callable[[pytest.Pytester], None]
+    with_baseline: pytest.Pytester, spoil: Callable[[pytest.Pytester], None]
 ) -> None:
-    learn()
-    spoil(project)
+    spoil(with_baseline)
     append_to_suite(
-        project,
+        with_baseline,
         "\ndef test_power_cut():\n"
         "    if not pathlib.Path('cut').exists():\n"
         "        pathlib.Path('cut').touch()\n"
         "        os.kill(os.getpid(), 9)\n",
     )
-    cut = project.runpytest_subprocess("--anubis", "-p", "no:xdist")
+    cut = with_baseline.runpytest_subprocess("--anubis", "-p", "no:xdist")
     assert cut.ret not in (0, 1)
-    result = project.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result = with_baseline.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     result.assert_outcomes(passed=1)
     assert result.ret == 1
-    ended(project, result)
+    ended(with_baseline, result)
 
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", ["-n0", "-n2"])
 @pytest.mark.parametrize("more", [[], ["-x"], ["--maxfail=2"]])
 def test_a_death_without_evidence_decides_nothing(
-    project: pytest.Pytester, learn: Learn, workers: str, more: list[str]
+    with_baseline: pytest.Pytester, workers: str, more: list[str]
 ) -> None:
-    learn()
-    append_to_suite(project, "\ndef test_dies():\n    os._exit(3)\n")
-    result = project.runpytest("--anubis", workers, *more)
+    append_to_suite(with_baseline, "\ndef test_dies():\n    os._exit(3)\n")
+    result = with_baseline.runpytest("--anubis", workers, *more)
     assert result.ret == 20
-    assert "died" in str(ended(project, result)["blocking"])
+    assert "died" in str(ended(with_baseline, result)["blocking"])
+
+
+DIES_ONCE = """
+import os, pathlib
+
+if "PYTEST_XDIST_WORKER" in os.environ and not pathlib.Path("died").exists():
+    pathlib.Path("died").touch()
+    os._exit(9)
+"""
+
+
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_worker_dying_before_tests_blocks(with_baseline: pytest.Pytester, workers: str) -> None:
+    assert with_baseline.runpytest("--anubis", workers, "--anubis-store=before").ret == 0
+    with_baseline.makeconftest(DIES_ONCE)
+    result = with_baseline.runpytest("--anubis", workers)
+    assert result.ret == 20
+    result.assert_outcomes(passed=1)
+    (verdict,) = events_of(with_baseline, "node_verdict")
+    assert [one for one in verdict["blocking"] if "no test was running" in str(one)]
 
 
 @pytest.mark.parametrize("teardown", ["pass", "raise OSError('x')"])
-def test_wrong_benchmark_is_a_usage_error(
-    project: pytest.Pytester, learn: Learn, teardown: str
-) -> None:
-    learn()
-    project.makeconftest(
+def test_wrong_benchmark_is_a_usage_error(with_baseline: pytest.Pytester, teardown: str) -> None:
+    with_baseline.makeconftest(
         f"import pytest\n@pytest.fixture(autouse=True)\ndef ending():\n    yield\n    {teardown}\n"
     )
     append_to_suite(
-        project, '\n    anubis_metric.record("x", [1.0], unit="s", better="sideways")\n'
+        with_baseline, '\n    anubis_metric.record("x", [1.0], unit="s", better="sideways")\n'
     )
-    result = project.runpytest("--anubis")
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == 4
     result.stdout.fnmatch_lines(["UNDECIDED: *", "benchmark written wrongly: *"])
 
 
-def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makepyfile(test_broken="import nowhere_to_be_found")
-    result = project.runpytest("--anubis", "--continue-on-collection-errors")
+def test_what_cannot_be_collected_stands_in_the_way(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makepyfile(test_broken="import nowhere_to_be_found")
+    result = with_baseline.runpytest("--anubis", "--continue-on-collection-errors")
     assert result.ret == 20
-    (line,) = ended(project, result)["blocking"]
+    (line,) = ended(with_baseline, result)["blocking"]
     assert line["kind"] == "uncollected"
     assert line["benchmark"] == "test_broken.py"
     assert line["cause"] == "ModuleNotFoundError: No module named 'nowhere_to_be_found'"
-    (journal,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
-    record = read_journal(journal)
+    record = record_of(with_baseline)
     (blocker,) = evidence_of(record).blockers
     assert (blocker.run, blocker.cause) == (record.run, line["cause"])
 
@@ -155,40 +166,33 @@ def test_uncollected_files_of_one_cause_are_merged(project: pytest.Pytester) -> 
 
 @pytest.mark.parametrize(("workers", "code"), [("-n1", 20), ("--anubis-in-process", 2)])
 def test_a_file_that_no_python_reads_rejects_no_node(
-    project: pytest.Pytester,
-    learn: Learn,
-    workers: str,
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
+    with_baseline: pytest.Pytester, workers: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Alone, it was the 1 of pytest-xdist without any verdict: a scheduler would have drained the node."""
-    learn()
     monkeypatch.setenv("PYTEST_ADDOPTS", f"{OPTIONS} {workers}")
-    project.makepyfile(test_broken="def broken(:")
-    result = project.runpytest("--anubis", "test_broken.py")
+    with_baseline.makepyfile(test_broken="def broken(:")
+    result = with_baseline.runpytest("--anubis", "test_broken.py")
     assert result.ret == code
     result.stdout.fnmatch_lines(["UNDECIDED: *"])
     assert "test_broken.py cannot be collected: SyntaxError: invalid syntax" in result.stdout.str()
 
 
-def test_unexplained_failure_blocks(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makeconftest("def pytest_runtest_teardown(item): item.session.testsfailed += 1")
-    result = project.runpytest("--anubis")
+def test_unexplained_failure_blocks(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makeconftest("def pytest_runtest_teardown(item): item.session.testsfailed += 1")
+    result = with_baseline.runpytest("--anubis")
     assert result.ret == 20
-    assert "no test of this run failed" in str(ended(project, result)["blocking"])
+    assert "no test of this run failed" in str(ended(with_baseline, result)["blocking"])
 
 
 def test_error_in_the_decision_loses_nothing(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+    with_baseline: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decide(run: RunRecord, baseline: Baseline | None, **more: Any) -> NodeVerdict:
         raise RuntimeError("two\nlines")
 
-    learn()
     with monkeypatch.context() as patch:
         patch.setattr(run_decision, "decide_run", decide)
-        result = project.runpytest("--anubis", "-p", "no:xdist", "--anubis-run-id=r")
+        result = with_baseline.runpytest("--anubis", "-p", "no:xdist", "--anubis-run-id=r")
     assert result.ret == 3
     result.stdout.fnmatch_lines(
         [
@@ -196,21 +200,19 @@ def test_error_in_the_decision_loses_nothing(
         ]
     )
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
-    lines = (project.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
+    events = events_of(with_baseline)
     assert [e["event"] for e in events][-2:] == ["internal_error", "run_finished"]
     assert "Traceback" in events[-2]["traceback"]
     assert events[-1]["exit_status"] == 3
     # Mended: nothing is measured again, and the node is judged.
-    result = project.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result = with_baseline.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     assert result.ret == 0
-    ended(project, result)
+    ended(with_baseline, result)
 
 
-def test_a_fault_in_a_hook_leaves_the_decision(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makeconftest("def pytest_anubis_verdict(config, verdict, verdicts): 1 / 0")
-    result = project.runpytest("--anubis", "-p", "no:xdist")
+def test_a_fault_in_a_hook_leaves_the_decision(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makeconftest("def pytest_anubis_verdict(config, verdict, verdicts): 1 / 0")
+    result = with_baseline.runpytest("--anubis", "-p", "no:xdist")
     assert result.ret == 3
     result.stdout.fnmatch_lines(["*a pytest_anubis_verdict hook failed: ZeroDivisionError*"])
     result.stdout.fnmatch_lines(["ACCEPTED: *"])
@@ -239,13 +241,12 @@ def pytest_runtest_protocol(item, nextitem):
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
-def test_last_attempt_decides(project: pytest.Pytester, learn: Learn, workers: list[str]) -> None:
-    learn()
-    set_speed(project, SLOW)
-    project.makeconftest(f"ATTEMPTS = 3\nNEXT = {json.dumps(HEALTHY)!r}\n" + REPEATING)
-    result = project.runpytest("--anubis", *workers, "--junitxml=out.xml")
+def test_last_attempt_decides(with_baseline: pytest.Pytester, workers: list[str]) -> None:
+    set_speed(with_baseline, SLOW)
+    with_baseline.makeconftest(f"ATTEMPTS = 3\nNEXT = {json.dumps(HEALTHY)!r}\n" + REPEATING)
+    result = with_baseline.runpytest("--anubis", *workers, "--junitxml=out.xml")
     assert result.ret == 0
-    verdict = ended(project, result)
+    verdict = ended(with_baseline, result)
     assert verdict["counts"] == [["PASS", 1], ["MARGINAL", 1]]
     assert "none failed" not in verdict["headline"]
     assert (
@@ -262,10 +263,10 @@ def test_last_attempt_decides(project: pytest.Pytester, learn: Learn, workers: l
             "ACCEPTED, LOOK AT: *; failed at first and passed when repeated: test_suite.py::test_speed cpu"
         ]
     )
-    properties = ET.parse(project.path / "out.xml").findall(".//property")  # noqa: S314
+    properties = ET.parse(with_baseline.path / "out.xml").findall(".//property")  # noqa: S314
     names = [one.get("name") for one in properties]
     assert len(names) == len(set(names))
-    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    path = journal_of(with_baseline)
     events = [json.loads(line) for line in path.read_text().splitlines()]
     assert [e["outcome"] for e in events if e["event"] == "verdict"] == ["FAIL", "PASS", "MARGINAL"]
     record = read_journal(path)
@@ -273,7 +274,7 @@ def test_last_attempt_decides(project: pytest.Pytester, learn: Learn, workers: l
         ("PASS", "test_suite.py::test_speed[cpu]"),
         ("MARGINAL", ""),
     ]
-    strict = project.runpytest("--anubis", *workers, "--anubis-require-all")
+    strict = with_baseline.runpytest("--anubis", *workers, "--anubis-require-all")
     assert strict.ret == 0  # healthy by now: nothing was repeated
 
 
@@ -303,40 +304,33 @@ def pytest_runtest_makereport(item, call):
 @pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
 @pytest.mark.parametrize(("then", "code"), [(HEALTHY, 0), (SLOW, 1)])
 def test_attempt_within_the_first_report_decides(
-    project: pytest.Pytester, learn: Learn, workers: list[str], then: list[float], code: int
+    with_baseline: pytest.Pytester, workers: list[str], then: list[float], code: int
 ) -> None:
-    learn()
-    set_speed(project, SLOW)
-    project.makeconftest(f"NEXT = {json.dumps(then)!r}\n" + WITHIN)
-    result = project.runpytest("--anubis", *workers)
+    set_speed(with_baseline, SLOW)
+    with_baseline.makeconftest(f"NEXT = {json.dumps(then)!r}\n" + WITHIN)
+    result = with_baseline.runpytest("--anubis", *workers)
     assert result.ret == code
-    verdict = ended(project, result)
+    verdict = ended(with_baseline, result)
     assert ["MARGINAL", 1] in verdict["counts"]
     assert ("failed at first and passed when repeated" in verdict["headline"]) is (code == 0)
 
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
-def test_repeated_failure_rejects(
-    project: pytest.Pytester, learn: Learn, workers: list[str]
-) -> None:
-    learn()
-    set_speed(project, SLOW)
-    project.makeconftest(f"ATTEMPTS = 2\nNEXT = {json.dumps(SLOW)!r}\n" + REPEATING)
-    result = project.runpytest("--anubis", *workers)
+def test_repeated_failure_rejects(with_baseline: pytest.Pytester, workers: list[str]) -> None:
+    set_speed(with_baseline, SLOW)
+    with_baseline.makeconftest(f"ATTEMPTS = 2\nNEXT = {json.dumps(SLOW)!r}\n" + REPEATING)
+    result = with_baseline.runpytest("--anubis", *workers)
     assert result.ret == 1
-    assert ["FAIL", 1] in ended(project, result)["counts"]
+    assert ["FAIL", 1] in ended(with_baseline, result)["counts"]
 
 
-def test_with_all_required_a_repeated_failure_blocks(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    set_speed(project, SLOW)
-    project.makeconftest(f"ATTEMPTS = 2\nNEXT = {json.dumps(HEALTHY)!r}\n" + REPEATING)
-    result = project.runpytest("--anubis", "-p", "no:xdist", "--anubis-require-all")
+def test_with_all_required_a_repeated_failure_blocks(with_baseline: pytest.Pytester) -> None:
+    set_speed(with_baseline, SLOW)
+    with_baseline.makeconftest(f"ATTEMPTS = 2\nNEXT = {json.dumps(HEALTHY)!r}\n" + REPEATING)
+    result = with_baseline.runpytest("--anubis", "-p", "no:xdist", "--anubis-require-all")
     assert result.ret == 20
-    assert "an attempt failed" in str(ended(project, result)["blocking"])
+    assert "an attempt failed" in str(ended(with_baseline, result)["blocking"])
 
 
 def test_report_of_interrupted_run_says_so(project: pytest.Pytester, learn: Learn) -> None:
@@ -355,49 +349,14 @@ def test_report_of_interrupted_run_says_so(project: pytest.Pytester, learn: Lear
         assert "no baseline" not in said, baseline
 
 
-def test_report_of_interrupted_run_waives_xfail(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    set_speed(project, SLOW)
+def test_report_of_interrupted_run_waives_xfail(with_baseline: pytest.Pytester) -> None:
+    set_speed(with_baseline, SLOW)
     mark = "@pytest.mark.xfail(reason='known')\n@pytest.mark.anubis("
-    edit_suite(project, "@pytest.mark.anubis(", mark)
-    append_to_suite(project, "\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
-    project.runpytest_subprocess("--anubis", "-p", "no:xdist")
+    edit_suite(with_baseline, "@pytest.mark.anubis(", mark)
+    append_to_suite(with_baseline, "\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
+    with_baseline.runpytest_subprocess("--anubis", "-p", "no:xdist")
     result = anubis("report")
     assert re.search(r"^UNDECIDED: ", result.stdout, re.M)
-
-
-def test_wrong_exact_result_rejects_on_busy_host(
-    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Busy:
-        disturbance = ("other processes used 2 of 2 cores",)
-
-        def __init__(self, **_: object) -> None:
-            pass
-
-        def __enter__(self) -> Self:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch", Busy)
-    none = Criterion(
-        benchmark="test_suite.py::test_speed",
-        metric=Metric(name="wrong", unit="elements", better="equal"),
-        centre=(0.0,),
-        nodes=12,
-        units=12,
-    )
-    save_baseline(replace(learn(), criteria=(none,)), project.path / "baselines")
-    project.makepyfile(
-        test_suite="""
-        def test_speed(anubis_metric, anubis_device):
-            wrong = iter([3, 0, 0, 0, 0, 0, 0, 0, 0, 0])
-            anubis_metric.collect("wrong", lambda: next(wrong), unit="elements", better="equal", rounds=1)
-        """
-    )
-    assert ended(project, project.runpytest("--anubis"))["decision"] == "REJECTED"
 
 
 @pytest.mark.parametrize(
@@ -405,6 +364,8 @@ def test_wrong_exact_result_rejects_on_busy_host(
     [
         'anubis_metric.record("wrong", [3.0], unit="elements", better="equal")',
         'anubis_metric.collect("wrong", lambda: 3.0, unit="elements", better="equal", rounds=1)',
+        'values = iter([3, 0, 0, 0, 0, 0, 0, 0, 0, 0])\n    anubis_metric.collect("wrong", '
+        'lambda: next(values), unit="elements", better="equal", rounds=1)',
         # As the suites do: checksums, wrong elements, gradients.
         'anubis_metric.record("wrong", [0.0], unit="elements", better="equal")\n    assert 3 == 0',
     ],
@@ -417,14 +378,7 @@ def test_wrong_result_rejects_despite_disturbance(
     monkeypatch.setattr(
         "pytest_anubis.hardware.load.ambient_load.AmbientLoad.since", lambda *_: busy
     )
-    none = Criterion(
-        benchmark="test_suite.py::test_speed",
-        metric=Metric(name="wrong", unit="elements", better="equal"),
-        centre=(0.0,),
-        nodes=12,
-        units=12,
-    )
-    save_baseline(replace(learn(), criteria=(none,)), project.path / "baselines")
+    save_baseline(replace(learn(), criteria=(exact("wrong"),)), project.path / "baselines")
     project.makepyfile(test_suite=f"def test_speed(anubis_metric, anubis_device):\n    {wrong}\n")
     result = project.runpytest("--anubis")
     assert result.ret == 1
@@ -443,8 +397,7 @@ def test_properties_of_a_test_are_in_its_result(
         "    anubis_metric.record('rate', [1.0, 1.0, 1.0], unit='GB/s')\n"
     )
     pytester.runpytest("--anubis")
-    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    (result,) = read_journal(path).results
+    (result,) = record_of(pytester).results
     binding, long, number = result.properties
     assert (binding, number) == ("binding: reading", "3: 4")
     assert long.startswith("long: word")

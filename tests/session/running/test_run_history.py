@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.settings import Settings, without_password
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import defects
 from tests.postgres import new_database
-from tests.session.conftest import Learn
 from tests.session.selector_story import ALL, HERE, write_baseline, write_history, write_suite
 
 CHOICE = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "--anubis-explore=0")
@@ -21,7 +19,6 @@ CHOICE = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     for name in ("STORE", "PROFILE", "HISTORY"):
         monkeypatch.delenv(f"PYTEST_ANUBIS_{name}", raising=False)
-    pytester.makeini("[pytest]\n")
     write_suite(pytester.path)
     return pytester
 
@@ -78,13 +75,12 @@ def test_a_database_that_cannot_be_reached_is_one_line(suite: pytest.Pytester) -
 
 
 @pytest.mark.parametrize("place", [".anubis", "fleet"])
-def test_lost_history_is_begun_anew(project: pytest.Pytester, learn: Learn, place: str) -> None:
-    learn()
+def test_lost_history_is_begun_anew(with_baseline: pytest.Pytester, place: str) -> None:
     seen = []
     for number in range(4):
         if number == 2:
-            (project.path / place / "history.sqlite").unlink()
-        result = project.runpytest("--anubis", f"--anubis-history={place}")
+            (with_baseline.path / place / "history.sqlite").unlink()
+        result = with_baseline.runpytest("--anubis", f"--anubis-history={place}")
         assert result.ret == 0
         seen.append(f"{place} is new: 2 runs" in result.stdout.str())
     assert seen == [False, False, True, False]
@@ -102,17 +98,3 @@ def test_workers_are_not_told_the_password(suite: pytest.Pytester) -> None:
     inputs = (suite.path / "inputs").read_text()
     assert "me:***@127.0.0.1:1/x" in inputs
     assert "secret" not in inputs
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("", ""),
-        ("/srv/fleet", "/srv/fleet"),
-        ("postgresql://a:b@h/d", "postgresql://a:***@h/d"),
-        ("postgresql://h/d?user=a&password=b&x=1", "postgresql://h/d?user=a&password=***&x=***"),
-        ("postgresql://a@h/d", "postgresql://a@h/d"),
-    ],
-)
-def test_no_password_is_written(url: str, shown: str) -> None:
-    assert without_password(Settings(history=url)).history == shown

@@ -47,7 +47,6 @@ def project(
     pytester: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.Pytester:
     """A project with a baseline of two metrics."""
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     learn({"speed": ("GFLOP/s", "higher"), "other": ("GFLOP/s", "higher")})
     monkeypatch.delenv("PYTEST_ANUBIS_WAIVERS", raising=False)
@@ -119,9 +118,7 @@ def test_a_waiver_that_has_ended_since_covers_nothing(
     assert runs.tell("judge", str(runs.runs / "b"))[0] == 1
 
 
-def test_reports_and_history_show_it_too(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reports_and_history_show_it_too(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.make(monkeypatch, "b", "slow", "2999-01-01")
     runs.make(monkeypatch, "a", "slow")
     _, said = runs.tell("judge", str(runs.runs), "--json=-")

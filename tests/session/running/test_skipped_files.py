@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.run_journals import events_of
 from tests.session.conftest import SUITE, Learn
 
 SKIPS = {
@@ -21,39 +20,34 @@ SKIPS = {
 
 def untested(project: pytest.Pytester) -> Mapping[str, str]:
     """Return what the run has as not tested, each with its words."""
-    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
-    happened: list[dict[str, Any]] = list(map(json.loads, path.read_text().splitlines()))
     return {
         one["benchmark"]: one["text"]
-        for one in happened
-        if one["event"] == "verdict" and one["outcome"] == "NOT_TESTED"
+        for one in events_of(project, "verdict")
+        if one["outcome"] == "NOT_TESTED"
     }
 
 
 @pytest.mark.parametrize("how", SKIPS)
-def test_it_is_not_tested(project: pytest.Pytester, learn: Learn, how: str) -> None:
-    learn()
-    project.makepyfile(test_more=f"{SKIPS[how]}{SUITE}")
-    result = project.runpytest("--anubis", "-v")
+def test_it_is_not_tested(with_baseline: pytest.Pytester, how: str) -> None:
+    with_baseline.makepyfile(test_more=f"{SKIPS[how]}{SUITE}")
+    result = with_baseline.runpytest("--anubis", "-v")
     assert result.ret == 0
-    assert set(untested(project)) == {"test_more.py"}
+    assert set(untested(with_baseline)) == {"test_more.py"}
     said = {"skip": "tool is missing", "unittest": "too old", "inapplicable": "no card"}
-    assert said.get(how, "no_such_module") in untested(project)["test_more.py"]
+    assert said.get(how, "no_such_module") in untested(with_baseline)["test_more.py"]
     result.stdout.fnmatch_lines(["*test_more.py*"])
 
 
 @pytest.mark.usefixtures("in_workers")
-def test_workers_tell_it_once(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makepyfile(test_more=SKIPS["skip"])
-    assert project.runpytest("--anubis", "-n2").ret == 0
-    assert untested(project) == {"test_more.py": "the tool is missing"}
+def test_workers_tell_it_once(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makepyfile(test_more=SKIPS["skip"])
+    assert with_baseline.runpytest("--anubis", "-n2").ret == 0
+    assert untested(with_baseline) == {"test_more.py": "the tool is missing"}
 
 
-def test_where_all_is_required_it_blocks(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makepyfile(test_more=SKIPS["skip"])
-    assert project.runpytest("--anubis", "--anubis-require-all").ret == 20
+def test_where_all_is_required_it_blocks(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makepyfile(test_more=SKIPS["skip"])
+    assert with_baseline.runpytest("--anubis", "--anubis-require-all").ret == 20
 
 
 @pytest.mark.parametrize("name", ["cpu.compute", "test_more.py::test_speed"])
@@ -70,9 +64,8 @@ def test_what_is_required_of_it_is_missing(
     "before", [Path.unlink, lambda path: path.write_text(SKIPS["skip"])], ids=["alone", "all"]
 )
 def test_only_skipped_files_accept_nothing(
-    project: pytest.Pytester, learn: Learn, before: Callable[[Path], object]
+    with_baseline: pytest.Pytester, before: Callable[[Path], object]
 ) -> None:
-    learn()
-    project.makepyfile(test_more=SKIPS["skip"])
-    before(project.path / "test_suite.py")
-    assert project.runpytest("--anubis").ret not in (0, 1)
+    with_baseline.makepyfile(test_more=SKIPS["skip"])
+    before(with_baseline.path / "test_suite.py")
+    assert with_baseline.runpytest("--anubis").ret not in (0, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -25,7 +24,7 @@ from pytest_anubis.validator import find_trends
 from pytest_anubis.validator.changes.cycle_steps import find_steps
 from tests.forked import Forked
 from tests.quiet import NEVER_ENDING, OPTIONS
-from tests.session.conftest import Learn
+from tests.run_journals import events_of
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 
@@ -72,16 +71,13 @@ def killed(pytester: pytest.Pytester, cut_short: Path) -> pytest.Pytester:
     return pytester
 
 
-def test_resume_repeats_only_unfinished_tests(
-    killed: pytest.Pytester,
-) -> None:
+def test_resume_repeats_only_unfinished_tests(killed: pytest.Pytester) -> None:
     result = killed.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     assert result.ret == 20  # no baseline
     result.stdout.fnmatch_lines(["*1 test is done, interrupted: test_suite.py::test_second"])
     ran = (killed.path / "ran.txt").read_text().split()
     assert ran == ["first", "second", "second", "third"]
-    (journal,) = killed.path.glob(".anubis/runs/*/journal.jsonl")
-    found = [json.loads(line) for line in journal.read_text().splitlines()]
+    found = events_of(killed)
     names = [e["metric"]["name"] for e in found if e["event"] == "measurement"]
     assert names == ["a", "b", "c"]
     (resumed,) = [e for e in found if e["event"] == "resumed"]
@@ -130,7 +126,6 @@ soak.time = SimpleNamespace(monotonic=lambda: len(list(runs.iterdir())) if runs.
 
 
 def test_a_soak_cycles_and_keeps_every_run(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makeconftest(TWO_CYCLES)
     pytester.makepyfile(
         "def test_x(anubis_metric):\n"
@@ -178,9 +173,7 @@ def test_a_step_over_cycles_is_said_with_its_sensor() -> None:
     assert sensors_text(trend, measured, read) == ""
 
 
-def test_soak_writes_one_page_and_judges_the_trend(
-    pytester: pytest.Pytester,
-) -> None:
+def test_soak_writes_one_page_and_judges_the_trend(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\naddopts = --junitxml=out.xml\n")
     pytester.makepyfile(test_it=FALLING)
     pytester.makeconftest(
@@ -234,14 +227,13 @@ def test_check():
 """
 
 
-def test_finding_of_first_cycle_outlives_the_soak(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makeconftest(TWO_CYCLES)
-    project.makepyfile(test_suite=FIRST)
-    store = project.path / ".anubis"
+def test_finding_of_first_cycle_outlives_the_soak(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makeconftest(TWO_CYCLES)
+    with_baseline.makepyfile(test_suite=FIRST)
+    store = with_baseline.path / ".anubis"
 
     def said() -> list[int]:
-        place, baselines = str(store), str(project.path / "baselines")
+        place, baselines = str(store), str(with_baseline.path / "baselines")
         return [
             main([*command.split(), *more])
             for command, more in (
@@ -253,11 +245,11 @@ def test_finding_of_first_cycle_outlives_the_soak(project: pytest.Pytester, lear
         ]
 
     options = ("--anubis", "-p", "no:xdist", "--anubis-node=n1")
-    soak = project.runpytest_subprocess(*options, "--anubis-duration=2s")
+    soak = with_baseline.runpytest_subprocess(*options, "--anubis-duration=2s")
     assert soak.ret == 1
     assert len(list(store.glob("runs/*"))) == 2
     assert said() == [1] * 4
-    assert project.runpytest_subprocess(*options).ret == 0
+    assert with_baseline.runpytest_subprocess(*options).ret == 0
     assert said() == [0] * 4
 
 
@@ -303,7 +295,6 @@ def test_y(): pass
 def test_interrupt_ends_the_campaign_and_keeps_pages(
     pytester: pytest.Pytester, number: int, where: str
 ) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makeconftest(NEVER_ENDING)
     pytester.makepyfile(test_it=LONG)
     options = ["--anubis", where, "--anubis-duration=1h", "--anubis-run-id=s", "--html=r.html"]
@@ -336,12 +327,10 @@ def test_interrupt_ends_the_campaign_and_keeps_pages(
     assert [suite.get("name") for suite in suites] == ["cycle 00001", "cycle 00002"]
 
 
-@pytest.mark.parametrize("kind", ["html", "junit"])
 def test_a_file_of_the_campaign_is_never_half_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "out"
-    files = CycleFiles(html=file) if kind == "html" else CycleFiles(junit=file)
     file.write_text("<testsuites><testsuite name='cycle 00001'/></testsuites>")
     before = file.read_text()
 
@@ -350,13 +339,12 @@ def test_a_file_of_the_campaign_is_never_half_written(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        files.write_html("page") if kind == "html" else files.write_junit(2)
+        CycleFiles(junit=file).write_junit(2)
     assert file.read_text() == before
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_soak_survives_an_unwritable_page(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(SHORT)
     (pytester.path / "r.html").mkdir()
     result = pytester.runpytest_subprocess(

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_anubis.session.measuring import own_process
 from pytest_anubis.store.journal.journal_reading import read_journal
-from tests.session.conftest import HEALTHY, Learn, run_kinds, set_speed
+from tests.session.conftest import HEALTHY, run_kinds, set_speed
 
 THREAD = """
 import threading
@@ -42,238 +42,165 @@ RESULTS = (
     CHILD + "import multiprocessing.pool\ndef check(it): assert it != 1\ndef test_it():\n"
     "    with multiprocessing.Pool(2) as pool:\n"
 )
-KINDS = {
-    "future that no test reads": (
-        1,
-        POOL + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.submit(check, 1)\n",
-    ),
-    "map that no test reads": (
-        1,
-        POOL + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.map(check, range(3))\n",
-    ),
-    "future that is only waited for": (
-        1,
-        POOL + "def test_it():\n    with ThreadPoolExecutor() as pool:\n"
-        "        wait([pool.submit(check, 1)])\n",
-    ),
-    "error in a future": (
-        20,
-        POOL + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.submit({}.pop, 1)\n",
-    ),
-    "future of a process": (
-        1,
-        POOL + "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n"
-        "def test_it():\n    fork = multiprocessing.get_context('fork')\n"
-        "    with ProcessPoolExecutor(1, fork) as pool: pool.submit(check, 1)\n",
-    ),
-    "child": (20, CHILD + "def test_it(): run(check)\n"),
-    "child that is closed": (20, CHILD + "def test_it(): run(check).close()\n"),
-    "child that ends by itself": (20, CHILD + "def test_it(): run(sys.exit, 3)\n"),
-    "child that crashes": (
-        20,
-        CHILD + "def test_it(): run(lambda: os.kill(os.getpid(), signal.SIGABRT))\n",
-    ),
-    "child that something else kills": (
-        20,
-        CHILD + "def test_it(): run(lambda: os.kill(os.getpid(), signal.SIGKILL))\n",
-    ),
-    "result of a pool that no test reads": (
-        1,
-        RESULTS + "        pool.apply_async(check, (1,)).wait()\n",
-    ),
-    "results of a pool that no test reads": (
-        1,
-        RESULTS + "        pool.map_async(check, range(3)).wait()\n",
-    ),
-    "results of a pool that no test iterates over": (
-        1,
-        RESULTS + "        pool.imap_unordered(check, range(3)); pool.close(); pool.join()\n",
-    ),
-    "handler of a server": (
-        1,
-        "import socket, socketserver, threading\n"
-        "class Handler(socketserver.BaseRequestHandler):\n    def handle(self): assert 1 == 2\n"
-        "def test_it():\n    with socketserver.TCPServer(('127.0.0.1', 0), Handler) as server:\n"
-        "        thread = threading.Thread(target=server.handle_request)\n        thread.start()\n"
-        "        socket.create_connection(server.server_address).close()\n        thread.join()\n",
-    ),
-    "result of a pool of threads": (
-        1,
-        RESULTS.replace("Pool(2)", "pool.ThreadPool(2)")
-        + "        pool.apply_async(check, (1,)).wait()\n",
-    ),
-    "child of a fixture": (
-        20,
-        CHILD + "@pytest.fixture\ndef it():\n    yield\n    run(check)\ndef test_it(it): pass\n",
-    ),
-    "assertion in a thread": (
-        1,
-        THREAD + "def check(): assert 1 == 2\ndef test_it(): run(check)\n",
-    ),
-    "fail in a thread": (
-        1,
-        THREAD + "import pytest\ndef check(): pytest.fail('no')\ndef test_it(): run(check)\n",
-    ),
-    "error in a thread": (20, THREAD + "def check(): {}['x']\ndef test_it(): run(check)\n"),
-    "thread of a fixture": (
-        20,
-        THREAD + "import pytest\n@pytest.fixture\ndef it():\n    yield\n    run(check)\n"
-        "def check(): assert 1 == 2\ndef test_it(it): pass\n",
-    ),
-    "several threads": (
-        1,
-        THREAD + "def check(): assert 1 == 2\ndef test_it():\n    for _ in range(3): run(check)\n",
-    ),
-    "returned comparison": (20, "def test_it(): return 1 == 2\n"),
-    "returned in a class": (20, "class TestIt:\n    def test_it(self): return 1 == 2\n"),
-    "returned in unittest": (
-        20,
-        "import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self): return 1 == 2\n",
-    ),
-    "finaliser": (20, "class It:\n    def __del__(self): assert 1 == 2\ndef test_it(): It()\n"),
-    "not awaited": (20, "async def check(): assert 1 == 2\ndef test_it(): check()\n"),
-    "thread, and the test ignores warnings": (
-        1,
-        THREAD + "import warnings\ndef check(): assert 1 == 2\n"
-        "def test_it():\n    warnings.simplefilter('ignore')\n    run(check)\n",
-    ),
-    "thread in unittest that ignores warnings": (
-        1,
-        THREAD + "import unittest, warnings\ndef check(): assert 1 == 2\n"
-        "class TestIt(unittest.TestCase):\n    def test_it(self):\n"
-        "        warnings.simplefilter('ignore')\n        run(check)\n",
-    ),
-    "returned, and the test resets warnings": (
-        20,
-        "import warnings\ndef test_it():\n    warnings.resetwarnings()\n"
-        "    warnings.filterwarnings('ignore')\n    return 1 == 2\n",
-    ),
-    "task that no code awaits": (
-        1,
-        "import asyncio\nasync def check(): assert 1 == 2\n"
-        "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
-        "def test_it(): asyncio.run(main())\n",
-    ),
-    "task that is kept": (
-        1,
-        "import asyncio\nKEPT = []\nasync def check(): assert 1 == 2\n"
-        "async def main():\n    KEPT.append(asyncio.create_task(check()))\n"
-        "    await asyncio.sleep(.01)\ndef test_it(): asyncio.run(main())\n",
-    ),
-    "future of an executor that is kept": (
-        1,
-        "import asyncio\nKEPT = []\ndef check(): assert 1 == 2\nasync def main():\n"
-        "    KEPT.append(asyncio.get_running_loop().run_in_executor(None, check))\n"
-        "    await asyncio.sleep(.05)\ndef test_it(): asyncio.run(main())\n",
-    ),
-    "task, and the test disables logging": (
-        1,
-        "import asyncio, logging\nasync def check(): assert 1 == 2\n"
-        "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
-        "def test_it():\n    logging.disable(logging.CRITICAL)\n    asyncio.run(main())\n"
-        "    logging.disable(logging.NOTSET)\n",
-    ),
-    "callback of an event loop": (
-        1,
-        "import asyncio\ndef check(): assert 1 == 2\n"
-        "async def main():\n    asyncio.get_running_loop().call_soon(check)\n"
-        "    await asyncio.sleep(.01)\ndef test_it(): asyncio.run(main())\n",
-    ),
-    "error in a task that no code awaits": (
-        20,
-        "import asyncio\nasync def check(): {}['x']\n"
-        "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
-        "def test_it(): asyncio.run(main())\n",
-    ),
-    "callback of a future": (
-        1,
-        "from concurrent.futures import ThreadPoolExecutor\n"
-        "def check(future): assert 1 == 2\ndef test_it():\n    with ThreadPoolExecutor() as pool:\n"
-        "        pool.submit(abs, 1).add_done_callback(check)\n",
-    ),
-    "failed subtest": (
-        1,
-        "import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n"
-        "        with self.subTest(1): assert 1 == 2\n",
-    ),
-    "hook of finalisers exchanged": (
-        20,
-        "import sys\nclass It:\n    def __del__(self): assert 1 == 2\n"
-        "def test_it():\n    sys.unraisablehook = lambda args: None\n    It()\n",
-    ),
-    "hook of threads exchanged": (
-        20,
-        THREAD + "def check(): assert 1 == 2\n"
-        "def test_it():\n    threading.excepthook = lambda args: None\n    run(check)\n",
-    ),
+# Kinds of failures that reject the node, and those that leave it undecided.
+FAILED = {
+    "future that no test reads": POOL
+    + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.submit(check, 1)\n",
+    "map that no test reads": POOL
+    + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.map(check, range(3))\n",
+    "future that is only waited for": POOL
+    + "def test_it():\n    with ThreadPoolExecutor() as pool:\n"
+    "        wait([pool.submit(check, 1)])\n",
+    "future of a process": POOL
+    + "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n"
+    "def test_it():\n    fork = multiprocessing.get_context('fork')\n"
+    "    with ProcessPoolExecutor(1, fork) as pool: pool.submit(check, 1)\n",
+    "result of a pool that no test reads": RESULTS
+    + "        pool.apply_async(check, (1,)).wait()\n",
+    "results of a pool that no test reads": RESULTS
+    + "        pool.map_async(check, range(3)).wait()\n",
+    "results of a pool that no test iterates over": RESULTS
+    + "        pool.imap_unordered(check, range(3)); pool.close(); pool.join()\n",
+    "handler of a server": "import socket, socketserver, threading\n"
+    "class Handler(socketserver.BaseRequestHandler):\n    def handle(self): assert 1 == 2\n"
+    "def test_it():\n    with socketserver.TCPServer(('127.0.0.1', 0), Handler) as server:\n"
+    "        thread = threading.Thread(target=server.handle_request)\n        thread.start()\n"
+    "        socket.create_connection(server.server_address).close()\n        thread.join()\n",
+    "result of a pool of threads": RESULTS.replace("Pool(2)", "pool.ThreadPool(2)")
+    + "        pool.apply_async(check, (1,)).wait()\n",
+    "assertion in a thread": THREAD + "def check(): assert 1 == 2\ndef test_it(): run(check)\n",
+    "fail in a thread": THREAD
+    + "import pytest\ndef check(): pytest.fail('no')\ndef test_it(): run(check)\n",
+    "several threads": THREAD
+    + "def check(): assert 1 == 2\ndef test_it():\n    for _ in range(3): run(check)\n",
+    "thread, and the test ignores warnings": THREAD
+    + "import warnings\ndef check(): assert 1 == 2\n"
+    "def test_it():\n    warnings.simplefilter('ignore')\n    run(check)\n",
+    "thread in unittest that ignores warnings": THREAD
+    + "import unittest, warnings\ndef check(): assert 1 == 2\n"
+    "class TestIt(unittest.TestCase):\n    def test_it(self):\n"
+    "        warnings.simplefilter('ignore')\n        run(check)\n",
+    "task that no code awaits": "import asyncio\nasync def check(): assert 1 == 2\n"
+    "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
+    "def test_it(): asyncio.run(main())\n",
+    "task that is kept": "import asyncio\nKEPT = []\nasync def check(): assert 1 == 2\n"
+    "async def main():\n    KEPT.append(asyncio.create_task(check()))\n"
+    "    await asyncio.sleep(.01)\ndef test_it(): asyncio.run(main())\n",
+    "future of an executor that is kept": "import asyncio\nKEPT = []\ndef check(): assert 1 == 2\n"
+    "async def main():\n"
+    "    KEPT.append(asyncio.get_running_loop().run_in_executor(None, check))\n"
+    "    await asyncio.sleep(.05)\ndef test_it(): asyncio.run(main())\n",
+    "task, and the test disables logging": "import asyncio, logging\n"
+    "async def check(): assert 1 == 2\n"
+    "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
+    "def test_it():\n    logging.disable(logging.CRITICAL)\n    asyncio.run(main())\n"
+    "    logging.disable(logging.NOTSET)\n",
+    "callback of an event loop": "import asyncio\ndef check(): assert 1 == 2\n"
+    "async def main():\n    asyncio.get_running_loop().call_soon(check)\n"
+    "    await asyncio.sleep(.01)\ndef test_it(): asyncio.run(main())\n",
+    "callback of a future": "from concurrent.futures import ThreadPoolExecutor\n"
+    "def check(future): assert 1 == 2\ndef test_it():\n    with ThreadPoolExecutor() as pool:\n"
+    "        pool.submit(abs, 1).add_done_callback(check)\n",
+    "failed subtest": "import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n"
+    "        with self.subTest(1): assert 1 == 2\n",
+}
+UNDECIDED = {
+    "error in a future": POOL
+    + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.submit({}.pop, 1)\n",
+    "child": CHILD + "def test_it(): run(check)\n",
+    "child that is closed": CHILD + "def test_it(): run(check).close()\n",
+    "child that ends by itself": CHILD + "def test_it(): run(sys.exit, 3)\n",
+    "child that crashes": CHILD
+    + "def test_it(): run(lambda: os.kill(os.getpid(), signal.SIGABRT))\n",
+    "child that something else kills": CHILD
+    + "def test_it(): run(lambda: os.kill(os.getpid(), signal.SIGKILL))\n",
+    "child of a fixture": CHILD
+    + "@pytest.fixture\ndef it():\n    yield\n    run(check)\ndef test_it(it): pass\n",
+    "error in a thread": THREAD + "def check(): {}['x']\ndef test_it(): run(check)\n",
+    "thread of a fixture": THREAD
+    + "import pytest\n@pytest.fixture\ndef it():\n    yield\n    run(check)\n"
+    "def check(): assert 1 == 2\ndef test_it(it): pass\n",
+    "returned comparison": "def test_it(): return 1 == 2\n",
+    "returned in a class": "class TestIt:\n    def test_it(self): return 1 == 2\n",
+    "returned in unittest": "import unittest\nclass TestIt(unittest.TestCase):\n"
+    "    def test_it(self): return 1 == 2\n",
+    "finaliser": "class It:\n    def __del__(self): assert 1 == 2\ndef test_it(): It()\n",
+    "not awaited": "async def check(): assert 1 == 2\ndef test_it(): check()\n",
+    "returned, and the test resets warnings": "import warnings\n"
+    "def test_it():\n    warnings.resetwarnings()\n"
+    "    warnings.filterwarnings('ignore')\n    return 1 == 2\n",
+    "error in a task that no code awaits": "import asyncio\nasync def check(): {}['x']\n"
+    "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
+    "def test_it(): asyncio.run(main())\n",
+    "hook of finalisers exchanged": "import sys\nclass It:\n    def __del__(self): assert 1 == 2\n"
+    "def test_it():\n    sys.unraisablehook = lambda args: None\n    It()\n",
+    "hook of threads exchanged": THREAD + "def check(): assert 1 == 2\n"
+    "def test_it():\n    threading.excepthook = lambda args: None\n    run(check)\n",
 }
 
 
 @pytest.mark.parametrize("filters", ["default", "ignore"])
-@pytest.mark.parametrize(("code", "outcome"), [(1, "FAIL"), (20, "INCONCLUSIVE")])
+@pytest.mark.parametrize(
+    ("kinds", "code", "outcome"),
+    [(FAILED, 1, "FAIL"), (UNDECIDED, 20, "INCONCLUSIVE")],
+    ids=["failed", "undecided"],
+)
 def test_a_check_that_only_warns_accepts_nothing(
-    project: pytest.Pytester, learn: Learn, code: int, outcome: str, filters: str
+    with_baseline: pytest.Pytester, kinds: dict[str, str], code: int, outcome: str, filters: str
 ) -> None:
-    learn()
-    kinds = {kind: source for kind, (its, source) in KINDS.items() if its == code}
-    ret, _, found = run_kinds(project, kinds, "-W", filters)
+    ret, _, found = run_kinds(with_baseline, kinds, "-W", filters)
     assert found == {kind: {outcome} for kind in kinds}
     assert ret == code
 
 
 @pytest.mark.parametrize("filters", ["default", "ignore"])
 def test_failures_outside_of_tests_accept_nothing(
-    project: pytest.Pytester, learn: Learn, filters: str
+    with_baseline: pytest.Pytester, filters: str
 ) -> None:
-    learn()
     late = "import gc\ndef test_it():\n    gc.disable()\n    Buffer()\n"
     kinds = {
         "always true": "def test_it(): assert (1 == 2, 'text')\n",
         "finaliser at the end": CYCLE.format("assert 1 == 2") + late,
     }
-    ret, record, _ = run_kinds(project, kinds, "-W", filters)
+    ret, record, _ = run_kinds(with_baseline, kinds, "-W", filters)
     gc.enable()
     assert ret == 20
     true, outside = [one.cause for one in record.blockers]
     assert true.startswith("test_00.py:1: the assertion is of a tuple and can never fail")
     assert outside.endswith("outside of any test: AssertionError: assert 1 == 2")
-    (project.path / "test_01.py").unlink()  # the other one is compiled by now: pytest warns no more
-    assert project.runpytest("--anubis", "-W", filters).ret == 20
+    (
+        with_baseline.path / "test_01.py"
+    ).unlink()  # the other one is compiled by now: pytest warns no more
+    assert with_baseline.runpytest("--anubis", "-W", filters).ret == 20
 
 
-def test_tests_of_a_class_with_a_constructor_accept_nothing(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    (project.path / "test_made.py").write_text(
+def test_tests_of_a_class_with_a_constructor_accept_nothing(with_baseline: pytest.Pytester) -> None:
+    (with_baseline.path / "test_made.py").write_text(
         "import dataclasses, unittest\nfrom pytest_anubis.core.measurement import TestResult\n"
         "@dataclasses.dataclass\nclass TestPlan:\n    name: str\n"
         "class TestCase(unittest.TestCase):\n    def test_it(self): pass\n"
     )
-    set_speed(project, HEALTHY)
-    assert project.runpytest("--anubis", "-W", "ignore").ret == 0
-    (project.path / "test_made.py").write_text(
+    set_speed(with_baseline, HEALTHY)
+    assert with_baseline.runpytest("--anubis", "-W", "ignore").ret == 0
+    (with_baseline.path / "test_made.py").write_text(
         "class TestIt:\n    def __init__(self): pass\n    def test_it(self): assert 1 == 2\n"
         "class Check:\n    def __call__(self): assert 1 == 2\ntest_it = Check()\n"
     )
-    result = project.runpytest("--anubis", "-W", "ignore", "-v")
+    result = with_baseline.runpytest("--anubis", "-W", "ignore", "-v")
     assert result.ret == 20
     result.stdout.fnmatch_lines(["*test_made.py: pytest collects no test of class TestIt*"])
     result.stdout.fnmatch_lines(["*test_made.py: pytest does not collect test_it*"])
 
 
-def test_ordinary_threads_and_finalisers_are_accepted(
-    project: pytest.Pytester, learn: Learn
-) -> None:
-    learn()
-    project.makepyfile(
+def test_ordinary_threads_and_finalisers_are_accepted(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makepyfile(
         test_zz=THREAD + CYCLE.format("self.me = None") + "import warnings\n"
         "def check(): assert 1 == 1, ('a', 'b')\n"
         "def test_it():\n    run(check)\n    Buffer()\n    warnings.warn('ordinary')\n"
         "    assert (1 ==\n            1)\n    assert ()  == ()\n"
     )
-    set_speed(project, HEALTHY)
-    result = project.runpytest("--anubis", "-W", "default")
+    set_speed(with_baseline, HEALTHY)
+    result = with_baseline.runpytest("--anubis", "-W", "default")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*UserWarning: ordinary*"])
 
@@ -315,26 +242,23 @@ READ = {
 }
 
 
-def test_what_is_read_is_the_tests_own(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    ret, record, _ = run_kinds(project, READ)
+def test_what_is_read_is_the_tests_own(with_baseline: pytest.Pytester) -> None:
+    ret, record, _ = run_kinds(with_baseline, READ)
     assert {
         result.test: result.text for result in record.results if result.outcome != "passed"
     } == {}
     assert ret == 0
 
 
-def test_switching_pytests_ears_off_accepts_nothing(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    assert project.runpytest("--anubis", "-p", "no:threadexception").ret == 20
+def test_switching_pytests_ears_off_accepts_nothing(with_baseline: pytest.Pytester) -> None:
+    assert with_baseline.runpytest("--anubis", "-p", "no:threadexception").ret == 20
 
 
 def test_failed_check_in_a_workers_thread_fails(
-    in_workers: None, project: pytest.Pytester, learn: Learn
+    in_workers: None, with_baseline: pytest.Pytester
 ) -> None:
-    learn()
-    project.makepyfile(test_aa=KINDS["assertion in a thread"][1])
-    assert project.runpytest("--anubis").ret == 1
+    with_baseline.makepyfile(test_aa=FAILED["assertion in a thread"])
+    assert with_baseline.runpytest("--anubis").ret == 1
 
 
 IMPATIENT = """
@@ -370,7 +294,6 @@ CHILD_RECORDS = "pid = os.fork(); pid or (wrong(), os._exit(0)); os.waitpid(pid,
 def test_a_metric_that_nothing_judges_accepts_nothing(
     pytester: pytest.Pytester, where: str, how: str
 ) -> None:
-    pytester.makeini("[pytest]")
     pytester.makeconftest(IMPATIENT if "1.5" in how else "")
     pytester.makepyfile(test_it=RECORDS.format(how))
     start = pytester.runpytest if where == "-n0" else pytester.runpytest_subprocess
@@ -421,24 +344,19 @@ def accepts_nothing_for_its_thread(project: pytest.Pytester, kind: str, *, apart
 
 
 @pytest.mark.parametrize("kind", LATE_KINDS)
-def test_surviving_thread_accepts_nothing(
-    project: pytest.Pytester, learn: Learn, kind: str
-) -> None:
-    learn()
-    accepts_nothing_for_its_thread(project, kind, apart=True)
+def test_surviving_thread_accepts_nothing(with_baseline: pytest.Pytester, kind: str) -> None:
+    accepts_nothing_for_its_thread(with_baseline, kind, apart=True)
 
 
 @pytest.mark.parametrize("kind", ["fails at the end", "fails in another test"])
 def test_surviving_thread_in_a_worker_accepts_nothing(
-    in_workers: None, project: pytest.Pytester, learn: Learn, kind: str
+    in_workers: None, with_baseline: pytest.Pytester, kind: str
 ) -> None:
-    learn()
-    accepts_nothing_for_its_thread(project, kind, apart=False)
+    accepts_nothing_for_its_thread(with_baseline, kind, apart=False)
 
 
-def test_ending_and_library_threads_are_accepted(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
-    project.makepyfile(
+def test_ending_and_library_threads_are_accepted(with_baseline: pytest.Pytester) -> None:
+    with_baseline.makepyfile(
         test_zz="import multiprocessing, threading, time\n"
         "from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor\n"
         "KEPT = [ThreadPoolExecutor(1), ProcessPoolExecutor(1)]\n"
@@ -446,13 +364,12 @@ def test_ending_and_library_threads_are_accepted(project: pytest.Pytester, learn
         "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
         "    threading.Thread(target=time.sleep, args=(.3,)).start()\n"
     )
-    assert project.runpytest_subprocess("--anubis", timeout=60).ret == 0
+    assert with_baseline.runpytest_subprocess("--anubis", timeout=60).ret == 0
 
 
-def test_a_run_leaves_threads_as_they_were(project: pytest.Pytester, learn: Learn) -> None:
-    learn()
+def test_a_run_leaves_threads_as_they_were(with_baseline: pytest.Pytester) -> None:
     before = threading.Thread.start, threading.excepthook
-    assert project.runpytest_inprocess("--anubis").ret == 0
+    assert with_baseline.runpytest_inprocess("--anubis").ret == 0
     assert (threading.Thread.start, threading.excepthook) == before
 
 
@@ -491,7 +408,6 @@ def test_later(): pass
 def test_forked_child_in_the_test_accepts_nothing(
     pytester: pytest.Pytester, where: str, fixture: bool, child: str
 ) -> None:
-    pytester.makeini("[pytest]")
     pytester.makepyfile(test_it=FORKS.format(fixture=fixture, child=child, code=1))
     start = pytester.runpytest if where == "-n0" else pytester.runpytest_subprocess
     result = start("--anubis", where)
@@ -502,7 +418,6 @@ def test_forked_child_in_the_test_accepts_nothing(
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_forked_child_that_exits_keeps_its_status(pytester: pytest.Pytester, code: int) -> None:
-    pytester.makeini("[pytest]")
     child = f"sys.exit({code})"
     pytester.makepyfile(test_it=FORKS.format(fixture=False, child=child, code=code))
     result = pytester.runpytest_subprocess("--anubis", timeout=60)

@@ -41,7 +41,6 @@ test = "test_suite.py::*"
 @pytest.fixture
 def slow(pytester: pytest.Pytester, learn: Learn) -> pytest.Pytester:
     """A project whose only failure is a slow metric next to a good one."""
-    pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     learn({"speed": ("GFLOP/s", "higher"), "other": ("GFLOP/s", "higher")})
     return pytester

@@ -29,42 +29,20 @@ from pytest_anubis.store.history.database import History, shown_time
 from pytest_anubis.store.history.defect_records import add_defect, defects
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.run_journals import record_of
 from tests.session.selector_story import (
     ALL,
     HERE,
     HOUR,
     happened,
     names,
-    write_baseline,
     write_history,
-    write_suite,
 )
 
 RISK = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "--anubis-seed=1")
-
-
-@pytest.fixture(scope="module")
-def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the suite, the fleet's past and a baseline, made once."""
-    folder = tmp_path_factory.mktemp("past")
-    write_suite(folder)
-    write_history(folder / ".anubis")
-    write_baseline(folder)
-    return folder
-
-
-@pytest.fixture
-def story(
-    pytester: pytest.Pytester,
-    monkeypatch: pytest.MonkeyPatch,
-    past: Path,
-) -> pytest.Pytester:
-    """The suite, its baseline, and the fleet's past in the store."""
-    monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
-    monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
-    pytester.makeini("[pytest]\n")
-    shutil.copytree(past, pytester.path, dirs_exist_ok=True)
-    return pytester
+LOW = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explore=0")
+"""Options by which a healthy node needs no benchmark."""
+BUDGET = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
 
 
 def run(story: pytest.Pytester, *arguments: str) -> pytest.RunResult:
@@ -85,9 +63,7 @@ def ran(result: pytest.RunResult) -> set[str]:
     return set(re.findall(r"^(suites/\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE))
 
 
-def test_cheapest_set_within_the_risk_accepts(
-    story: pytest.Pytester,
-) -> None:
+def test_cheapest_set_within_the_risk_accepts(story: pytest.Pytester) -> None:
     result = run(story, *RISK, "-v", "--html=report.html", "--self-contained-html")
     found = choice(story)
     assert 5 < len(found["chosen"]) < 25
@@ -118,11 +94,10 @@ def test_cheapest_set_within_the_risk_accepts(
 
 
 def test_choice_follows_a_network_incident(story: pytest.Pytester) -> None:
-    budget = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
-    before = ran(run(story, *budget, "--collect-only", "-q"))
+    before = ran(run(story, *BUDGET, "--collect-only", "-q"))
     with History(story.path / ".anubis") as history:
         happened(history, HERE, "nic", time.time() - 3 * HOUR, 2.0)
-    after = ran(run(story, *budget, "--collect-only", "-q"))
+    after = ran(run(story, *BUDGET, "--collect-only", "-q"))
     network = {*names("network.loopback"), *names("network.collective")}
     assert len(after & network) > len(before & network)
     assert len(after & network) > len(after - network)
@@ -187,9 +162,7 @@ def test_nothing_runs_within_the_accepted_risk(
     )
 
 
-def test_selection_without_baseline_accepts_nothing(
-    story: pytest.Pytester,
-) -> None:
+def test_selection_without_baseline_accepts_nothing(story: pytest.Pytester) -> None:
     for path in (story.path / "baselines").iterdir():
         path.unlink()
     result = run(story, "--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
@@ -226,54 +199,39 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 @pytest.mark.parametrize(
     ("mode", "lacking"),
     [
-        (("risk",), "incidents"),
-        (("risk",), "defects"),
-        (("risk",), "store"),
-        (("cost",), "both"),
-        (("all",), "both"),
+        *(("risk", lacking) for lacking in ("incidents", "defects", "store")),
+        ("cost", "both"),
+        ("all", "both"),
+        *(("budget", lacking) for lacking in ("incidents", "defects", "store")),
     ],
 )
-def test_an_empty_history_means_the_full_set(
-    pytester: pytest.Pytester, poor: Mapping[str, Path], mode: tuple[str, ...], lacking: str
+def test_without_a_history_all_runs_that_the_budget_allows(
+    bare: pytest.Pytester, poor: Mapping[str, Path], mode: str, lacking: str
 ) -> None:
-    pytester.makeini("[pytest]\n")
-    write_suite(pytester.path)
     if lacking != "store":
-        shutil.copytree(poor[lacking], pytester.path / ".anubis")
-    result = run(pytester, f"--anubis-select={mode[0]}", *mode[1:], "--collect-only", "-q")
-    assert ran(result) == set(ALL)
-    result.stdout.fnmatch_lines(["anubis:*the full set runs, 30 benchmarks*"])
-
-
-@pytest.mark.parametrize("lacking", ["incidents", "defects", "store"])
-def test_a_budget_is_kept_without_a_history(
-    pytester: pytest.Pytester, poor: Mapping[str, Path], lacking: str
-) -> None:
-    pytester.makeini("[pytest]\n")
-    write_suite(pytester.path)
-    if lacking != "store":
-        shutil.copytree(poor[lacking], pytester.path / ".anubis")
-    budget = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
-    result = run(pytester, *budget, "--collect-only", "-q")
-    assert 0 < len(ran(result)) < len(ALL)
-    result.stdout.fnmatch_lines([f"anubis: {len(ran(result))} of 30 benchmarks, *"])
+        shutil.copytree(poor[lacking], bare.path / ".anubis")
+    options = BUDGET if mode == "budget" else (f"--anubis-select={mode}",)
+    result = run(bare, *options, "--collect-only", "-q")
+    if mode == "budget":
+        assert 0 < len(ran(result)) < len(ALL)
+        result.stdout.fnmatch_lines([f"anubis: {len(ran(result))} of 30 benchmarks, *"])
+    else:
+        assert ran(result) == set(ALL)
+        result.stdout.fnmatch_lines(["anubis:*the full set runs, 30 benchmarks*"])
 
 
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("where", ["--anubis-in-process", "-n1"])
-def test_budget_end_leaves_the_rest_out(pytester: pytest.Pytester, where: str) -> None:
-    pytester.makeini("[pytest]\n")
-    write_suite(pytester.path)
-    path = pytester.path / "suites" / "test_storage_disk.py"
+def test_budget_end_leaves_the_rest_out(bare: pytest.Pytester, where: str) -> None:
+    path = bare.path / "suites" / "test_storage_disk.py"
     costs = re.sub(r"cost=\d+", "cost=0.1", path.read_text())  # the first takes a second
     path.write_text(
         costs.replace("    anubis_metric", "    __import__('time').sleep(1)\n    anubis_metric", 1)
     )
     budget = ("--anubis-select=budget", "--anubis-budget=900ms", "--anubis-explore=0", where)
-    result = run(pytester, "suites/test_storage_disk.py::test_b3", *budget)
+    result = run(bare, "suites/test_storage_disk.py::test_b3", *budget)
     assert result.ret == 20
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(journal)
+    record = record_of(bare)
     late = {v.test for v in record.verdicts if v.reason == "pruned" and v.test}
     measured = {one.test for one in record.measurements}
     # The first has begun, and what was named runs whatever it takes.
@@ -298,17 +256,14 @@ def test_budget_too_small_is_reported(story: pytest.Pytester, where: str) -> Non
 @pytest.mark.parametrize("where", ["--anubis-in-process", "-n1"])
 @pytest.mark.parametrize("chosen", [True, False])
 def test_what_does_not_apply_here_is_not_planned(
-    pytester: pytest.Pytester, where: str, chosen: bool
+    bare: pytest.Pytester, where: str, chosen: bool
 ) -> None:
-    pytester.makeini("[pytest]\n")
-    write_suite(pytester.path)
-    path = pytester.path / "suites" / "test_network_collective.py"
+    path = bare.path / "suites" / "test_network_collective.py"
     path.write_text(path.read_text().replace("cost=10)", "cost=10, cards=1)"))
     no_card = "suites/test_network_collective.py::test_b0"
     options = ("--anubis-select=all",) if chosen else ()
-    result = run(pytester, *options, where)
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    record = read_journal(journal)
+    result = run(bare, *options, where)
+    record = record_of(bare)
     assert (no_card in {one.test for one in record.planned}) is not chosen
     assert (no_card in {one.test for one in record.results}) is not chosen
     if where == "-n1":
@@ -322,35 +277,29 @@ def test_what_does_not_apply_here_is_not_planned(
     ["suites/test_storage_disk.py::test_b3", "./suites/../suites/test_storage_disk.py::test_b3"],
 )
 def test_a_named_test_is_never_left_out(story: pytest.Pytester, named: str) -> None:
-    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
-    result = run(story, *low, named, "--collect-only", "-q")
+    result = run(story, *LOW, named, "--collect-only", "-q")
     assert ran(result) == {"suites/test_storage_disk.py::test_b3"}
 
 
-def test_dry_run_with_empty_choice_ends_normally(
-    story: pytest.Pytester,
-) -> None:
-    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explain")
-    result = run(story, *low, "--collect-only", "-q")
+def test_dry_run_with_empty_choice_ends_normally(story: pytest.Pytester) -> None:
+    result = run(story, *LOW, "--anubis-explain", "--collect-only", "-q")
     assert not ran(result)
     assert result.ret == 20
     # Where nothing was there to choose from, it stays pytest's.
-    assert run(story, "-k", "no_such_test", *low, "--collect-only", "-q").ret == 5
+    assert run(story, "-k", "no_such_test", *LOW, "--collect-only", "-q").ret == 5
 
 
 def test_test_named_through_a_link_always_runs(story: pytest.Pytester) -> None:
     (story.path / "linked").symlink_to("suites", target_is_directory=True)
-    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
     named = "linked/test_storage_disk.py::test_b3"
-    result = story.runpytest("--anubis", *low, "linked", named, "--collect-only", "-q")
+    result = story.runpytest("--anubis", *LOW, "linked", named, "--collect-only", "-q")
     listed = re.findall(r"^(\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE)
     assert listed == [named]
 
 
 def test_plain_tests_always_run(story: pytest.Pytester) -> None:
     (story.path / "suites" / "test_plain.py").write_text("def test_x():\n    pass\n")
-    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
-    assert ran(run(story, *low, "--collect-only", "-q")) == {"suites/test_plain.py::test_x"}
+    assert ran(run(story, *LOW, "--collect-only", "-q")) == {"suites/test_plain.py::test_x"}
 
 
 @pytest.mark.parametrize("option", ["--lf", "--ff", "--nf", "--sw"])
@@ -393,23 +342,17 @@ def test_a_seed_repeats_the_choice_and_is_recorded(story: pytest.Pytester) -> No
     assert not drawn
 
 
-def test_exposing_benchmark_always_runs(
-    story: pytest.Pytester,
-) -> None:
+def test_exposing_benchmark_always_runs(story: pytest.Pytester) -> None:
     (name,) = names("storage.disk")[-1:]
-    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explore=0")
-    assert name not in ran(run(story, *low, "--collect-only", "-q"))
+    assert name not in ran(run(story, *LOW, "--collect-only", "-q"))
     with History(story.path / ".anubis") as history:
         for node, state in ((HERE, "open"), ("n05", "open"), (HERE, "false alarm")):
             tests = [name] if (node, state) == (HERE, "open") else names("storage.disk")[:1]
             add_defect(history, node=node, benchmarks=tests, state=state)
         own = defects(history, node=HERE, state="open")[0].number
-    result = run(story, *low, "--collect-only", "-q")
+    result = run(story, *LOW, "--collect-only", "-q")
     assert ran(result) == {name}
     result.stdout.fnmatch_lines([f"anubis: open defect {own}: its component is measured again; *"])
-
-
-LOW = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explore=0")
 
 
 def write_run(story: pytest.Pytester, decision: Decision | None, failed: str = "") -> None:
@@ -476,5 +419,4 @@ def test_false_alarms_teach_nothing(story: pytest.Pytester) -> None:
                 component="storage.disk",
                 state="false alarm",
             )
-    low = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
-    assert names("storage.disk")[-1] not in ran(run(story, *low, "--collect-only", "-q"))
+    assert names("storage.disk")[-1] not in ran(run(story, *BUDGET, "--collect-only", "-q"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -12,27 +11,14 @@ import sqlalchemy as sa
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.risk_model_files import MODEL_NAME
-from tests.session.selector_story import ALL, DAY, HERE, write_history, write_suite
-
-
-@pytest.fixture(scope="module")
-def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The suite and the fleet's past, written once."""
-    folder = tmp_path_factory.mktemp("past")
-    write_suite(folder)
-    write_history(folder / ".anubis", defects=30)
-    return folder
+from tests.session.selector_story import ALL, DAY, HERE
 
 
 @pytest.fixture
-def story(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, past: Path
-) -> pytest.Pytester:
-    monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
-    monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
-    pytester.makeini("[pytest]\n")
-    shutil.copytree(past, pytester.path, dirs_exist_ok=True)
-    return pytester
+def story(story: pytest.Pytester) -> pytest.Pytester:
+    """The suite and the fleet's past, without a baseline."""
+    shutil.rmtree(story.path / "baselines")
+    return story
 
 
 def refused(story: pytest.Pytester, *arguments: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,9 +20,12 @@ from pytest_anubis.distributed.dispatch.dispatcher import (
     Instruction,
     Send,
 )
-from pytest_anubis.distributed.dispatch.prediction import Plan, plan
+from pytest_anubis.distributed.dispatch.prediction import plan
 from pytest_anubis.distributed.dispatch.tasks import Certificates, Lane, Task, lane_of
 from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
+
+if TYPE_CHECKING:
+    from pytest_anubis.distributed.workers.controller import Controller
 
 TEST_OVERHEAD = 0.03
 """Seconds that every test needs besides its cost: fixtures, reports, messages to its worker and back."""
@@ -33,31 +36,6 @@ WORKER_END_SECONDS = 0.12
 _MAX_DIFFERENCES = 20  # lines of the difference between two collections
 
 
-class ControllerCallbacks(Protocol):
-    """The methods of the controller that the scheduler calls."""
-
-    def lane_of(self, node: Any) -> str:
-        """Return the name of the lane that a worker serves."""
-
-    def tasks_of(self, node: Any) -> Sequence[Task] | None:
-        """Return the tasks that a worker has described, None if it has not yet."""
-
-    def release(self, node: Any, last: int | None) -> None:
-        """Let a worker run the test that it holds, and then end."""
-
-    def stopping(self) -> bool:
-        """Return whether xdist has ordered all workers to end."""
-
-    def starts_alone(self) -> None:
-        """Prepare for the start of an exclusive test."""
-
-    def lane_given_up(self, node: Any, lane: str) -> None:
-        """Handle a lane whose workers died too often: its next worker must do nothing."""
-
-    def planned(self, plan: Plan) -> None:
-        """Take the plan when the tests are placed."""
-
-
 class AnubisScheduling:
     """Implementation of ``xdist.scheduler.Scheduling`` by the dispatcher."""
 
@@ -65,13 +43,13 @@ class AnubisScheduling:
         self,
         config: pytest.Config,
         lanes: Sequence[Lane],
-        callbacks: ControllerCallbacks,
+        controller: Controller,
         certificates: Certificates = frozenset(),
         costs: Mapping[str, float] | None = None,
     ) -> None:
         self.config = config  # as in xdist's schedulers; pytest-rerunfailures reads it
         self._lanes = tuple(lanes)
-        self._callbacks = callbacks
+        self._controller = controller
         self._certificates = certificates
         self._costs = costs
         self._dispatcher = Dispatcher(lanes)
@@ -105,7 +83,7 @@ class AnubisScheduling:
 
     def add_node(self, node: Any) -> None:
         """Handle a worker that has started."""
-        name, lane = node.gateway.id, self._callbacks.lane_of(node)
+        name, lane = node.gateway.id, self._controller.lane_of(node)
         self._nodes[name] = node
         with self._as_failed_collection():
             self._dispatcher.worker_ready(name, lane)
@@ -115,7 +93,7 @@ class AnubisScheduling:
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
         """Handle a worker's collection: all must have collected the same tests in the same order."""
         name = node.gateway.id
-        tasks = self._callbacks.tasks_of(node)
+        tasks = self._controller.tasks_of(node)
         if self._collection is None and tasks is not None and not self._broken:
             self._collection, self._tasks, self._first = list(collection), tuple(tasks), name
         if list(collection) != self._collection:
@@ -153,7 +131,7 @@ class AnubisScheduling:
         Raises:
             KeyError: It never started; xdist expects this.
         """
-        name, lane = node.gateway.id, self._callbacks.lane_of(node)
+        name, lane = node.gateway.id, self._controller.lane_of(node)
         known = self._nodes.pop(name, None) is not None
         crashed: int | None = None
         with self._as_failed_collection():
@@ -166,7 +144,7 @@ class AnubisScheduling:
                     self._dispatcher.worker_ready(name, lane)
                 crashed, instructions = self._dispatcher.worker_crashed(name)
                 if lane in self._dispatcher.given_up:
-                    self._callbacks.lane_given_up(node, lane)
+                    self._controller.lane_given_up(node, lane)
                 self._follow(instructions)
                 self._place()
         if not known:
@@ -193,20 +171,20 @@ class AnubisScheduling:
         for instruction in instructions:
             node = self._nodes[instruction.worker]
             if any(self._tasks[index].exclusive for index in self._dispatcher.running):
-                self._callbacks.starts_alone()
+                self._controller.starts_alone()
             # A worker may have just died; its end is reported separately.
             with contextlib.suppress(OSError):
                 if isinstance(instruction, Send):
                     node.send_runtest_some(list(instruction.tests))
                 else:
-                    self._callbacks.release(node, instruction.last)
+                    self._controller.release(node, instruction.last)
 
     def _place(self) -> None:
         """Place the tests as soon as all lanes are ready, also if the last one was given up."""
         if self._broken or self._dispatcher.assigned or not self._dispatcher.ready:
             return
         if self._collection is not None:  # else every lane was given up
-            self._callbacks.planned(
+            self._controller.planned(
                 plan(
                     self._tasks,
                     self._lanes,
@@ -220,7 +198,7 @@ class AnubisScheduling:
         self._follow(self._dispatcher.assign(self._tasks, self._certificates))
 
     def _notice_end(self) -> None:
-        if self._callbacks.stopping() and self._dispatcher.assigned and not self.tests_finished:
+        if self._controller.stopping() and self._dispatcher.assigned and not self.tests_finished:
             self._follow(self._dispatcher.stop())
 
     @contextlib.contextmanager

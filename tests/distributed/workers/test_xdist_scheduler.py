@@ -9,8 +9,8 @@ import pytest
 
 from pytest_anubis.distributed.dispatch.prediction import Plan
 from pytest_anubis.distributed.dispatch.tasks import Task, layout, make_task
-from pytest_anubis.distributed.dispatch.xdist_scheduler import AnubisScheduling
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
+from pytest_anubis.distributed.workers.xdist_scheduler import AnubisScheduling
 
 GPUS = ("cuda:0", "cuda:1")
 TASKS = (
@@ -41,7 +41,7 @@ class Node:
         self.torn_down = True
 
 
-class ControllerCallbacks:
+class StandInController:
     """Stand-in for the controller."""
 
     def __init__(self) -> None:
@@ -73,14 +73,15 @@ class ControllerCallbacks:
 
 
 class Stage:
-    """A scheduler with its callbacks, workers for two accelerators and the node, and a report list."""
+    """A scheduler with its controller, workers for two accelerators and the node, and a report list."""
 
     def __init__(self) -> None:
         self.reports: list[pytest.CollectReport] = []
         hook = SimpleNamespace(pytest_collectreport=lambda report: self.reports.append(report))
-        self.callbacks = ControllerCallbacks()
+        self.controller = StandInController()
         config: Any = SimpleNamespace(hook=hook)
-        self.scheduler = AnubisScheduling(config, layout(GPUS, 3), self.callbacks)
+        controller: Any = self.controller
+        self.scheduler = AnubisScheduling(config, layout(GPUS, 3), controller)
         self.nodes = [Node(f"gw{i}", lane) for i, lane in enumerate((*GPUS, "node"))]
 
     def collect(self) -> None:
@@ -115,13 +116,13 @@ def test_ordinary_run(stage: Stage) -> None:
         stage.finish(one)
         assert one.torn_down
     assert node.received == [[0], ("end after", 0)]
-    assert stage.callbacks.waited == 1
+    assert stage.controller.waited == 1
     stage.scheduler.mark_test_complete(node, 0)
     finished.append(stage.scheduler.tests_finished)
     assert finished == [False, True]
     stage.finish(node)
     assert not stage.scheduler.nodes
-    assert [slot.test for slot in stage.callbacks.plans[0].slots] == ["gemm[0]", "gemm[1]", "link"]
+    assert [slot.test for slot in stage.controller.plans[0].slots] == ["gemm[0]", "gemm[1]", "link"]
     assert not stage.reports
 
 
@@ -134,7 +135,7 @@ def test_crashed_test_is_named_and_its_worker_replaced(stage: Stage) -> None:
     stage.scheduler.add_node_collection(again, list(IDS))
     stage.scheduler.schedule()
     assert again.received == [[1], ("end after", 1)]
-    assert len(stage.callbacks.plans) == 1
+    assert len(stage.controller.plans) == 1
     assert not stage.reports
 
 
@@ -142,7 +143,7 @@ def test_worker_that_never_started_counts(stage: Stage) -> None:
     for attempt in range(3):
         with pytest.raises(KeyError):
             stage.scheduler.remove_node(Node(f"d{attempt}", "cuda:1"))
-    assert stage.callbacks.given_up == ["cuda:1"]
+    assert stage.controller.given_up == ["cuda:1"]
     placeholder = Node("gw9", "cuda:1")
     stage.scheduler.add_node(placeholder)
     for node in (stage.nodes[0], stage.nodes[2]):
@@ -196,13 +197,13 @@ def test_dead_pipe_is_left_to_the_event_that_follows(stage: Stage) -> None:
 
 def test_end_ordered_by_xdist_stops_the_dispatcher(stage: Stage) -> None:
     stage.collect()
-    stage.callbacks.end = True
+    stage.controller.end = True
     stage.scheduler.mark_test_complete(stage.nodes[0], 1)
     stage.finish(stage.nodes[0])
     stage.scheduler.mark_test_complete(stage.nodes[1], 2)
     stage.finish(stage.nodes[1])
     assert stage.nodes[2].received == [[0], ("end after", None)]
-    assert stage.callbacks.waited == 0
+    assert stage.controller.waited == 0
 
 
 @pytest.mark.parametrize(
