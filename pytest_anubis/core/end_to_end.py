@@ -31,17 +31,13 @@ class MetricPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndToEndLoss:
-    """The loss of an end-to-end benchmark, next to the micro benchmarks of the same device and run.
+    """The loss of an end-to-end benchmark, next to the micro benchmarks of the same device and run."""
 
-    Attributes:
-        whole: The end-to-end metric.
-        explained_by: Metrics of micro benchmarks that failed on the same device in the same run, the worst
-            first; their causing it is likely and not tested.
-        passed: Number of other micro benchmarks of that device and run that were judged and did not fail.
-    """
-
-    whole: MetricPlace
+    whole: MetricPlace  # the end-to-end metric
+    # Metrics of micro benchmarks that failed on the same device in the same run, the worst first;
+    # their causing it is likely and not tested
     explained_by: tuple[MetricPlace, ...]
+    # Number of other micro benchmarks of that device and run that were judged and did not fail
     passed: int
 
 

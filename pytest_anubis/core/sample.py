@@ -66,36 +66,27 @@ class Population:
 
     Row i is one unit under test (a device of a node, or a whole node, in one run). Its values are
     ``values[offsets[i]:offsets[i + 1]]``, in time order.
-
-    Attributes:
-        hardware_class: Key of the class that all units belong to.
-        benchmark: Benchmark id (node id of the test without the device parameter).
-        metric: What is measured.
-        component: The part of the node that a bad value points to, e.g. ``network.loopback``.
-        group: Label of what makes units comparable (pipeline stage, slot kind); empty if there is none.
-        nodes: Length n, the node of each unit.
-        devices: Length n, the device of each unit within its node (``cpu``, ``cuda:3``, ``node``).
-        runs: Length n, the run that each sample comes from.
-        values: Shape (total,), all values, in the metric's unit.
-        offsets: Shape (n + 1,), where each unit's values begin and end.
-        problems: Row -> why that unit has no usable sample (failed test, missing, disturbed, ...).
-            Such a row takes no part in learning; judging gives it a verdict of its own.
-        looks: Row -> how many looks its values come from, if more than one.
-        given: Some values were recorded by the test itself or imported: they cannot be measured again.
     """
 
-    hardware_class: str
-    benchmark: str
-    metric: Metric
+    hardware_class: str  # key of the class that all units belong to
+    benchmark: str  # benchmark id (node id of the test without the device parameter)
+    metric: Metric  # what is measured
+    # The part of the node that a bad value points to, e.g. ``network.loopback``.
     component: str = ""
+    # Label of what makes units comparable (pipeline stage, slot kind); empty if there is none
     group: str = ""
-    nodes: Sequence[str]
+    nodes: Sequence[str]  # length n, the node of each unit
+    # Length n, the device of each unit within its node (``cpu``, ``cuda:3``, ``node``)
     devices: Sequence[str]
-    runs: Sequence[str]
-    values: FloatArray
-    offsets: IntArray
+    runs: Sequence[str]  # length n, the run that each sample comes from
+    values: FloatArray  # shape (total,), all values, in the metric's unit
+    offsets: IntArray  # shape (n + 1,), where each unit's values begin and end
+    # Row -> why that unit has no usable sample (failed test, missing, disturbed, ...). Such a row
+    # takes no part in learning; judging gives it a verdict of its own.
     problems: Mapping[int, SampleProblem] = field(default_factory=dict)
+    # Row -> how many looks its values come from, if more than one
     looks: Mapping[int, int] = field(default_factory=dict)
+    # Some values were recorded by the test itself or imported: they cannot be measured again
     given: bool = False
 
     def __len__(self) -> int:
@@ -146,21 +137,16 @@ class Population:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleProblem:
-    """The reason why a unit has no usable sample.
+    """The reason why a unit has no usable sample."""
 
-    Attributes:
-        kind: ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
-            ``absent`` (missing in a table that has it for most nodes),
-            ``refused`` (of an exported file alone: nothing may be learned from its run),
-            ``disturbed`` (the machine was not quiet), ``waived`` (the test failed as its mark expects),
-            ``invalid`` (NaN, negative, too few),
-            ``unit`` (another unit or direction than most others), ``version`` (an earlier version of the
-            benchmark than others).
-        text: The reason in one phrase.
-    """
-
+    # ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
+    # ``absent`` (missing in a table that has it for most nodes), ``refused`` (of an exported file
+    # alone: nothing may be learned from its run), ``disturbed`` (the machine was not quiet),
+    # ``waived`` (the test failed as its mark expects), ``invalid`` (NaN, negative, too few),
+    # ``unit`` (another unit or direction than most others), ``version`` (an earlier version of the
+    # benchmark than others)
     kind: str
-    text: str
+    text: str  # the reason in one phrase
 
     @property
     def lacks(self) -> bool:

@@ -23,13 +23,10 @@ HARDWARE_BENCHMARKS = ("hardware", "inventory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaiversRead:
-    """The event of reading the waivers; the latest in a run counts.
-
-    Attributes:
-        waivers: All waivers at the start of this part of the run, expired ones included.
-    """
+    """The event of reading the waivers; the latest in a run counts."""
 
     kind: ClassVar[str] = "waivers"
+    # All waivers at the start of this part of the run, expired ones included
     waivers: tuple[Waiver, ...] = ()
 
 

@@ -32,13 +32,10 @@ LEARN_ONE = "learn one ('anubis learn -v' says why there is none)"
 
 
 class Requirement(NamedTuple):
-    """What a node must have run.
+    """What a node must have run."""
 
-    Attributes:
-        names: Components (with all that are part of them), benchmarks, metrics, or ``BENCHMARK METRIC``; a
-            benchmark with or without its file. Empty: everything.
-    """
-
+    # Components (with all that are part of them), benchmarks, metrics, or ``BENCHMARK METRIC``; a
+    # benchmark with or without its file. Empty: everything.
     names: tuple[str, ...] = ()
 
     def covers(self, benchmark: str, metric: str = "", component: str = "") -> bool:

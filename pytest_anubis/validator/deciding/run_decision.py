@@ -43,32 +43,23 @@ from pytest_anubis.validator.surveying.shared_parts import shared_parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """What the Selector left out of a run.
+    """What the Selector left out of a run."""
 
-    Attributes:
-        verdicts: One NOT_TESTED for each benchmark.
-        risk_after: Returns the remaining probability of an incident, given the benchmarks that passed.
-        interval_after: Returns its 95 % interval, given the same.
-        unneeded: Why nothing had to be measured at all; empty if something had to be.
-    """
-
-    verdicts: tuple[MetricVerdict, ...] = ()
+    verdicts: tuple[MetricVerdict, ...] = ()  # one NOT_TESTED for each benchmark
+    # Returns the remaining probability of an incident, given the benchmarks that passed
     risk_after: Callable[[Sequence[str]], float | None] = lambda _: None
+    # Returns its 95 % interval, given the same
     interval_after: Callable[[Sequence[str]], tuple[float, float] | None] = lambda _: None
-    unneeded: str = ""
+    unneeded: str = ""  # why nothing had to be measured at all; empty if something had to be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDecision:
-    """The decision about a run.
+    """The decision about a run."""
 
-    Attributes:
-        node_verdict: The decision about the node.
-        added: Verdicts that no test reached: on tests without any, on what was left out, from comparing
-            devices and runs.
-    """
-
-    node_verdict: NodeVerdict
+    node_verdict: NodeVerdict  # the decision about the node
+    # Verdicts that no test reached: on tests without any, on what was left out, from comparing
+    # devices and runs
     added: tuple[MetricVerdict, ...]
 
 

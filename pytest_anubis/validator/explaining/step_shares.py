@@ -59,19 +59,12 @@ Unit = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedPart:
-    """A time and what is expected of it.
+    """A time and what is expected of it."""
 
-    Attributes:
-        name: The metric.
-        values: In the unit of the whole, in the order of the rounds.
-        expected: Median of a healthy unit.
-        spread: Standard deviation of the logarithm of healthy units' medians.
-    """
-
-    name: str
-    values: Sequence[float]
-    expected: float
-    spread: float = 0.0
+    name: str  # the metric
+    values: Sequence[float]  # in the unit of the whole, in the order of the rounds
+    expected: float  # median of a healthy unit
+    spread: float = 0.0  # standard deviation of the logarithm of healthy units' medians
 
 
 def with_step_shares(

@@ -20,37 +20,25 @@ class LearnError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnedCriterion:
-    """A learned criterion with the data behind it; arrays are over the rows of ``population``.
+    """A learned criterion with the data behind it; arrays are over the rows of ``population``."""
 
-    Attributes:
-        population: The samples; pooled per node if the scope is ``node``.
-        criterion: The criterion; None if there is none.
-        reason: Why there is no criterion.
-        exclusions: Units that were left out, or are too far from the centre.
-        findings: Findings for people.
-        losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
-        gains: Shape (n,), the distance on the other side, where a unit is better than the centre.
-        flagged: Shape (n,), whether the loss is beyond the practical threshold.
-        centred: Shape (n,), the units of a fleet whose median the centre is; none for a medoid.
-        rows: The usable rows, sorted.
-        spread: Run-to-run spread, for one machine only.
-        clusters: Coherent groups of units next to the majority.
-        undecided: Shape (n,), units of a slower group that may be healthy: they neither widen this criterion
-            nor make their nodes sick.
-    """
-
-    population: Population
-    criterion: Criterion | None
-    reason: str = ""
+    population: Population  # the samples; pooled per node if the scope is ``node``
+    criterion: Criterion | None  # the criterion; None if there is none
+    reason: str = ""  # why there is no criterion
+    # Units that were left out, or are too far from the centre
     exclusions: tuple[Exclusion, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    losses: FloatArray
+    findings: tuple[Finding, ...] = ()  # findings for people
+    losses: FloatArray  # shape (n,), one-sided distance to the final centre; NaN for unusable rows
+    # Shape (n,), the distance on the other side, where a unit is better than the centre
     gains: FloatArray = field(default_factory=lambda: np.zeros(0))
-    flagged: BoolArray
-    rows: UsableRows
+    flagged: BoolArray  # shape (n,), whether the loss is beyond the practical threshold
+    rows: UsableRows  # the usable rows, sorted
+    # Shape (n,), the units of a fleet whose median the centre is; none for a medoid
     centred: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    spread: RunSpread | None = None
-    clusters: tuple[Cluster, ...] = ()
+    spread: RunSpread | None = None  # run-to-run spread, for one machine only
+    clusters: tuple[Cluster, ...] = ()  # coherent groups of units next to the majority
+    # Shape (n,), units of a slower group that may be healthy: they neither widen this criterion nor
+    # make their nodes sick
     undecided: BoolArray | None = None
 
     def without_values(self) -> LearnedCriterion:

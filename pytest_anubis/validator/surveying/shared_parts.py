@@ -47,42 +47,25 @@ Levels = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A device's value of one metric, relative to what is expected.
+    """A device's value of one metric, relative to what is expected."""
 
-    Attributes:
-        component: The part of the node that the metric measures.
-        metric: Key of the metric.
-        device: The device.
-        level: log(value / expected), with the opposite sign if lower is better.
-        spread: Healthy spread of the metric; 0 if unknown.
-    """
-
-    component: str
-    metric: tuple[str, ...]
-    device: str
-    level: float
-    spread: float = 0.0
+    component: str  # the part of the node that the metric measures
+    metric: tuple[str, ...]  # key of the metric
+    device: str  # the device
+    level: float  # log(value / expected), with the opposite sign if lower is better
+    spread: float = 0.0  # healthy spread of the metric; 0 if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """A hypothesis: the part, and the devices that it would slow down.
+    """A hypothesis: the part, and the devices that it would slow down."""
 
-    Attributes:
-        kind: ``device`` or the kind of a shared part.
-        name: The device, the bridge, or the NUMA node.
-        devices: Its devices, in order.
-        prior: Its share of the prior.
-        alike: How many hypotheses of its kind there are.
-        socket: NUMA node with the same devices as a bridge.
-    """
-
-    kind: PartKind | Literal["device"]
-    name: str
-    devices: tuple[str, ...]
-    prior: float
-    alike: int
-    socket: int | None = None
+    kind: PartKind | Literal["device"]  # ``device`` or the kind of a shared part
+    name: str  # the device, the bridge, or the NUMA node
+    devices: tuple[str, ...]  # its devices, in order
+    prior: float  # its share of the prior
+    alike: int  # how many hypotheses of its kind there are
+    socket: int | None = None  # NUMA node with the same devices as a bridge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
