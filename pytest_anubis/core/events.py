@@ -94,8 +94,7 @@ class TestsPlanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestStarted:
-    """The start of a test, or of its next attempt; if a process dies, its last one names the test that ran.
-    """
+    """The start of a test or its next attempt; if a process dies, its last one names the test that ran."""
 
     __test__ = False
     kind: ClassVar[str] = "test_started"

@@ -47,10 +47,7 @@ def portable_id(test: str, module: str) -> str:
     """Return a node id that does not depend on where pytest was started, for tests of the benchmark set.
 
     pytest names a file from its root folder, from a folder that was given, or not at all (``--pyargs``).
-
-    Args:
-        test: The node id.
-        module: Full name of its module.
+    `module` is the full name of the test's module.
     """
     if not module.startswith(f"{SET}."):
         return test

@@ -74,11 +74,9 @@ def card_number(device: str) -> int | None:
 
 
 def places_of(inventory: Mapping[str, Any], devices: Iterable[str]) -> dict[str, Place]:
-    """Return device -> its place, for devices of which an inventory has it.
+    """Return device -> its place, for devices of which a node's inventory, plain data of any shape, has it.
 
-    Args:
-        inventory: A node's, as plain data of any shape; may be empty.
-        devices: ``cuda:3`` is the accelerator of this number, other devices have the inventory's name.
+    ``cuda:3`` is the accelerator of this number, other devices have the inventory's name.
     """
     listed = {sort: _parts(inventory.get(sort)) for sort in _SORTS}
     named = {

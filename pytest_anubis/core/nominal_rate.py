@@ -41,12 +41,7 @@ class NominalRate:
         return replace(self, value=2 * self.value, of=f"{self.of} both ways")
 
     def attained(self, value: float | None, better: str) -> float | None:
-        """Return which share of it a measured value reaches; None without a value above 0.
-
-        Args:
-            value: In the metric's unit.
-            better: The metric's direction.
-        """
+        """Return which share of it a value in the metric's unit reaches; None without a value above 0."""
         if value is None or not value > 0:
             return None
         return self.value / value if better == "lower" else value / self.value

@@ -87,11 +87,7 @@ MIN_DISTURBED = 4
 
 
 def throughout(verdicts: Iterable[MetricVerdict]) -> tuple[int, int]:
-    """Return in how many metrics and components a node is worse; zeros if one cause is unlikely.
-
-    Args:
-        verdicts: The node's FAIL and MARGINAL verdicts.
-    """
+    """Return in how many metrics and components a node is worse; zeros if one cause is unlikely."""
     slow = [one for one in verdicts if one.metric and one.similarity is not None]
     components = {one.component for one in slow}
     metrics = {(one.benchmark, one.metric) for one in slow}
@@ -126,12 +122,9 @@ def host_trouble(verdicts: Sequence[MetricVerdict]) -> str:
 def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
     """Return the first step for a rejected node, in few words that end a line.
 
-    An unsure failure is measured again; a node that is worse nearly everywhere is searched for a common
-    cause; otherwise the benchmark's own step counts, or the usual one of the component.
-
-    Args:
-        verdict: The node's worst verdict.
-        bad: All of its FAIL and MARGINAL verdicts.
+    An unsure failure is measured again; a node that is worse nearly everywhere, by all of its `bad` verdicts,
+    is searched for a common cause; otherwise the worst verdict's own step counts, or the usual one of the
+    component.
     """
     if verdict.triage is Triage.RETEST:
         return "measure again first"
@@ -340,23 +333,14 @@ SHIPPED = "--pyargs pytest_anubis.shipped.suites"
 
 
 def learning(tests: str) -> str:
-    """Return the command that learns from tests, without options.
-
-    Args:
-        tests: The tests as typed for pytest; of `SHIPPED`, `anubis suites` makes a copy first.
-    """
+    """Return the command that learns from tests as typed for pytest; of `SHIPPED` it makes a copy first."""
     if tests.startswith(SHIPPED):
         return "anubis suites && anubis learn suites/"
     return f"anubis learn {tests}"
 
 
 def with_options(line: str, options: Sequence[str]) -> str:
-    """Return a command with further pytest options, in the form that it takes.
-
-    Args:
-        line: A command, perhaps followed by a remark in brackets; empty stays empty.
-        options: The pytest options.
-    """
+    """Return a command, perhaps with a remark in brackets, with pytest options in the form it takes."""
     if not options or not line:
         return line
     command, when, rest = line.rpartition(" (") if line.endswith(")") else (line, "", "")

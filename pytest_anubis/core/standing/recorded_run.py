@@ -42,10 +42,7 @@ _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 def judged_of(record: RunRecord, *, began: float, ended: float | None = None) -> JudgedRun:
     """Return what a run says about its node.
 
-    Args:
-        record: The run.
-        began: When it began, seconds since 1970.
-        ended: When it ended; None where that is unknown: it went on until its latest event at least.
+    Times are seconds since 1970. If its end is unknown, it went on until its latest event at least.
     """
     outcomes = [
         (key_of(one), one.outcome, one.reason, one.reference, one.waiver)
@@ -180,11 +177,9 @@ def was_killed(record: RunRecord) -> bool:
 
 
 def speaking(outcomes: Iterable[Said], *, clears: bool) -> list[Said]:
-    """Return the verdicts that count for the node.
+    """Return a run's verdicts that count for the node.
 
-    Args:
-        outcomes: Those of a run.
-        clears: Its passes count; not where the machine may be another one, or the run was killed.
+    Its passes do not count (`clears`) if the machine may be another one, or the run was killed.
     """
     good = (Outcome.PASS, Outcome.MARGINAL)
     return [one for one in outcomes if clears or one[1] not in good]

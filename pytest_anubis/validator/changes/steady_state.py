@@ -72,16 +72,9 @@ def shortest_window(
     """Find the shortest window of values that repeats as well as the longest, and has the same centre.
 
     A candidate window has a warm-up w and a length l. The result is the window with the least ``w + l`` whose
-    repeatability over the units reaches that of the longest window minus `slack`, and whose centre is at
-    least `ALIKE` similar to that of the longest window (the paper's section 3.5).
-
-    Args:
-        population: Samples in time order.
-        members: Shape (n,), the healthy units.
-        slack: Repeatability that may be lost.
-
-    Returns:
-        (warm-up, length), or None if no shorter window is as good or the samples are too short.
+    repeatability over the healthy units, the members (n,), reaches that of the longest window minus `slack`,
+    and whose centre is at least `ALIKE` similar to that of the longest window (the paper's section 3.5). It
+    is None if no shorter window is as good or the samples are too short.
     """
     sizes = np.diff(population.offsets)
     rows = np.flatnonzero(members & (sizes >= MIN_VALUES)).tolist()

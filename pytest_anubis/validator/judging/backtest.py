@@ -55,13 +55,9 @@ def backtest(
     new: Baseline,
     failed: Collection[tuple[str, str]] = (),
 ) -> Backtest:
-    """Judge earlier runs by two baselines of one class and compare.
+    """Judge earlier runs by two baselines of one class, in force and new, and compare.
 
-    Args:
-        populations: Earlier runs of the baselines' hardware class.
-        old: The baseline in force.
-        new: The baseline that may replace it.
-        failed: Node and run of failed tests without a sample, which every baseline rejects.
+    `failed` are node and run of failed tests without a sample, which every baseline rejects.
     """
     changes: list[VerdictChange] = []
     before, after, everyone = set(failed), set(failed), set(failed)

@@ -174,14 +174,8 @@ def judge_measurement(
 ) -> MetricVerdict:
     """Judge one measurement by all its values, and by what changed within it.
 
-    Args:
-        measurement: What was measured.
-        criterion: What is normal; None if there is none.
-        baseline: The baseline that the criterion is from; None if there is none.
-        found: The segments of its values.
-        node: Name of the node.
-        profile: The run's profile: in a soak the current segment is judged alone as well.
-        onset: The begin of the change; None if it is unknown.
+    In a soak, by the run's profile, the current one of its segments is judged alone as well. `baseline` is
+    the one that the criterion is from; `onset` is the begin of the change, if it is known.
     """
     verdict = judge_sample(
         measurement.values,

@@ -150,10 +150,8 @@ class LaterRuns:
     ) -> JudgedColumns:
         """Return verdicts; on nodes with several runs the bad ones name their run, or are answered.
 
-        Args:
-            judged: The verdicts on one metric.
-            elsewhere: Those on the same metric in other hardware classes: a node that got another driver, or
-                was measured in a longer profile, may have passed there.
+        `elsewhere` are those on the same metric in other hardware classes: a node that got another driver, or
+        was measured in a longer profile, may have passed there.
         """
         population, outcome = judged.population, judged.outcome
         missing = (outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)

@@ -82,10 +82,9 @@ def shared_parts(
 ) -> tuple[SharedPart, ...]:
     """Return the shared parts that explain why devices of a run are slow, the most certain first.
 
-    Args:
-        run: The run; without a map in its inventory the result is empty.
-        baseline: What is expected; without a criterion the node's median is.
-        verdicts: The verdicts as they count: a part is named only if one of its devices is FAIL or MARGINAL.
+    There are none without a map in the run's inventory. Values are compared with the baseline, or without a
+    criterion with the node's median. A part is named only if one of its devices is FAIL or MARGINAL in the
+    verdicts as they count.
     """
     places = places_of(run.inventory, [one.device for one in run.measurements])
     bad = _bad_devices(verdicts, places)
@@ -117,12 +116,8 @@ def parts_of_collected(
 ) -> dict[Unit, tuple[SharedPart, ...]]:
     """Return the shared parts of collected nodes with bad devices, as `shared_parts` of one run.
 
-    Args:
-        populations: The samples of all nodes; the latest one of each device counts.
-        runs: The run of each node that has its inventory.
-        verdicts: The verdicts on each node, as they count.
-        baselines: Hardware class -> its baseline.
-        began: (run, node) -> when the run began, ISO 8601.
+    The latest sample of each device counts: `began` maps run and node to its begin, ISO 8601. `runs` have the
+    inventory of each node, and baselines are by hardware class.
     """
     bad: dict[Unit, dict[str, set[str]]] = {}
     for unit, run in runs.items():
