@@ -228,10 +228,10 @@ def _judge_class(
             if judged.criterion is None and len(judged.population):
                 lonely.append(judged.population)
             else:
-                settled.append(find_changes(split_by_device(settle_shift(judged)[0]), baseline))
+                settled.append(find_changes(split_by_device(settle_shift(judged)), baseline))
                 yield settled[-1]
         for judged in judge_components(settled, baseline):
-            yield settle_shift(judged)[0]
+            yield settle_shift(judged)
     compared = [_undecided(one, baseline) for one in judge_by_peers(lonely)]
     alone = [place for place, one in enumerate(compared) if not isinstance(one, PeerColumns)]
     latest = judge_latest([compared[place] for place in alone], started)

@@ -320,10 +320,7 @@ def _compared(rows: UsableRows, criterion: Criterion) -> tuple[FloatArray, BoolA
 
 def _exact_shares(rows: UsableRows, right: float) -> FloatArray:
     """Return which part of every unit's values is right."""
-    out = np.full(rows.total, np.nan)
-    for block in rows.blocks:
-        out[block.index] = (block.values == right).mean(axis=1)
-    return out
+    return rows.each(lambda values: (values == right).mean(axis=1))
 
 
 def _of_problem(

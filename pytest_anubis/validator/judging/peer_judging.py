@@ -143,7 +143,7 @@ def _with_peers(population: Population) -> _PeerComparison:
         return seen
     exact = population.metric.better == "equal"
     columns = None if exact else rows.quantile_columns(rows.grid()).astype(np.float64)
-    within = np.zeros(total) if exact else np.nan_to_num(within_variances(population, rows))
+    within = np.zeros(total) if exact else np.nan_to_num(within_variances(rows))
     # The other node may slow down a way between two.
     own = np.array([WAY not in device for device in population.devices], dtype=np.bool_)
     for members in _groups(population, rows.usable & own):

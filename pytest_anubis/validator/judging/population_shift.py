@@ -37,8 +37,8 @@ ADVICE = (
 )
 
 
-def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
-    """Tell a class that moved together from nodes that are slow, and return the finding if it has moved.
+def settle_shift(judged: JudgedColumns) -> JudgedColumns:
+    """Tell a class that moved together, which the verdicts then say (`shift`), from nodes that are slow.
 
     The class has moved (a driver, a firmware, a BIOS setting) if more than half of at least five nodes left
     the healthy spread on the same side, if those agree with each other to the practical threshold, and if the
@@ -49,13 +49,13 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
     """
     criterion = judged.criterion
     if criterion is None or criterion.metric.better == "equal":
-        return judged, None
+        return judged
     if criterion.second is not None:  # they stood apart in the very data that were learned from
-        return judged, None
+        return judged
     population = judged.population
     rows = rows_of(population)
     if not rows.blocks:
-        return judged, None
+        return judged
     tight = (
         criterion.alpha if criterion.learned is None else max(criterion.alpha, criterion.learned)
     )
@@ -80,12 +80,11 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
             continue
         finding = _finding(judged, side, nodes, everyone, float(np.median(centre)))
         if side == "better":
-            return replace(judged, shift=finding), finding
+            return replace(judged, shift=finding)
         excused = fits & ((judged.outcome == FAIL) | (judged.outcome == MARGINAL))
         excused &= judged.reason != REASONS.index(Reason.TEST_FAILED)
-        moved_alike = judged.marked(excused, INCONCLUSIVE, Reason.CLASS_SHIFT, shift=finding)
-        return moved_alike, finding
-    return judged, None
+        return judged.marked(excused, INCONCLUSIVE, Reason.CLASS_SHIFT, shift=finding)
+    return judged
 
 
 def _typical(

@@ -114,7 +114,7 @@ def _leave_one_out(
 
 
 def _without_its_node(item: LearnedCriterion) -> FloatArray:
-    losses = leave_one_out_losses(item.population, item.rows, item.losses, item.centred)
+    losses = leave_one_out_losses(item.rows, item.losses, item.centred)
     if item.rows.storage is not None:
         item.rows.storage.release()
     return losses

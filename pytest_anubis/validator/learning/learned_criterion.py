@@ -22,7 +22,6 @@ class LearnError(ValueError):
 class LearnedCriterion:
     """A learned criterion with the data behind it; arrays are over the rows of ``population``."""
 
-    population: Population  # the samples; pooled per node if the scope is ``node``
     criterion: Criterion | None  # the criterion; None if there is none
     reason: str = ""  # why there is no criterion
     # Units that were left out, or are too far from the centre
@@ -32,7 +31,7 @@ class LearnedCriterion:
     # Shape (n,), the distance on the other side, where a unit is better than the centre
     gains: FloatArray = field(default_factory=lambda: np.zeros(0))
     flagged: BoolArray  # shape (n,), whether the loss is beyond the practical threshold
-    rows: UsableRows  # the usable rows, sorted
+    rows: UsableRows  # the usable rows of the population, sorted
     # Shape (n,), the units of a fleet whose median the centre is; none for a medoid
     centred: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     spread: RunSpread | None = None  # run-to-run spread, for one machine only
@@ -40,6 +39,11 @@ class LearnedCriterion:
     # Shape (n,), units of a slower group that may be healthy: they neither widen this criterion nor
     # make their nodes sick
     undecided: BoolArray | None = None
+
+    @property
+    def population(self) -> Population:
+        """The samples; pooled per node if the scope is ``node``."""
+        return self.rows.population
 
     def without_values(self) -> LearnedCriterion:
         """Return the same without values: small enough to keep many, or to send."""
@@ -53,30 +57,27 @@ class LearnedCriterion:
             problems={},
             looks={},
         )
-        rows = replace(self.rows.released(), population=nothing, storage=None)
-        return replace(self, population=nothing, rows=rows)
+        return self.with_values(nothing, None)
 
     def to_send(self) -> LearnedCriterion:
         """Return the same for another process, which cannot use our storage."""
-        return replace(self, rows=replace(self.rows, held=None, storage=None))
+        return self.with_values(self.population, None)
 
     def with_values(
         self, population: Population, storage: SampleStorage | None
     ) -> LearnedCriterion:
         """Return the same with its population; rows are sorted anew when they are needed."""
-        rows = replace(self.rows.released(), population=population, storage=storage)
-        return replace(self, population=population, rows=rows)
+        rows = replace(self.rows, held=None, population=population, storage=storage)
+        return replace(self, rows=rows)
 
 
-def learn_constant(population: Population, rows: UsableRows) -> tuple[float | None, BoolArray]:
+def learn_constant(rows: UsableRows) -> tuple[float | None, BoolArray]:
     """Return the constant value of at least half of an exact metric's units, and which units (n,) differ.
 
     The value is None if no value has a majority.
     """
-    low, high = np.full(rows.total, np.nan), np.full(rows.total, np.nan)
-    for block in rows.blocks:
-        low[block.index] = block.values[:, 0]
-        high[block.index] = block.values[:, -1]
+    low = rows.each(lambda values: values[:, 0])
+    high = rows.each(lambda values: values[:, -1])
     constant_rows = rows.usable & (low == high)
     values, counts = np.unique(low[constant_rows], return_counts=True)
     if not len(values) or 2 * int(counts.max()) < int(rows.usable.sum()):

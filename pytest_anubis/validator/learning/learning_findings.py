@@ -60,9 +60,7 @@ def learning_findings(
             if (*item.population.series, cluster.side) in known:
                 continue
             middle = item.criterion.typical
-            found.append(
-                cluster_finding(item.population, item.rows, cluster, middle, node_attributes)
-            )
+            found.append(cluster_finding(item.rows, cluster, middle, node_attributes))
     loose: dict[Finding, float] = {}
     whose: dict[Finding, Criterion] = {}
     promised = {(finding.benchmark, finding.metric) for finding in tightened}
@@ -77,7 +75,7 @@ def learning_findings(
                 metric=criterion.metric.name,
                 text=text,
             )
-            loose[finding], whose[finding] = _least_loss(criterion), criterion
+            loose[finding], whose[finding] = criterion.shown_loss or 0.0, criterion
     if loose:  # the worst comes first, with a remedy
         worst = min(loose, key=lambda f: (-loose[f], f.benchmark, f.metric, f.text))
         if loose[worst] > PROMISED:
@@ -113,11 +111,6 @@ def _groups(item: LearnedCriterion) -> list[tuple[str, str, str, str]]:
     """Return the groups next to the majority, by metric and side, which is UNDECIDED if they are."""
     undecided = [(*item.population.series, UNDECIDED)] if item.undecided is not None else []
     return undecided or [(*item.population.series, cluster.side) for cluster in item.clusters]
-
-
-def _least_loss(criterion: Criterion) -> float:
-    """Return the smallest loss that a criterion finds, as a share of the rate in both directions."""
-    return criterion.shown_loss or 0.0
 
 
 def _remedy(name: str, share: float, rejects: str) -> str:

@@ -46,9 +46,7 @@ def test_equals_learning_again_without_the_node(
             devices=[str(i) for i in everyone],
         )
     )
-    losses = leave_one_out_losses(
-        learned.population, learned.rows, learned.losses, learned.rows.usable
-    )
+    losses = leave_one_out_losses(learned.rows, learned.losses, learned.rows.usable)
     for node in range(4):
         centre = learn([i for i in everyone if owners[i] != node])
         for i in everyone:
