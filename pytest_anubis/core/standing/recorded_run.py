@@ -10,7 +10,6 @@ from typing import Any
 
 from pytest_anubis.core.events import COUNTERS, INVENTORY, KERNEL_LOG, MACHINE
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.device_means import without_means
 from pytest_anubis.core.standing.standing_of import (
     GATE,
     GONE,
@@ -101,7 +100,7 @@ def judged_run(
     fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
     broken = fail if decision == Decision.UNDECIDED else {}
     failed = (fail or marginal or {WHOLE: set()}) if decision == Decision.REJECTED else broken
-    counted = without_means({**by_waived, **failed})
+    counted = _without_means({**by_waived, **failed})
     bad = {*fail, *found[Outcome.INCONCLUSIVE], *found[Outcome.NOT_TESTED], *failed, *waived}
     still = {key: waiver for key, waiver in waived.items() if key in counted - failed.keys()}
     both = {
@@ -120,6 +119,15 @@ def judged_run(
         waived=tuple(sorted(still.items(), key=lambda one: one[0])),
         **more,
     )
+
+
+def _without_means(bad: Collection[Key]) -> set[Key]:
+    """Return failures without the means over all devices of metrics in which a device itself failed.
+
+    A retest of that device alone measures no mean (device ``node``), so the failed mean would stay open.
+    """
+    own = {(one[0], one[1], one[3]) for one in bad if one[2] not in HOST}
+    return {one for one in bad if one[2] != "node" or (one[0], one[1], one[3]) not in own}
 
 
 def _weak(

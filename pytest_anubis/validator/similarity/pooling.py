@@ -40,12 +40,8 @@ def pooled(population: Population, storage: SampleStorage | None = None) -> Popu
             int(owner[row]),
             SampleProblem(kind=problem.kind, text=f"{population.devices[row]}: {problem.text}"),
         )
-    return Population(
-        hardware_class=population.hardware_class,
-        benchmark=population.benchmark,
-        metric=population.metric,
-        component=population.component,
-        group=population.group,
+    return replace(
+        population,
         nodes=nodes,
         devices=("node",) * len(nodes),
         runs=runs,
@@ -53,7 +49,6 @@ def pooled(population: Population, storage: SampleStorage | None = None) -> Popu
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         problems=problems,
         looks=_looks(population, owner, len(nodes)),
-        given=population.given,
     )
 
 
