@@ -17,6 +17,7 @@ from pytest_anubis.core.sample import (
     Population,
     SampleProblem,
     unusable_reason,
+    values_of,
 )
 
 Key = tuple[str, str, str, str]  # hardware class, benchmark, metric name, group
@@ -262,7 +263,7 @@ def _build(key: Key, rows: _KeySamples, storage: SampleStorage | None) -> Popula
     size[list(other)] = 0
     size = size[order]
     offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    values = _reordered(rows.values.all(storage), begins[order], offsets, storage)
+    values = reordered(rows.values.all(storage), begins[order], offsets, storage)
     population = Population(
         hardware_class=hardware_class,
         benchmark=benchmark,
@@ -288,35 +289,25 @@ def _keeps_problem(rows: _KeySamples, row: int, usual: tuple[str, str]) -> bool:
     return rows.variants[row][:2] == usual and known is not None and known.kind in _WITHOUT_VALUES
 
 
-def _reordered(
+def reordered(
     flat: FloatArray, begins: IntArray, offsets: IntArray, storage: SampleStorage | None
 ) -> FloatArray:
-    """Return the values of rows in another order.
-
-    Args:
-        flat: Shape (any,), all values.
-        begins: Shape (n,), where each row's values begin in `flat`.
-        offsets: Shape (n + 1,), where they begin in the result.
-        storage: Storage of the result; None: in memory.
-    """
-    if storage is not None:
-        return storage.keep(_parts(flat, begins, offsets, 0))
-    return next(_parts(flat, begins, offsets, len(begins)), flat[:0])
+    """Return `values_of` rows in another order; they go to the storage, if there is one."""
+    if storage is None:
+        return values_of(flat, begins, offsets)
+    return storage.keep(_parts(flat, begins, offsets, storage))
 
 
 def _parts(
-    flat: FloatArray, begins: IntArray, offsets: IntArray, rows: int
+    flat: FloatArray, begins: IntArray, offsets: IntArray, storage: SampleStorage
 ) -> Iterator[FloatArray]:
-    """Yield the values of at least `rows` rows at a time, or of `CHUNK` values if that is more."""
+    """Yield the values of one row at a time, or of several that have `CHUNK` values together."""
     first = 0
     while first < len(begins):
-        enough = int(np.searchsorted(offsets, offsets[first] + CHUNK))
-        last = min(max(first + 1, first + rows, enough), len(begins))
-        size = np.diff(offsets[first : last + 1])
-        # Each value keeps its distance from the begin of its row.
-        where = np.arange(offsets[first], offsets[last])
-        where += np.repeat(begins[first:last] - offsets[first:last], size)
-        yield np.asarray(flat[where])
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + CHUNK)))
+        part = offsets[first : last + 1]
+        yield values_of(flat, begins[first : first + len(part) - 1], part - part[0])
+        storage.release()
         first = last
 
 

@@ -1,6 +1,6 @@
 """How much of a slow time, such as a step of a recorded job, each of its parts has caused.
 
-`validator.explaining.step_shares` finds the shares; a verdict carries them as an explanation.
+`validator.surveying.step_shares` finds the shares; a verdict carries them as an explanation.
 """
 
 from __future__ import annotations

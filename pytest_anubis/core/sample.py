@@ -121,14 +121,12 @@ class Population:
         order = np.asarray(rows, dtype=np.int64)
         sizes = np.diff(self.offsets)[order]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        # Each value keeps its distance from the begin of its row.
-        where = np.arange(offsets[-1]) + np.repeat(self.offsets[order] - offsets[:-1], sizes)
         return replace(
             self,
             nodes=tuple(self.nodes[row] for row in rows),
             devices=tuple(self.devices[row] for row in rows),
             runs=tuple(self.runs[row] for row in rows),
-            values=self.values[where],
+            values=values_of(self.values, self.offsets[order], offsets),
             offsets=offsets,
             problems={i: self.problems[row] for i, row in enumerate(rows) if row in self.problems},
             looks={i: self.looks[row] for i, row in enumerate(rows) if row in self.looks},
@@ -159,6 +157,13 @@ ABSENT = "absent"
 
 REFUSED = "refused"
 """Kind of good samples in an exported file, from a run of which nothing may be learned."""
+
+
+def values_of(flat: FloatArray, begins: IntArray, offsets: IntArray) -> FloatArray:
+    """Return the values of rows that begin at some places (n,) of all values; offsets (n + 1,) cut them."""
+    # Each value keeps its distance from the begin of its row.
+    where = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], np.diff(offsets))
+    return np.asarray(flat[where])
 
 
 def population_of(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_anubis.core.loss_shares import StepShares
-from pytest_anubis.validator.explaining.step_shares import COMPONENTS, TimedPart, step_shares
+from pytest_anubis.validator.surveying.step_shares import COMPONENTS, TimedPart, step_shares
 
 STEP = {
     "time_matrix": 8.0,
