@@ -137,7 +137,8 @@ class UsableRows:
         """Return which rows are rates (`Metric.is_rate`) of which all values are 0, shape (total,)."""
         if not self.population.metric.is_rate:
             return np.zeros(self.total, dtype=np.bool_)
-        return self.each(lambda values: values[:, -1]) == 0
+        idle: BoolArray = self.each(lambda values: values[:, -1]) == 0
+        return idle
 
     def grid(self) -> int:
         """Return how many quantiles represent these rows, without loss up to ``GRID``."""
