@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -612,7 +613,7 @@ def test_a_count_of_faults_without_a_criterion_passes_as_it_fails(
     one = Measurement(
         test="t", benchmark="t", component="c", metric=metric, device="node", values=values
     )
-    about = {"benchmark": "t", "metric": "wrong", "device": "node"}
+    about: Any = {"benchmark": "t", "metric": "wrong", "device": "node"}
     open_yet = MetricVerdict(outcome=Outcome.INCONCLUSIVE, reason=reason, text="", **about)
     record = RunRecord(run="r", node="n", measurements=(one,), verdicts=(open_yet,))
     found = ("t", "wrong", "node", ""), Reference.SELF

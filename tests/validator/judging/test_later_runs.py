@@ -310,8 +310,8 @@ def test_the_mean_of_all_cards_is_answered_with_the_card_that_was_bad(
 
 def test_the_mean_of_all_cards_follows_a_card_whose_failure_is_waived() -> None:
     learned = learn_baseline([cards([[1.0] * 4] * 2)], hardware_class="", created="2026-01-01")
-    known = {"owner": "j", "reason": "r", "expires": "2999-01-01"}
-    waiver = Waiver(metric="copy", node=LAST, device="cuda:0", **known)
+    covered: Any = {"metric": "copy", "node": LAST, "device": "cuda:0"}
+    waiver = Waiver(owner="j", reason="r", expires="2999-01-01", **covered)
     population = cards([[0.6, 1.0, 1.0, 1.0]] * 2)
     decisions = [
         {one.decision for one in judge_fleet([population], {"": learned}, waivers=waivers).nodes}

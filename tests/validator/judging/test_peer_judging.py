@@ -121,6 +121,7 @@ def test_a_problem_means_beside_peers_what_it_means_against_a_fleet(
     verdict = judged.verdict(3)
     assert (verdict.outcome, verdict.reason) == (outcome, reason)
     assert "told" in verdict.text
+    assert judged.verdict(0).population == "6 other devices of this node"
 
 
 def test_exact_results_are_compared_with_what_most_devices_say() -> None:
@@ -150,20 +151,21 @@ def test_samples_of_different_lengths_are_compared() -> None:
     assert failed(nodes(samples, 6)) == ["cuda:1"]
 
 
-def history(samples: Samples, device: int = 0) -> Population:
+def history(samples: Samples, problems: dict[int, SampleProblem] | None = None) -> Population:
     return population_of(
         samples,
         metric=Metric(name="rate", unit="GB/s", better="higher"),
         benchmark="b",
         nodes=["n000"] * len(samples),
-        devices=[f"cuda:{device}"] * len(samples),
+        devices=["cuda:0"] * len(samples),
         runs=[f"r{i}" for i in range(len(samples))],
+        problems=problems,
     )
 
 
 def test_each_device_is_held_against_its_own_past() -> None:
     now = nodes([0.85 * noise(7, 1)[0], noise(8, 1)[0]], 2)
-    (found,) = judge_by_history([now], [history(noise(9, 6), device=0)])
+    (found,) = judge_by_history([now], [history(noise(9, 6))])
     assert set(found) == {0}  # cuda:1 has no past
     assert (found[0].outcome, found[0].reference) == (Outcome.FAIL, Reference.SELF)
     assert found[0].population == "6 earlier runs of this device"
@@ -172,28 +174,16 @@ def test_each_device_is_held_against_its_own_past() -> None:
 def test_a_short_or_unusable_past_is_none() -> None:
     now = nodes(noise(7, 1), 1)
     assert judge_by_history([now], [history(noise(9, 2))]) == [{}]
-    past = history(noise(9, 4))
-    spoiled = population_of(
-        [past.sample(i) for i in range(4)],
-        metric=past.metric,
-        benchmark="b",
-        nodes=past.nodes,
-        devices=past.devices,
-        runs=past.runs,
-        problems={
-            0: SampleProblem(kind="disturbed", text="x"),
-            1: SampleProblem(kind="failed", text="y"),
-        },
-    )
-    assert judge_by_history([now], [spoiled]) == [{}]
+    kinds = enumerate(("disturbed", "failed"))
+    problems = {row: SampleProblem(kind=kind, text="x") for row, kind in kinds}
+    assert judge_by_history([now], [history(noise(9, 4), problems)]) == [{}]
 
 
 def test_healthy_runs_of_many_metrics_are_not_rejected_by_the_past() -> None:
     rejected = 0
     for seed in range(20):
-        populations = [nodes(noise(1000 + 40 * seed + m, 1, 0.01), 1, name="rate") for m in [0]]
-        past = [history(noise(5000 + seed, 6, 0.01))]
-        (found,) = judge_by_history(populations, past)
+        now = nodes(noise(1000 + 40 * seed, 1, 0.01), 1)
+        (found,) = judge_by_history([now], [history(noise(5000 + seed, 6, 0.01))])
         rejected += found[0].outcome is Outcome.FAIL
     assert rejected <= 1
 

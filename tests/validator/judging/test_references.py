@@ -7,8 +7,8 @@ import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import FloatArray, Population, SampleProblem, population_of
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.sample import FloatArray, Population, population_of
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reference
 from pytest_anubis.validator import judge_by_history, judge_by_peers, judge_node
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
@@ -23,14 +23,13 @@ def devices(count: int, slow: dict[int, float], spread: float = 0.003) -> list[F
     ]
 
 
-def node(samples: list[FloatArray], problems: dict[int, SampleProblem] | None = None) -> Population:
+def node(samples: list[FloatArray]) -> Population:
     return population_of(
         samples,
         metric=METRIC,
         benchmark="b",
         nodes=["n"] * len(samples),
         devices=[f"cuda:{i}" for i in range(len(samples))],
-        problems=problems,
     )
 
 
@@ -41,10 +40,7 @@ def by_peers(population: Population) -> list[MetricVerdict]:
 
 def test_one_slow_device_is_found_among_its_peers_without_a_baseline() -> None:
     verdicts = by_peers(node(devices(8, {3: 0.85})))
-    assert [v.outcome for v in verdicts].count(Outcome.FAIL) == 1
-    assert verdicts[3].outcome is Outcome.FAIL
-    assert all(v.reference is Reference.PEERS for v in verdicts)
-    assert verdicts[3].population == "7 other devices of this node"
+    assert [v.outcome is Outcome.FAIL for v in verdicts] == [i == 3 for i in range(8)]
     assert judge_node(verdicts).decision is Decision.REJECTED
 
 
@@ -59,13 +55,10 @@ def test_noisy_devices_do_not_reject_each_other() -> None:
     assert Outcome.FAIL not in {v.outcome for v in verdicts}
 
 
-def test_too_few_peers_say_so_and_failures_stay_failures() -> None:
+def test_too_few_peers_say_so() -> None:
     two = by_peers(node(devices(2, {})))
     assert {v.outcome for v in two} == {Outcome.INCONCLUSIVE}
     assert "3 needed" in two[0].text
-    broken = by_peers(node(devices(8, {}), {1: SampleProblem(kind="failed", text="code 3")}))
-    assert (broken[1].outcome, broken[1].reason) == (Outcome.FAIL, Reason.TEST_FAILED)
-    assert broken[0].population == "6 other devices of this node"
 
 
 def runs(samples: list[FloatArray]) -> Population:

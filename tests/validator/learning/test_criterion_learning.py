@@ -25,6 +25,7 @@ from pytest_anubis.validator.similarity.centre import (
 )
 from pytest_anubis.validator.similarity.distance import similarity
 from pytest_anubis.validator.similarity.usable_rows import rows_of
+from tests.validator.known import known
 
 SCOPES: tuple[Scope, ...] = ("unit", "node")
 
@@ -67,16 +68,16 @@ def test_flags_the_same_units_as_the_naive_algorithm(method: str, seed: int) -> 
     learned = learn_criterion(population(samples), method=method)  # type: ignore[arg-type]
     assert np.flatnonzero(learned.flagged).tolist() == naive(samples, "lower", 0.95) == [0, 1, 2, 3]
     assert {e.node for e in learned.exclusions} == {"n0", "n1", "n2", "n3"}
-    assert learned.criterion is not None
-    assert learned.criterion.nodes == 26
+    assert known(learned.criterion).nodes == 26
 
 
 def test_the_smallest_loss_that_is_found_is_stated_where_there_is_one() -> None:
     for better, loss in (("lower", 1 / 0.9 - 1), ("higher", 0.1), ("equal", None)):
         samples = [[100.0] * 6] * 5
         learned = learn_criterion(population(samples, better=better), alpha=0.9)  # type: ignore[arg-type]
-        assert learned.criterion is not None
-        assert learned.criterion.detectable == (None if loss is None else pytest.approx(loss))
+        assert known(learned.criterion).detectable == (
+            None if loss is None else pytest.approx(loss)
+        )
 
 
 def test_a_fleet_with_49_percent_at_half_speed_still_finds_them_all() -> None:
@@ -98,8 +99,7 @@ def test_of_two_groups_of_nearly_one_size_the_slower_one_is_marginal_whichever_i
         for i in range(slow):
             samples[i] = [1.3 * x for x in samples[i]]
         learned = learn_criterion(population(samples))
-        criterion = learned.criterion
-        assert criterion is not None
+        criterion = known(learned.criterion)
         assert criterion.second is not None
         assert (criterion.second.members, criterion.second.whole) == (slow, 100)
         assert criterion.second.alpha == 0.95
@@ -119,8 +119,7 @@ def test_a_small_slower_group_is_a_batch_of_sick_nodes() -> None:
     samples = fleet(5, n=100, slow=0)
     for i in range(25):
         samples[i] = [1.3 * x for x in samples[i]]
-    criterion = learn_criterion(population(samples)).criterion
-    assert criterion is not None
+    criterion = known(learn_criterion(population(samples)).criterion)
     assert criterion.second is None
     assert judge_sample(samples[0], criterion).outcome is Outcome.FAIL
 
@@ -191,8 +190,7 @@ def test_repeatability_by_prefix_sums_is_close_to_that_over_all_pairs(spread: fl
         means = columns[:, i + 1 :].mean(axis=0) + columns[:, i].mean()
         losses.append(apart / ((means + apart) / 2))
     every = float(np.concatenate(losses).mean())
-    found = repeatability(columns, np.ones(count, dtype=np.bool_))
-    assert found is not None
+    found = known(repeatability(columns, np.ones(count, dtype=np.bool_)))
     assert 1 - found == pytest.approx(every, rel=0.05)
 
 
@@ -247,8 +245,7 @@ def test_nodes_are_counted_not_values() -> None:
 
 @pytest.mark.parametrize("n", [3, 4])
 def test_three_or_four_units_make_a_weak_criterion(n: int) -> None:
-    criterion = learn_criterion(population([[100.0]] * n)).criterion
-    assert criterion is not None
+    criterion = known(learn_criterion(population([[100.0]] * n)).criterion)
     assert criterion.weak
 
 
@@ -262,8 +259,7 @@ def test_bad_samples_are_left_out_with_their_reason() -> None:
     assert "infinite" in reasons["n8"]
     assert "negative" in reasons["n9"]
     assert reasons["n10"] == "failed: return code 3"
-    assert learned.criterion is not None
-    assert learned.criterion.units == 6
+    assert known(learned.criterion).units == 6
 
 
 def test_a_population_of_only_bad_samples_is_no_traceback() -> None:
@@ -275,8 +271,7 @@ def test_a_population_of_only_bad_samples_is_no_traceback() -> None:
 def test_exact_metrics_learn_the_constant_of_the_majority() -> None:
     samples = [[0.0] * 3] * 7 + [[0.0, 2.0, 0.0]]
     learned = learn_criterion(population(samples, "equal"))
-    assert learned.criterion is not None
-    assert learned.criterion.centre == (0.0,)
+    assert known(learned.criterion).centre == (0.0,)
     assert [e.node for e in learned.exclusions] == ["n7"]
     undecided = learn_criterion(population([[1.0], [2.0], [3.0], [4.0]], "equal"))
     assert "agree on one value" in undecided.reason
@@ -358,8 +353,7 @@ def test_some_devices_of_most_nodes_are_counted_as_devices(even: bool) -> None:
     samples = [list((85 if fast else 100) * np.exp(rng.normal(0, 0.005, 3))) for fast in faster]
     devices = [f"d{d}" for _ in range(60) for d in range(8)]
     learned = learn_criterion(population(samples, nodes=nodes, devices=devices))
-    criterion = learned.criterion
-    assert criterion is not None
+    criterion = known(learned.criterion)
     if not even:  # a few lucky devices are no reason to doubt all others
         assert criterion.second is None
         assert criterion.typical == pytest.approx(100, rel=0.02)
