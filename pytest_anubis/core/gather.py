@@ -60,15 +60,10 @@ def key_of(population: Population) -> Key:
 def invalid_rows(
     values: FloatArray, offsets: IntArray, known: Iterable[int] = ()
 ) -> dict[int, SampleProblem]:
-    """Find the rows that cannot be samples: NaN, infinite, negative, or without a value.
+    """Return the rows that cannot be samples: NaN, infinite, negative (``invalid``), or empty (``missing``).
 
-    Args:
-        values: Shape (total,).
-        offsets: Shape (n + 1,), where each row's values begin and end.
-        known: Rows that already have a problem; they are skipped.
-
-    Returns:
-        Row -> problem, ``invalid`` or ``missing``.
+    Each row's values (total,) begin and end at offsets (n + 1,). Rows that already have a problem, the known
+    ones, are skipped.
     """
     found = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(values), CHUNK):
@@ -87,12 +82,22 @@ def invalid_rows(
     return problems
 
 
-@dataclass(slots=True)
-class _Stream:
-    """Values in order of arrival: the latest in memory, earlier ones in the storage if there is one."""
+@dataclass(slots=True, kw_only=True)
+class _KeySamples:
+    """The samples of one key in order of arrival; values of earlier ones are in the storage, if any."""
 
-    name: str
-    arrays: list[FloatArray] = field(default_factory=list)
+    name: str  # in the storage
+    arrays: list[FloatArray] = field(default_factory=list)  # values in memory
+    nodes: list[str] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    sizes: array[int] = field(default_factory=lambda: array("q"))
+    variants: list[Variant] = field(default_factory=list)
+    problems: dict[int, SampleProblem] = field(default_factory=dict)
+    looks: dict[int, int] = field(default_factory=dict)
+    given: bool = False
+    metrics: Counter[Metric] = field(default_factory=Counter)
+    components: Counter[str] = field(default_factory=Counter)
 
     def write(self, storage: SampleStorage) -> None:
         """Move the values in memory to the storage."""
@@ -100,28 +105,11 @@ class _Stream:
             storage.append(self.name, np.concatenate(self.arrays))
             self.arrays.clear()
 
-    def all(self, storage: SampleStorage | None) -> FloatArray:
+    def values(self, storage: SampleStorage | None) -> FloatArray:
         if storage is None:
             return np.concatenate(self.arrays) if self.arrays else np.empty(0)
         self.write(storage)
         return storage.pop(self.name)
-
-
-@dataclass(slots=True, kw_only=True)
-class _KeySamples:
-    """The samples of one key in order of arrival."""
-
-    nodes: list[str] = field(default_factory=list)
-    devices: list[str] = field(default_factory=list)
-    runs: list[str] = field(default_factory=list)
-    sizes: array[int] = field(default_factory=lambda: array("q"))
-    values: _Stream
-    variants: list[Variant] = field(default_factory=list)
-    problems: dict[int, SampleProblem] = field(default_factory=dict)
-    looks: dict[int, int] = field(default_factory=dict)
-    given: bool = False
-    metrics: Counter[Metric] = field(default_factory=Counter)
-    components: Counter[str] = field(default_factory=Counter)
 
 
 _WITHOUT_VALUES = ("failed", "waived", "missing")
@@ -168,7 +156,7 @@ class Gather:
         rows.devices.append(device)
         rows.runs.append(run)
         rows.sizes.append(len(values))
-        self._take(rows.values, np.asarray(values, dtype=np.float64))
+        self._take(rows, np.asarray(values, dtype=np.float64))
         rows.variants.append(metric.variant)
         rows.metrics[metric] += 1
         rows.components[component] += 1
@@ -204,7 +192,7 @@ class Gather:
     def _open(self, key: Key) -> _KeySamples:
         rows = self._rows.get(key)
         if rows is None:
-            rows = self._rows[key] = _KeySamples(values=_Stream(f"{len(self._rows)}"))
+            rows = self._rows[key] = _KeySamples(name=f"{len(self._rows)}")
             if key in self._whole:
                 self._unpack(rows, self._whole.pop(key))
         return rows
@@ -218,19 +206,19 @@ class Gather:
         rows.devices.extend(population.devices)
         rows.runs.extend(population.runs)
         rows.sizes.extend(np.diff(population.offsets).tolist())
-        self._take(rows.values, population.values)
+        self._take(rows, population.values)
         rows.variants.extend([population.metric.variant] * count)
         rows.metrics[population.metric] += count
         rows.components[population.component] += count
 
-    def _take(self, stream: _Stream, values: FloatArray) -> None:
-        stream.arrays.append(values)
+    def _take(self, of_key: _KeySamples, values: FloatArray) -> None:
+        of_key.arrays.append(values)
         if self._storage is None:
             return
         self._pending += values.nbytes + OBJECT
         if self._pending > PENDING:
             for rows in self._rows.values():
-                rows.values.write(self._storage)
+                rows.write(self._storage)
             self._pending = 0
 
 
@@ -263,7 +251,7 @@ def _build(key: Key, rows: _KeySamples, storage: SampleStorage | None) -> Popula
     size[list(other)] = 0
     size = size[order]
     offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    values = reordered(rows.values.all(storage), begins[order], offsets, storage)
+    values = reordered(rows.values(storage), begins[order], offsets, storage)
     population = Population(
         hardware_class=hardware_class,
         benchmark=benchmark,

@@ -290,10 +290,7 @@ def relative_loss(similarity: float, better: str) -> float:
 def loss_size(similarity: float, better: str, decimals: int | None = None) -> str:
     """Return the size of a loss without its direction: ``12 %``, ``30 times``.
 
-    Args:
-        similarity: One-sided, of the worse to the normal values, 0 to 1.
-        better: The metric's direction.
-        decimals: Decimals of the number; None picks them.
+    The similarity is one-sided, 0 to 1. Without a number of decimals the loss itself picks it.
     """
     if better == "lower" and similarity <= 0:
         return "any amount"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,13 +22,10 @@ HIGH = 1e30
 def unusable_reason(
     values: npt.ArrayLike, *, least: int = 1, durations: bool = False, most: float = HIGH
 ) -> str | None:
-    """Return why values cannot be a sample in one phrase, or None if they can.
+    """Return why values (n,) cannot be a sample in one phrase, or None if they can, in constant memory.
 
-    Args:
-        values: Shape (n,). The check takes constant memory.
-        least: The fewest values that count as a sample.
-        durations: They are durations, none of which can be 0 (`Metric.is_duration`).
-        most: The largest possible value.
+    `least` values count as a sample; none may be larger than `most`; of durations none can be 0
+    (`Metric.is_duration`).
     """
     array = np.asarray(values)
     if array.ndim != 1:
@@ -96,6 +93,10 @@ class Population:
     def series(self) -> tuple[str, str, str]:
         """Benchmark, metric and group: what names the same values in other runs and hardware classes."""
         return self.benchmark, self.metric.name, self.group
+
+    def units(self) -> Iterator[tuple[str, str, str]]:
+        """Yield node, device and run of each row."""
+        return zip(self.nodes, self.devices, self.runs, strict=True)
 
     def sample(self, row: int) -> FloatArray:
         """Return the values of one unit, shape (n_row,), in time order."""

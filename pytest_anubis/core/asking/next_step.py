@@ -141,7 +141,8 @@ def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
 def as_shared(verdict: NodeVerdict, cause: Blocker) -> NodeVerdict:
     """Return a rejection with a shared cause as its first blocker, and its step in the headline."""
     others = (one for one in verdict.blocking if one.kind is not Hindrance.SHARED)
-    return replace(_led_by(verdict, cause, *others), triage=Triage.SHARED)
+    led = _with_step(verdict, cause.act)
+    return replace(led, blocking=(cause, *others), triage=Triage.SHARED)
 
 
 def as_partial(verdict: NodeVerdict) -> NodeVerdict:
@@ -152,7 +153,8 @@ def as_partial(verdict: NodeVerdict) -> NodeVerdict:
     if not lacks_benchmarks(verdict):
         return verdict
     first, *others = verdict.blocking
-    return _led_by(verdict, replace(first, act=f"{_TOGETHER}, or {first.act}"), *others)
+    act = f"{_TOGETHER}, or {first.act}"
+    return replace(_with_step(verdict, act), blocking=(replace(first, act=act), *others))
 
 
 def lacks_benchmarks(verdict: NodeVerdict) -> bool:
@@ -163,13 +165,10 @@ def lacks_benchmarks(verdict: NodeVerdict) -> bool:
     return first.kind is Hindrance.ABSENT or first.benchmark in verdict.absent
 
 
-def _led_by(verdict: NodeVerdict, *blocking: Blocker) -> NodeVerdict:
-    """Return the verdict with these blockers, and the step of the first in its headline.
-
-    A history keeps only the headline.
-    """
+def _with_step(verdict: NodeVerdict, act: str) -> NodeVerdict:
+    """Return the verdict with a step in its headline, which is all that a history keeps."""
     head = verdict.headline.partition(STEP)[0].removesuffix(".")
-    return replace(verdict, blocking=blocking, headline=f"{head}{STEP}{blocking[0].act}")
+    return replace(verdict, headline=f"{head}{STEP}{act}")
 
 
 def shared_act(verdict: NodeVerdict | None) -> str:
@@ -198,8 +197,7 @@ def _part_act(verdict: NodeVerdict) -> str:
 def with_part_act(verdict: NodeVerdict) -> NodeVerdict:
     """Return a rejection with the step against the part that alone explains it in its headline."""
     act = _part_act(verdict)
-    head = verdict.headline.partition(STEP)[0].removesuffix(".")
-    return replace(verdict, headline=f"{head}{STEP}{act}") if act else verdict
+    return _with_step(verdict, act) if act else verdict
 
 
 def open_act(blocker: Blocker) -> str:

@@ -221,7 +221,9 @@ def _findings(
             standing[key] = tuple(by for by in several if by not in gone)
             for by in gone:
                 settled.setdefault(by.run, set()).add(run.run)
-        open_yet = _open_of(run, in_service)
+        answered = run.answered or (in_service is not None and in_service > run.ended)
+        # No operator closes what only a waiver covered.
+        open_yet = tuple(key for key, _ in run.waived) if answered else run.found
         again = standing.keys() & open_yet & set(run.failed)
         confirmed.update(set() if run.noisy else again - {WHOLE})
         for key in open_yet:
@@ -303,12 +305,6 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
         for one in found
     )
     return sorted(moved, key=lambda one: one.order)
-
-
-def _open_of(run: JudgedRun, in_service: float | None) -> tuple[Key, ...]:
-    """Return the failures of a run that no operator has closed; none closes what only a waiver covered."""
-    answered = run.answered or (in_service is not None and in_service > run.ended)
-    return tuple(key for key, _ in run.waived) if answered else run.found
 
 
 def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) -> bool:

@@ -92,16 +92,11 @@ def shortest_window(
     longest = median_centre(columns, everyone)
     if target is None:
         return None
-    for end, cut in _candidates(start, length):
+    windows = {(cut + span, cut) for cut in (0, start // 2, start) for span in SPANS}
+    for end, cut in sorted(one for one in windows if one[0] <= SHORTER * length):
         part = np.sort(series[:, cut:end], axis=1).T
         reached = repeatability(part, everyone)
         below, above = losses(median_centre(part, everyone)[None, :], longest)
         if reached is not None and reached >= target - slack and 1 - below[0] - above[0] >= ALIKE:
             return cut, end - cut
     return None
-
-
-def _candidates(start: int, length: int) -> list[tuple[int, int]]:
-    """Return (end, warm-up) of windows that end well before the run does, shortest first."""
-    windows = {(cut + span, cut) for cut in (0, start // 2, start) for span in SPANS}
-    return sorted(one for one in windows if one[0] <= SHORTER * length)

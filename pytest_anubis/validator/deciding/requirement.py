@@ -46,10 +46,6 @@ class Requirement(NamedTuple):
         names = {metric, *short, *(f"{one} {metric}" for one in short), *wholes_of(component)}
         return not names.isdisjoint(self.names)
 
-    def of_criterion(self, criterion: Criterion) -> bool:
-        """Return whether a criterion must be answered."""
-        return self.covers(criterion.benchmark, criterion.metric.name, criterion.component)
-
     def of_check(self, check: PlainCheck) -> bool:
         """Return whether a test without a metric must be passed; with an unknown component it must."""
         unknown = not check.component and set(self.names) != {WHAT_RAN}
@@ -64,7 +60,8 @@ class Requirement(NamedTuple):
         needed: list[Criterion] = []
         spared: list[Criterion] = []
         for criterion in criteria:
-            due = criterion.benchmark in ran or self.of_criterion(criterion)
+            place = (criterion.benchmark, criterion.metric.name, criterion.component)
+            due = criterion.benchmark in ran or self.covers(*place)
             (needed if due else spared).append(criterion)
         return needed, spared
 

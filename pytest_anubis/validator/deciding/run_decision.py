@@ -17,6 +17,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
+from pytest_anubis.core.standing.recorded_run import key_of
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -145,7 +146,7 @@ def decide_anew(
     """
     judged = {one.test for one in run.verdicts if one.metric}
     judged |= {one.test for one in run.results if one.outcome == "passed"}
-    changed = {_place(v) for v in run.verdicts if v.reason is Reason.CHANGE_POINT or v.onset}
+    changed = {key_of(v) for v in run.verdicts if v.reason is Reason.CHANGE_POINT or v.onset}
     verdicts = [
         one
         for one in _not_from_values(run)
@@ -156,7 +157,7 @@ def decide_anew(
     for one in run.measurements:
         if one.test not in judged:
             continue
-        name = (one.benchmark, one.metric.name, one.group, one.device)
+        name = (one.benchmark, one.metric.name, one.device, one.group)
         criterion = baseline.find(*name[:2], group=one.group) if baseline is not None else None
         search = changes_of if name in changed else screened_changes
         found = search(one, criterion)
@@ -177,10 +178,6 @@ def decide_anew(
         broken_off=f"the run {run.broken_off}" if run.broken_off else "",
     )
     return replace(fresh, verdicts=(*verdicts, *decision.added), node_verdict=decision.node_verdict)
-
-
-def _place(verdict: MetricVerdict) -> tuple[str, str, str, str]:
-    return verdict.benchmark, verdict.metric, verdict.group, verdict.device
 
 
 def _not_from_values(run: RunRecord) -> list[MetricVerdict]:

@@ -16,7 +16,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Direction, first_of, metric_name
 from pytest_anubis.core.onset import Onset
-from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import MIN_SEARCHED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.segments import (
     MIN_VALUES,
@@ -226,7 +226,9 @@ def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[in
         step = max(1, BLOCK // size)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
-            largest = largest_drops(_matrix(population.values, offsets, part, size), better)
+            places = offsets[part][:, None] + np.arange(size)
+            series = np.asarray(population.values[places], dtype=np.float64)
+            largest = largest_drops(series, better)
             chosen = largest > SCREENED * least
             index.append(part[chosen])
             size_of_change.append(largest[chosen])
@@ -235,7 +237,3 @@ def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[in
     rows, sizes_found = np.concatenate(index), np.concatenate(size_of_change)
     found: list[int] = rows[np.lexsort((rows, -sizes_found))].tolist()
     return found
-
-
-def _matrix(values: FloatArray, offsets: IntArray, rows: IntArray, size: int) -> FloatArray:
-    return np.asarray(values[offsets[rows][:, None] + np.arange(size)], dtype=np.float64)

@@ -41,17 +41,13 @@ def _latest(population: Population, started: Mapping[tuple[str, str], str]) -> l
     """Return the rows of each node's latest run whose units were measured often enough."""
     newest: dict[str, tuple[str, str]] = {}
     counts: dict[tuple[str, str], int] = {}
-    for node, device, run in zip(
-        population.nodes, population.devices, population.runs, strict=True
-    ):
+    for node, device, run in population.units():
         key = (started.get((run, node), ""), run)
         newest[node] = max(newest.get(node, key), key)
         counts[node, device] = counts.get((node, device), 0) + 1
     return [
         row
-        for row, (node, device, run) in enumerate(
-            zip(population.nodes, population.devices, population.runs, strict=True)
-        )
+        for row, (node, device, run) in enumerate(population.units())
         if newest[node][1] == run and counts[node, device] > MIN_UNITS
     ]
 

@@ -310,7 +310,8 @@ class LaterRuns:
 
     def _words(self, run: str, node: str) -> str:
         began = self._started.get((run, node), "")
-        return f"in run {run}" + (f" of {_moment(began)}" if began else "")
+        minute = began[:_MINUTE].replace("T", " ")
+        return f"in run {run}" + (f" of {minute}" if began else "")
 
 
 def _is_right(columns: JudgedColumns, row: int) -> bool:
@@ -362,8 +363,3 @@ def _unanswered(verdict: MetricVerdict) -> bool:
 
 def _no_waiver(_: Waiver) -> bool:
     return False
-
-
-def _moment(iso: str) -> str:
-    """Return a moment to the minute, as people write it."""
-    return iso[:_MINUTE].replace("T", " ")

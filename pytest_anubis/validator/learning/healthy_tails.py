@@ -107,7 +107,8 @@ def _leave_one_out(
     if executor is None:
         yield from map(_without_its_node, asked)
         return
-    sent = [one.to_send() for one in asked if affordable(one.rows)]
+    # Another process cannot use our storage.
+    sent = [one.with_values(one.population, None) for one in asked if affordable(one.rows)]
     done = executor.map(_without_its_node, sent)
     for item in asked:
         yield next(done) if affordable(item.rows) else item.losses

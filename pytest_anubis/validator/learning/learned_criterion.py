@@ -59,10 +59,6 @@ class LearnedCriterion:
         )
         return self.with_values(nothing, None)
 
-    def to_send(self) -> LearnedCriterion:
-        """Return the same for another process, which cannot use our storage."""
-        return self.with_values(self.population, None)
-
     def with_values(
         self, population: Population, storage: SampleStorage | None
     ) -> LearnedCriterion:

@@ -31,13 +31,9 @@ def learning_findings(
 ) -> tuple[Finding, ...]:
     """Return the findings on populations, on metrics that repeat badly, and on too few nodes.
 
-    Args:
-        results: What was learned of every metric.
-        criteria: The remaining criteria, with their thresholds.
-        note: The finding about all limits; may be empty.
-        tightened: Findings on promises; their metrics get no second finding about noise.
-        node_attributes: Node -> attributes, to name the one that separates a subpopulation.
-        price: Returns which healthy nodes a promise for a criterion would reject.
+    Criteria are those that are left, with their thresholds. Metrics with a tightened promise get no second
+    finding about noise. `node_attributes` name what separates a subpopulation; `price` says which healthy
+    nodes a promise for a criterion would reject.
     """
     found: list[Finding] = []
     groups = [c for c in criteria if c.second is not None and c.second.decided]

@@ -99,10 +99,7 @@ def with_collected_shares(
         key: [
             (
                 one,
-                {
-                    here: row
-                    for row, here in enumerate(zip(one.nodes, one.devices, one.runs, strict=True))
-                },
+                {here: row for row, here in enumerate(one.units())},
             )
             for one in those
         ]

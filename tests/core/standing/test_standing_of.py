@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.recorded_run import judged_of, judged_run, model_of, passed_checks
+from pytest_anubis.core.standing.recorded_run import (
+    judged_of,
+    judged_run,
+    model_of,
+    passed_checks,
+    said_of_node,
+)
 from pytest_anubis.core.standing.standing_of import (
     GATE,
     GONE,
@@ -672,3 +678,9 @@ def test_a_sure_rejection_is_not_masked_by_one_to_be_measured_again() -> None:
     assert by(sure) == by(sure, again) == by(again, sure) == "r1"
     assert by(again) == "r2"
     assert by(sure, again, other) == "r3"
+
+
+@pytest.mark.parametrize(("campaign", "said"), [("", ""), ("night", "UNDECIDED")])
+def test_a_killed_cycle_of_a_soak_leaves_its_node_undecided(campaign: str, said: str) -> None:
+    killed = RunRecord(run="r1", node="n1", started="2026-01-01T00:00:00+00:00", campaign=campaign)
+    assert said_of_node(killed) == said

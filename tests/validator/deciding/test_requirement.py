@@ -200,10 +200,7 @@ def test_a_benchmark_that_every_card_skipped_is_spared_and_named_once() -> None:
         "only any was required (--require, --anubis-require); 1 did not run: hbm"
     )
     part = replace(skips[0], reason=Reason.PARTLY_RUN, text="a part of it was left out")
-    for first in (
-        [],
-        [part],
-    ):  # planned on cuda:0, and nothing, or too little, says what became of it
+    for first in ([], [part]):  # nothing, or too little, says what became of it on cuda:0
         verdicts = [*on_cards(*CARDS), *first, *skips[1:]]
         found = judge_node(verdicts, baseline=OF_CARDS, evidence=evidence)
         assert found.decision is Decision.UNDECIDED

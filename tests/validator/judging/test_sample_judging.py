@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.baseline import Baseline, Criterion, SecondPopulation, Unjudged
-from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.metric import Direction, Metric, value_text
 from pytest_anubis.core.sample import SampleProblem, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator import judge_columns, judge_populations, judge_sample
@@ -432,3 +432,24 @@ def test_another_hardware_class_is_no_baseline_never_close_enough() -> None:
     [verdict] = columns.verdicts()
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.NO_BASELINE)
     assert np.isnan(columns.similarity).all()
+
+
+@pytest.mark.parametrize("value", [123456.7, 1e6, 8602.9, 0.00012345])
+def test_a_sentence_writes_a_value_as_tables_do(value: float) -> None:
+    rate = Metric(name="rate", unit="op/s", better="higher")
+    normal = Criterion(benchmark="b", metric=rate, component="c", centre=(2 * value,) * 9)
+    result = judge_sample([value] * 9, normal).text
+    seen, usual = (value_text(number, "op/s") for number in (value, 2 * value))
+    assert f"rate is {seen}, expected {usual}" in result
+
+
+def test_what_fails_by_its_distribution_is_not_called_no_worse() -> None:
+    rate = Metric(name="rate", unit="GB/s", better="higher")
+    normal = Criterion(
+        benchmark="b", metric=rate, component="c", centre=(100.0,) * 9, alpha=0.999, learned=0.999
+    )
+    judged = judge_sample([100.0] * 8 + [97.0], normal)
+    assert judged.similarity is not None
+    assert 0.995 < judged.similarity < 0.999
+    assert "no worse" not in judged.text
+    assert "no worse" in judge_sample([100.0] * 9, normal).text
