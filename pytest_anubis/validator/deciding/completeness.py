@@ -58,7 +58,10 @@ def verdicts_of_tests(
     for plan in planned:
         result = results.get(plan.test)
         if result is None or result.outcome == "not reported":
-            verdicts.append(_verdict(plan, node, *_of_silence(silent.get(plan.test, ""))))
+            why = Reason.NOT_REPORTED, "never reported"
+            if cause := silent.get(plan.test):
+                why = Reason.UNREACHED, f"never run: {cause}"
+            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, *why))
             continue
         place = (plan.benchmark, plan.device)
         found = _of_end(result, has_verdict=place in judged, is_explained=place in explained)
@@ -83,12 +86,6 @@ def _measured(items: Sequence[Measurement]) -> tuple[str, ...]:
 
 
 _Found = tuple[Outcome, Reason, str]
-
-
-def _of_silence(cause: str) -> _Found:
-    if cause:
-        return Outcome.NOT_TESTED, Reason.UNREACHED, f"never run: {cause}"
-    return Outcome.NOT_TESTED, Reason.NOT_REPORTED, "never reported"
 
 
 def _of_end(result: TestResult, *, has_verdict: bool, is_explained: bool) -> _Found | None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -115,7 +115,12 @@ def learn_criterion(
         population = without_strange(population, strange)
         rows = rows_of(population, storage)
     # A problem of pooled values is a problem of a device, which is reported there.
-    exclusions = _unusable(rows, () if scope == "unit" else population.problems)
+    known = () if scope == "unit" else population.problems
+    exclusions = tuple(
+        _exclusion(population, row, f"{problem.kind}: {problem.text}")
+        for row, problem in sorted(rows.problems.items())
+        if row not in known
+    )
     too_few = _too_few(population, rows.usable)
     if too_few:
         learned = _no_criterion(rows, too_few)
@@ -381,15 +386,6 @@ def _exclusion(population: Population, row: int, reason: str) -> Exclusion:
         benchmark=population.benchmark,
         metric=population.metric.name,
         reason=reason,
-    )
-
-
-def _unusable(rows: UsableRows, known: Collection[int]) -> tuple[Exclusion, ...]:
-    """Return the rows that cannot be used, except known ones."""
-    return tuple(
-        _exclusion(rows.population, row, f"{problem.kind}: {problem.text}")
-        for row, problem in sorted(rows.problems.items())
-        if row not in known
     )
 
 
