@@ -10,6 +10,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator import backtest, judge_columns, settle_shift
+from tests.validator.known import known
 
 METRIC = Metric(name="rate", unit="GB/s", better="higher")
 CRITERION = Criterion(
@@ -32,9 +33,9 @@ def test_a_class_that_moved_together_is_one_finding_and_the_slow_node_stays() ->
     factors = np.full(20, 0.92)
     factors[4] = 0.5
     judged = settle_shift(judge_columns(nodes(factors), CRITERION))
-    assert judged.shift is not None
-    assert judged.shift.kind == "class-shift"
-    assert "20 of 20 nodes moved together" in judged.shift.text
+    shift = known(judged.shift)
+    assert shift.kind == "class-shift"
+    assert "20 of 20 nodes moved together" in shift.text
     verdicts = list(judged.verdicts())
     assert [v.node for v in verdicts if v.outcome is Outcome.FAIL] == ["n4"]
     assert verdicts[0].outcome is Outcome.INCONCLUSIVE
@@ -105,9 +106,8 @@ def test_a_backtest_names_what_would_change() -> None:
     assert (result.rejected_before, result.rejected_after) == (2, 1)
     assert result.newly_passed == ("n1",)
     assert result.newly_rejected == ()
-    assert [(f.node, f.before, f.after) for f in result.changes] == [
-        ("n1", Outcome.FAIL, Outcome.PASS)
-    ]
+    (change,) = result.changes
+    assert (change.node, change.before, change.after) == ("n1", Outcome.FAIL, Outcome.PASS)
     assert result.per_thousand == 0
     assert result.stated == 10
     back = backtest([nodes(factors)], new, old)
