@@ -42,7 +42,7 @@ from benchmarks.traces.networks import (
 from pytest_anubis.benchmarking.replay.operation_calls import OperationCall
 from pytest_anubis.core.loss_shares import StepShares
 from pytest_anubis.traces.operation_kinds import Kind
-from pytest_anubis.validator.explaining.step_shares import TimedPart, step_shares
+from pytest_anubis.validator.surveying.step_shares import TimedPart, step_shares
 
 Setting = Callable[[], AbstractContextManager[object]]
 

@@ -39,11 +39,7 @@ def without_repeats(found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
 
 
 def latest_of(found: Iterable[MetricVerdict]) -> list[MetricVerdict]:
-    """Return the latest verdict on each fault.
-
-    Args:
-        found: Verdicts, in the order in which their runs began.
-    """
+    """Return the latest verdict on each fault, of verdicts in the order in which their runs began."""
     return list({same_thing(verdict): verdict for verdict in found}.values())
 
 
@@ -54,11 +50,8 @@ def _place(verdict: MetricVerdict) -> tuple[str, str]:
 def other_verdicts(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     """Return the latest verdicts on faults other than the worst one and the same on other devices.
 
-    If several devices have the loss, the same loss of the node as a whole is no further fault.
-
-    Args:
-        worst: The verdict that is reported; it may be among `found`.
-        found: All bad verdicts.
+    `worst` may be among all bad verdicts, `found`. If several devices have the loss, the same loss of the
+    node as a whole is no further fault.
     """
     alike = failing_alike(worst, found)
     same = {*map(same_thing, (worst, *alike))}
@@ -72,13 +65,8 @@ def other_verdicts(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list
 def alike_text(worst: MetricVerdict, found: Iterable[MetricVerdict], devices: Iterable[str]) -> str:
     """Return the devices that fail like the worst one: ``all 8 cards``, ``cuda:1, cuda:3 and 2 more``.
 
-    Args:
-        worst: The worst verdict.
-        found: All bad verdicts.
-        devices: All known devices of the node.
-
-    Returns:
-        The phrase; empty if no other device fails in the same way.
+    It is empty if no other device fails in the same way. `found` are all bad verdicts, `devices` all known
+    devices of the node.
     """
     failing = {worst.device, *(verdict.device for verdict in failing_alike(worst, found))}
     if len(failing) < 2:

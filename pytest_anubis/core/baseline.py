@@ -64,63 +64,51 @@ class SecondPopulation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
-    """The normal values of one metric of one benchmark (in one group) of one hardware class.
+    """The normal values of one metric of one benchmark (in one group) of one hardware class."""
 
-    Attributes:
-        benchmark: Benchmark id.
-        metric: The metric, with unit and direction; a sample in another unit is never compared.
-        component: The part of the node that is blamed when the metric is bad.
-        group: Label of the comparable units; empty if there is none.
-        scope: ``unit``: one device on its own; ``node``: all values of a node pooled.
-        centre: The centre distribution: ascending values, each with equal weight, in the metric's unit.
-        alpha: Practical threshold: a one-sided similarity below it is a loss that matters.
-        learned: Learned threshold: a one-sided similarity below it is outside the healthy spread at the
-            baseline's error rate; None if too few nodes support one, then alpha alone decides.
-        unconfirmed: The learned threshold for a loss that too few looks have confirmed, if it differs: on
-            one machine, noise that passes within seconds makes it much lower.
-        look: Similarity below which a unit is as likely sick as healthy, and should be looked at; None if
-            unknown.
-        spread: Scale of the healthy one-sided distances (the per-metric scale of the max-T method).
-        repeatability: Mean pairwise two-sided similarity of the healthy samples.
-        detectable: Smallest uniform relative loss that gives FAIL in 95 % of cases, as a fraction.
-        second: A slower group of units that may be healthy; its losses are MARGINAL until it is decided.
-        medians: Medians of the healthy units, ascending (at most `MAX_MEDIANS` quantiles): for percentiles.
-        nodes: How many distinct healthy nodes support the criterion.
-        units: How many healthy units do (devices of nodes, or runs of one machine).
-        devices: Devices that most healthy nodes have, sorted: all of them must have a value. Empty if nodes
-            have no device in common.
-        least: Fewest values of a sample that can be judged.
-        weak: Only three or four units support it.
-        window: (warm-up, length) of the shortest window of values that is enough, if one was found.
-        change_rate: Chance, per value in time order, that a healthy unit changes for the worse within a run;
-            None if no sample was long enough.
-        notes: Sentences for people, e.g. how many nodes a learned threshold would need.
-        shared: It is of a virtual machine's disk, whose storage other guests may use.
-    """
-
-    benchmark: str
+    benchmark: str  # benchmark id
+    # The metric, with unit and direction; a sample in another unit is never compared
     metric: Annotated[Metric, Flat(name="metric")]
-    component: str = ""
-    group: str = ""
-    scope: Scope = "unit"
+    component: str = ""  # the part of the node that is blamed when the metric is bad
+    group: str = ""  # label of the comparable units; empty if there is none
+    scope: Scope = "unit"  # ``unit``: one device on its own; ``node``: all values of a node pooled
+    # The centre distribution: ascending values, each with equal weight, in the metric's unit
     centre: tuple[NotNegative, ...]
+    # Practical threshold: a one-sided similarity below it is a loss that matters
     alpha: Share = ALPHA
+    # Learned threshold: a one-sided similarity below it is outside the healthy spread at the
+    # baseline's error rate; None if too few nodes support one, then alpha alone decides
     learned: Annotated[Share | None, Alias("limit")] = None
+    # The learned threshold for a loss that too few looks have confirmed, if it differs: on one
+    # machine, noise that passes within seconds makes it much lower
     unconfirmed: Annotated[Share | None, Alias("hasty")] = None
+    # Similarity below which a unit is as likely sick as healthy, and should be looked at; None if
+    # unknown
     look: Annotated[Share | None, Rare] = None
+    # Scale of the healthy one-sided distances (the per-metric scale of the max-T method)
     spread: NotNegative = 0.0
-    repeatability: Share | None = None
+    repeatability: Share | None = None  # mean pairwise two-sided similarity of the healthy samples
+    # Smallest uniform relative loss that gives FAIL in 95 % of cases, as a fraction
     detectable: NotNegative | None = None
+    # Medians of the healthy units, ascending (at most `MAX_MEDIANS` quantiles): for percentiles
     medians: tuple[NotNegative, ...] = ()
-    nodes: Count = 0
-    units: Count = 0
+    nodes: Count = 0  # how many distinct healthy nodes support the criterion
+    units: Count = 0  # how many healthy units do (devices of nodes, or runs of one machine)
+    # Devices that most healthy nodes have, sorted: all of them must have a value. Empty if nodes
+    # have no device in common.
     devices: tuple[str, ...] = ()
-    least: Annotated[int, Range(least=1)] = 1
-    weak: bool = False
+    least: Annotated[int, Range(least=1)] = 1  # fewest values of a sample that can be judged
+    weak: bool = False  # only three or four units support it
+    # (warm-up, length) of the shortest window of values that is enough, if one was found
     window: tuple[Count, Annotated[int, Range(least=1)]] | None = None
+    # A slower group of units that may be healthy; its losses are MARGINAL until it is decided
     second: SecondPopulation | None = None
+    # Chance, per value in time order, that a healthy unit changes for the worse within a run; None
+    # if no sample was long enough
     change_rate: Annotated[float, Range(above=0, most=0.5)] | None = None
+    # Sentences for people, e.g. how many nodes a learned threshold would need
     notes: tuple[str, ...] = ()
+    # It is of a virtual machine's disk, whose storage other guests may use
     shared: Annotated[bool, Rare] = False
 
     @property
@@ -190,17 +178,12 @@ def cannot_fail(criterion: Criterion) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainCheck:
-    """A test without a metric that most healthy nodes passed, and every node must pass.
+    """A test without a metric that most healthy nodes passed, and every node must pass."""
 
-    Attributes:
-        test: Benchmark id, or node id of a test that is no benchmark.
-        devices: Devices on which most of these nodes passed it, sorted; ``node`` if it is bound to none.
-        component: The part of the node that it tests; empty without a mark.
-    """
-
-    test: str
+    test: str  # benchmark id, or node id of a test that is no benchmark
+    # Devices on which most of these nodes passed it, sorted; ``node`` if it is bound to none
     devices: tuple[str, ...] = ()
-    component: str = ""
+    component: str = ""  # the part of the node that it tests; empty without a mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,55 +268,40 @@ class SelfCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """All criteria of one hardware class, with their origin.
+    """All criteria of one hardware class, with their origin."""
 
-    Attributes:
-        hardware_class: Readable key of the class.
-        attributes: The parts of the key (accelerator, cpu, memory, driver, profile, ...).
-        criteria: One per (benchmark, metric, group, scope).
-        created: Date and time of learning, ISO 8601, UTC.
-        nodes: Distinct nodes learned from.
-        runs: Ids of the runs learned from.
-        one_machine: True when all runs are of one node: its units are runs, their spread is the noise.
-        error_rate: Stated chance that a healthy node is rejected, None when only alpha decides.
-        confidence: Confidence of that rate as a tolerance limit; None when it holds on average only.
-        factor: The common factor of the max-T method; None when only alpha decides.
-        method: ``median`` or ``medoid``.
-        exclusions: Units left out, with reasons.
-        findings: Observations of the learning.
-        checks: Tests without a metric that every node must pass as well.
-        parted: Benchmarks of which most learning runs left out a part (a subtest).
-        unjudged: Metrics that were measured and have no criterion.
-        self_check: How the limits judge the fleet that they were learned from; None for one machine.
-        promises: Component or metric (empty: all) -> loss that must fail, as a fraction of the value.
-        together: Criteria of whole components, for the mean of their rates (`component_means`).
-        machine: The `identity_marks` of the only node; empty for a fleet.
-        inventory: The majority's inventory (golden inventory) of the class, plain data; may be empty.
-        digest: Content digest, ``sha256:`` and 12 hexadecimal digits; set by the store.
-    """
-
-    hardware_class: str
+    hardware_class: str  # readable key of the class
+    # The parts of the key (accelerator, cpu, memory, driver, profile, ...)
     attributes: Mapping[str, str] = field(default_factory=dict)
-    criteria: tuple[Criterion, ...]
-    created: str
-    nodes: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
+    criteria: tuple[Criterion, ...]  # one per (benchmark, metric, group, scope)
+    created: str  # date and time of learning, ISO 8601, UTC
+    nodes: tuple[str, ...] = ()  # distinct nodes learned from
+    runs: tuple[str, ...] = ()  # ids of the runs learned from
+    # True when all runs are of one node: its units are runs, their spread is the noise
     one_machine: bool = False
+    # Stated chance that a healthy node is rejected, None when only alpha decides
     error_rate: Share | None = None
+    # Confidence of that rate as a tolerance limit; None when it holds on average only
     confidence: Share | None = None
+    # The common factor of the max-T method; None when only alpha decides
     factor: NotNegative | None = None
-    method: Method = "median"
-    exclusions: tuple[Exclusion, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    checks: tuple[PlainCheck, ...] = ()
-    unjudged: tuple[Unjudged, ...] = ()
+    method: Method = "median"  # ``median`` or ``medoid``
+    exclusions: tuple[Exclusion, ...] = ()  # units left out, with reasons
+    findings: tuple[Finding, ...] = ()  # observations of the learning
+    checks: tuple[PlainCheck, ...] = ()  # tests without a metric that every node must pass as well
+    unjudged: tuple[Unjudged, ...] = ()  # metrics that were measured and have no criterion
+    # How the limits judge the fleet that they were learned from; None for one machine
     self_check: SelfCheck | None = None
+    # Component or metric (empty: all) -> loss that must fail, as a fraction of the value
     promises: Mapping[str, NotNegative] = field(default_factory=dict)
+    # Criteria of whole components, for the mean of their rates (`component_means`)
     together: Annotated[tuple[Criterion, ...], Rare] = ()
+    # Benchmarks of which most learning runs left out a part (a subtest)
     parted: Annotated[tuple[str, ...], Rare] = ()
-    machine: tuple[str, ...] = ()
+    machine: tuple[str, ...] = ()  # the `identity_marks` of the only node; empty for a fleet
+    # The majority's inventory (golden inventory) of the class, plain data; may be empty
     inventory: Mapping[str, Any] = field(default_factory=dict)
-    digest: str = ""
+    digest: str = ""  # content digest, ``sha256:`` and 12 hexadecimal digits; set by the store
 
     @property
     def one_node(self) -> bool:

@@ -31,17 +31,13 @@ class MetricPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndToEndLoss:
-    """The loss of an end-to-end benchmark, next to the micro benchmarks of the same device and run.
+    """The loss of an end-to-end benchmark, next to the micro benchmarks of the same device and run."""
 
-    Attributes:
-        whole: The end-to-end metric.
-        explained_by: Metrics of micro benchmarks that failed on the same device in the same run, the worst
-            first; their causing it is likely and not tested.
-        passed: Number of other micro benchmarks of that device and run that were judged and did not fail.
-    """
-
-    whole: MetricPlace
+    whole: MetricPlace  # the end-to-end metric
+    # Metrics of micro benchmarks that failed on the same device in the same run, the worst first;
+    # their causing it is likely and not tested
     explained_by: tuple[MetricPlace, ...]
+    # Number of other micro benchmarks of that device and run that were judged and did not fail
     passed: int
 
 
@@ -88,13 +84,13 @@ def end_to_end_losses(verdicts: Iterable[MetricVerdict]) -> tuple[EndToEndLoss, 
 def _parts(micro: Iterable[MetricVerdict], used: str) -> tuple[tuple[MetricPlace, ...], int]:
     """Return the failed metrics of a device, and how many other micro benchmarks of it did not fail.
 
-    Args:
-        micro: Verdicts of one run's micro benchmarks, the worst first.
-        used: What an end-to-end benchmark used: a device, or "" for all devices of the node.
+    Verdicts are those of one run's micro benchmarks, the worst first; `used` is what an end-to-end benchmark
+    used: a device, or "" for all devices of the node.
     """
     of_it = [one for one in micro if _is_of(one, used)]
     bad = tuple(dict.fromkeys(place_of_metric(one) for one in of_it if _failed(one)))
-    names = {one.benchmark for one in of_it if _passed(one)}
+    fine = [one for one in of_it if one.outcome in (Outcome.PASS, Outcome.MARGINAL)]
+    names = {one.benchmark for one in fine if one.reason is not Reason.ANSWERED}
     return bad, len(names.difference(one.benchmark for one in bad))
 
 
@@ -105,12 +101,6 @@ def _failed(part: MetricVerdict) -> bool:
             part.recovered and part.similarity is not None
         )  # else the hardware may have reported it
     return part.outcome is Outcome.FAIL and part.reason is not Reason.HARDWARE
-
-
-def _passed(part: MetricVerdict) -> bool:
-    """Return whether a micro benchmark was judged in its run and did not fail."""
-    fine = part.outcome in (Outcome.PASS, Outcome.MARGINAL)
-    return fine and part.reason is not Reason.ANSWERED
 
 
 def _is_of(part: MetricVerdict, used: str) -> bool:

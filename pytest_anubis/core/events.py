@@ -25,68 +25,61 @@ from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.core.waiving import WaiversRead
 
 INVENTORY = "inventory"
-"""Entry of `RunStarted.looked_at`: the inventory was compared with that of the class."""
+"""Entry of `RunHead.looked_at`: the inventory was compared with that of the class."""
 
 KERNEL_LOG = "kernel log"
-"""Entry of `RunStarted.looked_at`: the kernel log was watched."""
+"""Entry of `RunHead.looked_at`: the kernel log was watched."""
 
 COUNTERS = "error counters"
-"""Entry of `RunStarted.looked_at`: the cards' error counters were watched."""
+"""Entry of `RunHead.looked_at`: the cards' error counters were watched."""
 
 MACHINE = "machine"
-"""Entry of `RunStarted.looked_at`: the recorded inventory is of the machine that measured."""
+"""Entry of `RunHead.looked_at`: the recorded inventory is of the machine that measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted:
-    """The start of a run: the first event of every journal.
+class RunHead:
+    """What is known of a run from its beginning; `run.RunRecord` has it, too."""
 
-    Attributes:
-        run: Id of the run.
-        node: Name of the node that is measured.
-        started: ISO 8601, UTC.
-        hardware_class: Key of the node's hardware class.
-        attributes: The parts of the key.
-        profile: ``smoke``, ``standard`` or ``soak``.
-        purpose: ``measure``, ``learn`` or ``acceptance``.
-        inventory: The node's inventory as plain data.
-        settings: The settings of the run as plain data, without passwords.
-        baseline: Digest of the baseline that the run is judged with; empty if none.
-        devices: Devices that tests of every device run on; empty if none was given.
-        tests, root: The tests as they were typed, and where their ids begin, as in `run.RunRecord`.
-        traits: Further traits of the node from a table, as in `run.RunRecord`.
-        took: Benchmark -> its seconds on the node, from an imported file.
-        file_dated: `started` is when the imported file was last written, since it names no time.
-        unread: How many lines of an imported file about the node could not be read.
-        looked_at: What is checked besides tests: `INVENTORY`, `KERNEL_LOG`, `COUNTERS`, and each part whose
-            own counters could be read (``disk nvme0n1``); None if unknown.
-        behind: Seconds by which the machine's clock was behind the baseline; `started` includes them.
-        after: Id of the node's latest run in its store; empty if there was none.
-        campaign: Name of the soak of which it is a cycle; may be empty.
-    """
-
-    kind: ClassVar[str] = "run_started"
-    run: str
-    node: str
-    started: str = ""
-    hardware_class: str = ""
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    profile: str = ""
+    run: str  # its id
+    node: str  # name of the node that is measured
+    started: str = ""  # ISO 8601, UTC
+    hardware_class: str = ""  # key of the node's hardware class
+    attributes: Mapping[str, str] = field(default_factory=dict)  # the parts of the key
+    profile: str = ""  # ``smoke``, ``standard`` or ``soak``
+    # ``measure`` only records, ``learn`` records for a baseline, ``acceptance`` is judged
     purpose: Purpose = "measure"
+    # The node's inventory, and the settings of the run without passwords, as plain data
     inventory: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    baseline: str = ""
-    devices: tuple[str, ...] = ()
-    tests: str = ""
+    baseline: str = ""  # digest of the baseline that the run is judged with; empty if none
+    devices: tuple[str, ...] = ()  # devices that tests of every device run on; empty if none given
+    tests: str = ""  # its tests as they were typed, quoted for a shell; empty if unknown
+    # Path from the working directory to the folder in which the tests' ids begin; may be empty
     root: str = ""
+    # Further traits of the node from a table: driver, firmware, batch, rack, ...
     traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
+    # Benchmark -> its seconds on the node, from an imported file
     took: Annotated[Mapping[str, float], Rare] = field(default_factory=dict)
+    # `started` is when the imported file was last written, since it names no time
     file_dated: Annotated[bool, Rare] = False
+    # How many lines of an imported file about the node could not be read
     unread: Annotated[int, Rare] = 0
+    # What is checked besides tests (of a record, in all parts of the run): `INVENTORY`,
+    # `KERNEL_LOG`, `COUNTERS`, and each part whose own counters could be read (``disk nvme0n1``);
+    # None if unknown
     looked_at: Annotated[tuple[str, ...] | None, Rare] = None
+    # Seconds by which the machine's clock was behind the baseline; `started` includes them
     behind: Annotated[float, Rare] = 0.0
-    after: Annotated[str, Rare] = ""
-    campaign: Annotated[str, Rare] = ""
+    after: Annotated[str, Rare] = ""  # id of the node's latest run in its store; empty without one
+    campaign: Annotated[str, Rare] = ""  # name of the soak of which it is a cycle; may be empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(RunHead):
+    """The start of a run: the first event of every journal."""
+
+    kind: ClassVar[str] = "run_started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +94,12 @@ class TestsPlanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestStarted:
-    """The start of a test, or of its next attempt; if a process dies, its last one names the test that ran.
-
-    Attributes:
-        test: Node id.
-        worker, lane: The worker that runs it, and the worker's lane; empty in the main process.
-    """
+    """The start of a test or its next attempt; if a process dies, its last one names the test that ran."""
 
     __test__ = False
     kind: ClassVar[str] = "test_started"
-    test: str
+    test: str  # node id
+    # The worker that runs it, and its lane; empty in the main process
     worker: str = ""
     lane: str = ""
 
@@ -298,26 +287,18 @@ class PhaseFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """The resumption of a run that was broken off.
-
-    Attributes:
-        started: ISO 8601, UTC.
-        done: How many tests are not repeated.
-        interrupted: Tests that had begun and never ended.
-        baseline: Digest of the baseline from here on; None if unknown.
-        settings: The settings from here on, as in `RunStarted`.
-        looked_at: As in `RunStarted`.
-        changed: Differences from the earlier part, one phrase each. If there are any, earlier verdicts are
-            dropped and reached again from the kept measurements.
-    """
+    """The resumption of a run that was broken off."""
 
     kind: ClassVar[str] = "resumed"
-    started: str = ""
-    done: int = 0
-    interrupted: tuple[str, ...] = ()
-    baseline: str | None = None
+    started: str = ""  # ISO 8601, UTC
+    done: int = 0  # how many tests are not repeated
+    interrupted: tuple[str, ...] = ()  # tests that had begun and never ended
+    baseline: str | None = None  # digest of the baseline from here on; None if unknown
+    # The settings from here on, as in `RunHead`
     settings: Mapping[str, Any] = field(default_factory=dict)
-    looked_at: Annotated[tuple[str, ...] | None, Rare] = None
+    looked_at: Annotated[tuple[str, ...] | None, Rare] = None  # as in `RunHead`
+    # Differences from the earlier part, one phrase each. If there are any, earlier verdicts are
+    # dropped and reached again from the kept measurements.
     changed: tuple[str, ...] = ()
 
 

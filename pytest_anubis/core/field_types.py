@@ -15,19 +15,12 @@ C = TypeVar("C", bound=type[Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Range of a field of type ``float`` or ``int``.
+    """Range of a field of type ``float`` or ``int``."""
 
-    Attributes:
-        least: Smallest number; None: no limit.
-        most: Largest number; None: no limit.
-        above: Lower limit that is not part of the range; None: no limit.
-        finite: Whether NaN and the infinities are refused.
-    """
-
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-    finite: bool = True
+    least: float | None = None  # smallest number; None: no limit
+    most: float | None = None  # largest number; None: no limit
+    above: float | None = None  # lower limit that is not part of the range; None: no limit
+    finite: bool = True  # whether NaN and the infinities are refused
 
     def holds(self, number: float) -> bool:
         """Return whether a number is within the range."""

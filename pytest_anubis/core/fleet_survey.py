@@ -14,25 +14,16 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftedMetric:
-    """A metric in which the nodes of a trait differ from the others of their class.
+    """A metric in which the nodes of a trait differ from the others of their class."""
 
-    Attributes:
-        benchmark: Benchmark id.
-        metric: The metric.
-        component: The part of the node that it measures.
-        similarity: Similarity of these nodes' typical value to that of the others, below 1.
-        worse: Whether these nodes are the worse ones, else the better ones.
-        apart: Chance that one of them is worse (better) than one of the others: 1 is complete separation.
-        chance: Chance of such a separation without an effect of the trait, over all tests made.
-    """
-
-    benchmark: str
-    metric: Metric
-    component: str
-    similarity: float
-    worse: bool
+    benchmark: str  # benchmark id
+    metric: Metric  # the metric
+    component: str  # the part of the node that it measures
+    similarity: float  # similarity of these nodes' typical value to that of the others, below 1
+    worse: bool  # whether these nodes are the worse ones, else the better ones
+    # Chance that one of them is worse (better) than one of the others: 1 is complete separation
     apart: float
-    chance: float
+    chance: float  # chance of such a separation without an effect of the trait, over all tests made
 
     @property
     def size(self) -> str:
@@ -42,32 +33,22 @@ class ShiftedMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraitShift:
-    """Nodes that share a trait and differ from the others of their class.
+    """Nodes that share a trait and differ from the others of their class."""
 
-    Attributes:
-        hardware_class: Their class.
-        trait: Name of the trait, e.g. ``batch`` or ``driver nvidia``.
-        value: Its value.
-        nodes: The measured nodes with that value, sorted.
-        others: How many nodes of the class have another value.
-        metrics: Metrics that differ, the largest difference first; empty if only the decisions do.
-        aliases: Other traits (``name value``) of nearly the same nodes, which cannot be distinguished.
-        rejected: How many of `nodes` are rejected.
-        rejected_others: How many of the others are.
-        others_value: The value that all of the others have; empty if they have several, or some have none.
-        mended: Nodes that had this loss, and are as good as the others by their latest run.
-    """
-
-    hardware_class: str
-    trait: str
-    value: str
-    nodes: tuple[str, ...]
-    others: int
+    hardware_class: str  # their class
+    trait: str  # its name, such as ``batch`` or ``driver nvidia``
+    value: str  # its value
+    nodes: tuple[str, ...]  # the measured nodes with that value, sorted
+    others: int  # how many nodes of the class have another value
+    # Metrics that differ, the largest difference first; empty if only the decisions do
     metrics: tuple[ShiftedMetric, ...]
+    # Other traits (``name value``) of nearly the same nodes, which cannot be distinguished
     aliases: tuple[str, ...] = ()
-    rejected: int = 0
-    rejected_others: int = 0
+    rejected: int = 0  # how many of `nodes` are rejected
+    rejected_others: int = 0  # how many of the others are
+    # The value that all of the others have; empty if they have several, or some have none
     others_value: str = ""
+    # Nodes that had this loss, and are as good as the others by their latest run
     mended: tuple[str, ...] = ()
 
     def explains(self, verdicts: Iterable[MetricVerdict]) -> bool:
@@ -117,48 +98,30 @@ MIN_MOMENTS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftMoment:
-    """A period of a drift.
+    """A period of a drift."""
 
-    Attributes:
-        begin: When it begins, seconds since 1970.
-        end: When it ends.
-        nodes: How many nodes were measured in it.
-        middle: Median of their values, relative to the typical value of the class.
-        low: Their tenth percentile.
-        high: Their ninetieth percentile.
-    """
-
-    begin: float
-    end: float
-    nodes: int
-    middle: float
-    low: float
-    high: float
+    begin: float  # when it begins, seconds since 1970
+    end: float  # when it ends
+    nodes: int  # how many nodes were measured in it
+    middle: float  # median of their values, relative to the typical value of the class
+    low: float  # their tenth percentile
+    high: float  # their ninetieth percentile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDrift:
-    """A metric over time on all nodes of a class.
+    """A metric over time on all nodes of a class."""
 
-    Attributes:
-        hardware_class: The class.
-        benchmark: Benchmark id.
-        metric: The metric.
-        component: The part of the node that it measures.
-        moments: Periods with runs, in order.
-        similarity: Similarity of the last third's typical value to that of the first; 1 if it is no worse.
-        chance: Chance of such an order without a drift, over all metrics; 1 if it was not tested.
-        drifts: Whether it became worse, by a costly and significant amount.
-    """
-
-    hardware_class: str
-    benchmark: str
-    metric: Metric
-    component: str
-    moments: tuple[DriftMoment, ...]
+    hardware_class: str  # the class
+    benchmark: str  # benchmark id
+    metric: Metric  # the metric
+    component: str  # the part of the node that it measures
+    moments: tuple[DriftMoment, ...]  # periods with runs, in order
+    # Similarity of the last third's typical value to that of the first; 1 if it is no worse
     similarity: float
+    # Chance of such an order without a drift, over all metrics; 1 if it was not tested
     chance: float
-    drifts: bool
+    drifts: bool  # whether it became worse, by a costly and significant amount
 
     @property
     def searched(self) -> bool:

@@ -17,6 +17,7 @@ from pytest_anubis.core.sample import (
     Population,
     SampleProblem,
     unusable_reason,
+    values_of,
 )
 
 Key = tuple[str, str, str, str]  # hardware class, benchmark, metric name, group
@@ -59,15 +60,10 @@ def key_of(population: Population) -> Key:
 def invalid_rows(
     values: FloatArray, offsets: IntArray, known: Iterable[int] = ()
 ) -> dict[int, SampleProblem]:
-    """Find the rows that cannot be samples: NaN, infinite, negative, or without a value.
+    """Return the rows that cannot be samples: NaN, infinite, negative (``invalid``), or empty (``missing``).
 
-    Args:
-        values: Shape (total,).
-        offsets: Shape (n + 1,), where each row's values begin and end.
-        known: Rows that already have a problem; they are skipped.
-
-    Returns:
-        Row -> problem, ``invalid`` or ``missing``.
+    Each row's values (total,) begin and end at offsets (n + 1,). Rows that already have a problem, the known
+    ones, are skipped.
     """
     found = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(values), CHUNK):
@@ -86,12 +82,22 @@ def invalid_rows(
     return problems
 
 
-@dataclass(slots=True)
-class _Stream:
-    """Values in order of arrival: the latest in memory, earlier ones in the storage if there is one."""
+@dataclass(slots=True, kw_only=True)
+class _KeySamples:
+    """The samples of one key in order of arrival; values of earlier ones are in the storage, if any."""
 
-    name: str
-    arrays: list[FloatArray] = field(default_factory=list)
+    name: str  # in the storage
+    arrays: list[FloatArray] = field(default_factory=list)  # values in memory
+    nodes: list[str] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    sizes: array[int] = field(default_factory=lambda: array("q"))
+    variants: list[Variant] = field(default_factory=list)
+    problems: dict[int, SampleProblem] = field(default_factory=dict)
+    looks: dict[int, int] = field(default_factory=dict)
+    given: bool = False
+    metrics: Counter[Metric] = field(default_factory=Counter)
+    components: Counter[str] = field(default_factory=Counter)
 
     def write(self, storage: SampleStorage) -> None:
         """Move the values in memory to the storage."""
@@ -99,28 +105,11 @@ class _Stream:
             storage.append(self.name, np.concatenate(self.arrays))
             self.arrays.clear()
 
-    def all(self, storage: SampleStorage | None) -> FloatArray:
+    def values(self, storage: SampleStorage | None) -> FloatArray:
         if storage is None:
             return np.concatenate(self.arrays) if self.arrays else np.empty(0)
         self.write(storage)
         return storage.pop(self.name)
-
-
-@dataclass(slots=True, kw_only=True)
-class _KeySamples:
-    """The samples of one key in order of arrival."""
-
-    nodes: list[str] = field(default_factory=list)
-    devices: list[str] = field(default_factory=list)
-    runs: list[str] = field(default_factory=list)
-    sizes: array[int] = field(default_factory=lambda: array("q"))
-    values: _Stream
-    variants: list[Variant] = field(default_factory=list)
-    problems: dict[int, SampleProblem] = field(default_factory=dict)
-    looks: dict[int, int] = field(default_factory=dict)
-    given: bool = False
-    metrics: Counter[Metric] = field(default_factory=Counter)
-    components: Counter[str] = field(default_factory=Counter)
 
 
 _WITHOUT_VALUES = ("failed", "waived", "missing")
@@ -167,7 +156,7 @@ class Gather:
         rows.devices.append(device)
         rows.runs.append(run)
         rows.sizes.append(len(values))
-        self._take(rows.values, np.asarray(values, dtype=np.float64))
+        self._take(rows, np.asarray(values, dtype=np.float64))
         rows.variants.append(metric.variant)
         rows.metrics[metric] += 1
         rows.components[component] += 1
@@ -203,7 +192,7 @@ class Gather:
     def _open(self, key: Key) -> _KeySamples:
         rows = self._rows.get(key)
         if rows is None:
-            rows = self._rows[key] = _KeySamples(values=_Stream(f"{len(self._rows)}"))
+            rows = self._rows[key] = _KeySamples(name=f"{len(self._rows)}")
             if key in self._whole:
                 self._unpack(rows, self._whole.pop(key))
         return rows
@@ -217,19 +206,19 @@ class Gather:
         rows.devices.extend(population.devices)
         rows.runs.extend(population.runs)
         rows.sizes.extend(np.diff(population.offsets).tolist())
-        self._take(rows.values, population.values)
+        self._take(rows, population.values)
         rows.variants.extend([population.metric.variant] * count)
         rows.metrics[population.metric] += count
         rows.components[population.component] += count
 
-    def _take(self, stream: _Stream, values: FloatArray) -> None:
-        stream.arrays.append(values)
+    def _take(self, of_key: _KeySamples, values: FloatArray) -> None:
+        of_key.arrays.append(values)
         if self._storage is None:
             return
         self._pending += values.nbytes + OBJECT
         if self._pending > PENDING:
             for rows in self._rows.values():
-                rows.values.write(self._storage)
+                rows.write(self._storage)
             self._pending = 0
 
 
@@ -262,7 +251,7 @@ def _build(key: Key, rows: _KeySamples, storage: SampleStorage | None) -> Popula
     size[list(other)] = 0
     size = size[order]
     offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    values = _reordered(rows.values.all(storage), begins[order], offsets, storage)
+    values = reordered(rows.values(storage), begins[order], offsets, storage)
     population = Population(
         hardware_class=hardware_class,
         benchmark=benchmark,
@@ -288,35 +277,25 @@ def _keeps_problem(rows: _KeySamples, row: int, usual: tuple[str, str]) -> bool:
     return rows.variants[row][:2] == usual and known is not None and known.kind in _WITHOUT_VALUES
 
 
-def _reordered(
+def reordered(
     flat: FloatArray, begins: IntArray, offsets: IntArray, storage: SampleStorage | None
 ) -> FloatArray:
-    """Return the values of rows in another order.
-
-    Args:
-        flat: Shape (any,), all values.
-        begins: Shape (n,), where each row's values begin in `flat`.
-        offsets: Shape (n + 1,), where they begin in the result.
-        storage: Storage of the result; None: in memory.
-    """
-    if storage is not None:
-        return storage.keep(_parts(flat, begins, offsets, 0))
-    return next(_parts(flat, begins, offsets, len(begins)), flat[:0])
+    """Return `values_of` rows in another order; they go to the storage, if there is one."""
+    if storage is None:
+        return values_of(flat, begins, offsets)
+    return storage.keep(_parts(flat, begins, offsets, storage))
 
 
 def _parts(
-    flat: FloatArray, begins: IntArray, offsets: IntArray, rows: int
+    flat: FloatArray, begins: IntArray, offsets: IntArray, storage: SampleStorage
 ) -> Iterator[FloatArray]:
-    """Yield the values of at least `rows` rows at a time, or of `CHUNK` values if that is more."""
+    """Yield the values of one row at a time, or of several that have `CHUNK` values together."""
     first = 0
     while first < len(begins):
-        enough = int(np.searchsorted(offsets, offsets[first] + CHUNK))
-        last = min(max(first + 1, first + rows, enough), len(begins))
-        size = np.diff(offsets[first : last + 1])
-        # Each value keeps its distance from the begin of its row.
-        where = np.arange(offsets[first], offsets[last])
-        where += np.repeat(begins[first:last] - offsets[first:last], size)
-        yield np.asarray(flat[where])
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + CHUNK)))
+        part = offsets[first : last + 1]
+        yield values_of(flat, begins[first : first + len(part) - 1], part - part[0])
+        storage.release()
         first = last
 
 

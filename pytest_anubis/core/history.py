@@ -142,42 +142,32 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """What is open on a node, so that a small risk of an incident does not accept it.
+    """What is open on a node, so that a small risk of an incident does not accept it."""
 
-    Attributes:
-        benchmarks: The benchmarks that failed on it and have not passed since; also ids without a test, like
-            ``inventory``.
-        why: Why its state is unknown, in words; empty if only these benchmarks are open.
-    """
-
+    # The benchmarks that failed on it and have not passed since; also ids without a test, like
+    # ``inventory``
     benchmarks: frozenset[str] = frozenset()
-    why: str = ""
+    why: str = ""  # why its state is unknown, in words; empty if only these benchmarks are open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetHistory:
-    """The history of a fleet, on which a choice of benchmarks is based.
+    """The history of a fleet, on which a choice of benchmarks is based."""
 
-    Attributes:
-        nodes: All nodes, sorted by name.
-        incidents: All incidents, in time order.
-        defects: Defects in time order, false alarms included.
-        runs: Node -> its runs in time order, with the lowest similarities only.
-        durations: Benchmark -> its usual seconds on the requested class.
-        experience: Benchmark -> how often it has run on that class.
-        components: Benchmark -> the component that it tests.
-        measured: Hardware class -> the benchmarks that recorded anything on it, for any purpose.
-        gone: Node -> when it was taken out of service for good.
-        doubts: Node -> what is open on it; nodes that their runs accept are left out.
-    """
-
-    nodes: tuple[NodeRecord, ...] = ()
-    incidents: tuple[Incident, ...] = ()
-    defects: tuple[Defect, ...] = ()
+    nodes: tuple[NodeRecord, ...] = ()  # all nodes, sorted by name
+    incidents: tuple[Incident, ...] = ()  # all incidents, in time order
+    defects: tuple[Defect, ...] = ()  # defects in time order, false alarms included
+    # Node -> its runs in time order, with the lowest similarities only
     runs: Mapping[str, tuple[RunSummary, ...]] = field(default_factory=dict)
+    # Benchmark -> its usual seconds on the requested class
     durations: Mapping[str, float] = field(default_factory=dict)
+    # Benchmark -> how often it has run on that class
     experience: Mapping[str, int] = field(default_factory=dict)
+    # Benchmark -> the component that it tests
     components: Mapping[str, str] = field(default_factory=dict)
+    # Hardware class -> the benchmarks that recorded anything on it, for any purpose
     measured: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # Node -> when it was taken out of service for good
     gone: Mapping[str, float] = field(default_factory=dict)
+    # Node -> what is open on it; nodes that their runs accept are left out
     doubts: Mapping[str, Doubt] = field(default_factory=dict)

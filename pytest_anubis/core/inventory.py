@@ -205,16 +205,12 @@ class FindingKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFinding:
-    """A deviation in an inventory.
-
-    Attributes:
-        severity: ``FAIL``: the hardware is not what it should be; ``INCONCLUSIVE``: the check was not
-            possible; ``NOTE``: it blocks nothing.
-    """
+    """A deviation in an inventory."""
 
     what: str  # what was checked, e.g. ``PCIe link width``
     expected: str  # what it should be, in words
     found: str  # what it is, in words
+    # The hardware is not what it should be; the check was not possible; or it blocks nothing
     severity: Literal["FAIL", "INCONCLUSIVE", "NOTE"]
     slot: str = ""  # where, e.g. ``GPU 3 (0000:5d:00.0)``; empty for the node as a whole
     component: str = ""  # the part of the node that is blamed

@@ -1,6 +1,6 @@
 """How much of a slow time, such as a step of a recorded job, each of its parts has caused.
 
-`validator.explaining.step_shares` finds the shares; a verdict carries them as an explanation.
+`validator.surveying.step_shares` finds the shares; a verdict carries them as an explanation.
 """
 
 from __future__ import annotations
@@ -13,22 +13,16 @@ from pytest_anubis.core.field_types import AnyFloat, Count, Rare
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossShare:
-    """The share of a loss that one factor causes; it may be below 0, or above 1 if others are below 0.
+    """The share of a loss that one factor causes; it may be below 0, or above 1 if others are below 0."""
 
-    Attributes:
-        factor: How many times as long as expected; of a part, besides the factor that all parts have.
-        share: Extra time by this factor, divided by the extra time of the whole.
-        low: Lower end of the 95 % interval of `share`; 0 where noise explains the factor as well.
-        high: Upper end.
-        metric: The part; empty for the factor that all parts have.
-        component: The component that such a part points at; empty if unknown.
-    """
-
+    # How many times as long as expected; of a part, besides the factor that all parts have
     factor: AnyFloat
-    share: AnyFloat
+    share: AnyFloat  # extra time by this factor, divided by the extra time of the whole
+    # Lower end of the 95 % interval of `share`; 0 where noise explains the factor as well
     low: AnyFloat
-    high: AnyFloat
-    metric: Annotated[str, Rare] = ""
+    high: AnyFloat  # upper end
+    metric: Annotated[str, Rare] = ""  # the part; empty for the factor that all parts have
+    # The component that such a part points at; empty if unknown
     component: Annotated[str, Rare] = ""
 
     @property
@@ -39,19 +33,12 @@ class LossShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepShares:
-    """Which parts cause the loss of their whole; it explains, and decides nothing.
+    """Which parts cause the loss of their whole; it explains, and decides nothing."""
 
-    Attributes:
-        common: What the factor common to all parts causes: that of clock, power or host.
-        parts: What each part's own factor causes, the largest share first.
-        lost: Extra time of the whole relative to the expected one.
-        left_out: How many parts have no criterion.
-    """
-
-    common: LossShare
-    parts: tuple[LossShare, ...]
-    lost: AnyFloat
-    left_out: Annotated[Count, Rare] = 0
+    common: LossShare  # what the factor common to all parts causes: that of clock, power or host
+    parts: tuple[LossShare, ...]  # what each part's own factor causes, the largest share first
+    lost: AnyFloat  # extra time of the whole relative to the expected one
+    left_out: Annotated[Count, Rare] = 0  # how many parts have no criterion
 
     @property
     def named(self) -> tuple[LossShare, ...]:

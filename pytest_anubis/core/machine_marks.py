@@ -25,14 +25,11 @@ _NAME = "name:"
 
 
 def machine_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
-    """Return the marks of a machine's chassis, cards and network ports.
+    """Return the marks of a machine's chassis, cards and network ports, from plain data of any shape.
 
     A mark is ``kind:`` with a part of a digest, so that a file with marks contains no serial number. A guess
     can be verified with it, since the addresses of a maker's ports are few. Addresses assigned by software
     and placeholders for serial numbers yield no marks.
-
-    Args:
-        inventory: Plain data of any shape; may be empty.
     """
     found: list[tuple[str, object]] = []
     system = inventory.get("system")

@@ -47,10 +47,7 @@ def portable_id(test: str, module: str) -> str:
     """Return a node id that does not depend on where pytest was started, for tests of the benchmark set.
 
     pytest names a file from its root folder, from a folder that was given, or not at all (``--pyargs``).
-
-    Args:
-        test: The node id.
-        module: Full name of its module.
+    `module` is the full name of the test's module.
     """
     if not module.startswith(f"{SET}."):
         return test
@@ -121,44 +118,32 @@ class Measurement:
 @compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResult:
-    """The result of one planned test.
-
-    Attributes:
-        test: Node id.
-        benchmark: Node id without the device parameter.
-        component: Component of the mark, empty without one.
-        outcome: pytest's word: ``passed``, ``failed``, ``skipped``, ``error``, ``crashed``, ``xfailed``,
-            ``xpassed``, ``not reported``, ``deselected``.
-        text: First line of the failure or the reason of the skip.
-        seconds: Duration of its call.
-        metrics: How many metrics it recorded.
-        around: Duration of its setup and teardown, with the fixtures that it was the first to use.
-        busy: Seconds of its call in which the measured code ran, warm-ups included.
-        misuse: The mistake in the benchmark's use of the plugin, which says nothing about the hardware.
-        left_out: Why a subtest was skipped, or failed as expected, so that the test is incomplete.
-        environment: What in its environment prevented the test's work, and what to do about it; it says
-            nothing about the hardware. With the prefix `MISTAKE` it is the test's own code.
-        tools: External programs that it ran, with version and path.
-        action: What to do about its error, if known.
-        properties: What else it stated by ``record_property``, ``name: value``, shortened.
-    """
+    """The result of one planned test."""
 
     __test__ = False
 
-    test: str
-    benchmark: str
-    component: str = ""
+    test: str  # node id
+    benchmark: str  # node id without the device parameter
+    component: str = ""  # component of the mark, empty without one
+    # pytest's word: ``passed``, ``failed``, ``skipped``, ``error``, ``crashed``, ``xfailed``,
+    # ``xpassed``, ``not reported``, ``deselected``
     outcome: str = "not reported"
-    text: str = ""
-    seconds: NotNegative = 0.0
+    text: str = ""  # first line of the failure or the reason of the skip
+    seconds: NotNegative = 0.0  # duration of its call
+    # Duration of its setup and teardown, with the fixtures that it was the first to use
     around: NotNegative = 0.0
-    metrics: Count = 0
-    busy: NotNegative = 0.0
+    metrics: Count = 0  # how many metrics it recorded
+    busy: NotNegative = 0.0  # seconds of its call in which the measured code ran, warm-ups included
+    # The mistake in the benchmark's use of the plugin, which says nothing about the hardware
     misuse: str = ""
+    # Why a subtest was skipped, or failed as expected, so that the test is incomplete
     left_out: str = ""
+    # What in its environment prevented the test's work, and what to do about it; it says nothing
+    # about the hardware. With the prefix `MISTAKE` it is the test's own code.
     environment: str = ""
-    tools: tuple[str, ...] = ()
-    action: str = ""
+    tools: tuple[str, ...] = ()  # external programs that it ran, with version and path
+    action: str = ""  # what to do about its error, if known
+    # What else it stated by ``record_property``, ``name: value``, shortened
     properties: Annotated[tuple[str, ...], Rare] = ()
 
     @property

@@ -228,11 +228,7 @@ def measured_text(value: float | None, expected: float | None, unit: str) -> str
 
 
 def slip_of(ratio: float) -> str:
-    """Return the factor between two units that a ratio of values is close to: ``1000``; else empty.
-
-    Args:
-        ratio: One value divided by another; below 1 the inverse counts.
-    """
+    """Return the factor between two units that a ratio of values, or its inverse, is close to; else empty."""
     ratio = 1 / ratio if 0 < ratio < 1 else ratio
     near = (one for one in _UNIT_FACTORS if abs(ratio / one - 1) <= _FACTOR_TOLERANCE)
     return str(next(near, ""))
@@ -247,10 +243,7 @@ def slip_text(ratio: float) -> str:
 def exact_text(value: float, unit: str, name: str = "") -> str:
     """Return a value of an exact metric with all of its digits, and its unit unless it is a count.
 
-    Args:
-        value: Measured or expected.
-        unit: The metric's.
-        name: The metric's name: the unit ``errors`` adds nothing to a metric ``errors``.
+    The unit ``errors`` adds nothing to a metric with the name ``errors``.
     """
     bare = unit in _COUNTS or (name and name.endswith(unit))
     return f"{value:.15g}" if bare else f"{value:.15g} {unit}".rstrip()
@@ -267,9 +260,7 @@ def similarity_text(value: float | None) -> str:
 def percent_text(share: float, decimals: int | None = None) -> str:
     """Return a share as a percentage with about two significant digits; never a small one as 0.
 
-    Args:
-        share: .12 is 12 %.
-        decimals: Decimals of the percentage; None picks them.
+    `decimals` are those of the percentage; None picks them.
     """
     if not math.isfinite(share):
         return f"{share} %"
@@ -299,10 +290,7 @@ def relative_loss(similarity: float, better: str) -> float:
 def loss_size(similarity: float, better: str, decimals: int | None = None) -> str:
     """Return the size of a loss without its direction: ``12 %``, ``30 times``.
 
-    Args:
-        similarity: One-sided, of the worse to the normal values, 0 to 1.
-        better: The metric's direction.
-        decimals: Decimals of the number; None picks them.
+    The similarity is one-sided, 0 to 1. Without a number of decimals the loss itself picks it.
     """
     if better == "lower" and similarity <= 0:
         return "any amount"
@@ -379,10 +367,7 @@ def named_by(pattern: str, name: str) -> bool:
 def metric_name(*words: str) -> str:
     """Return benchmark, metric and perhaps a device with blanks between; repeated words once.
 
-    Tables of other tools often have one name for benchmark and metric.
-
-    Args:
-        words: The names, the widest first; empty ones are left out.
+    Tables of other tools often have one name for benchmark and metric. Empty words are left out.
     """
     return " ".join(word for word, _ in groupby(filter(None, words)))
 
@@ -390,12 +375,8 @@ def metric_name(*words: str) -> str:
 def metric_names(metrics: Iterable[tuple[str, str]]) -> list[str]:
     """Return names that distinguish the metrics of a list: ``load_latency[dram]``.
 
-    Args:
-        metrics: Benchmark id and name of each, in order.
-
-    Returns:
-        The name with the parameters of its test, and with the test if several record that name;
-        ``5 of load_latency`` for many parameters.
+    A metric is given as benchmark id and name. Its name has the parameters of its test, and the test if
+    several record that name; ``5 of load_latency`` stands for many parameters.
     """
     tests: dict[str, dict[str, list[str]]] = {}
     for benchmark, name in dict.fromkeys(metrics):
@@ -428,9 +409,7 @@ expected value: a loss of 18 times and one of 21 times are both shown."""
 def differs_by_median(similarity: float, of_medians: float) -> bool:
     """Return whether a sample's loss is that of its median; else its text must name the distribution.
 
-    Args:
-        similarity: One-sided, of the sample to what is normal.
-        of_medians: The same of its median to the expected one.
+    Both are one-sided similarities: of the sample to what is normal, and of its median to the expected one.
     """
     low, high = sorted((similarity, of_medians))
     tolerance = max(_SAME, (1 - low) * (1 - 1 / _ALIKE))

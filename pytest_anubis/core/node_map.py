@@ -24,43 +24,28 @@ MAX_BRIDGES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a device is on its node.
+    """Where a device is on its node."""
 
-    Attributes:
-        sort: List of the inventory that has it: ``accelerators``, ``disks`` or ``nics``.
-        numa_node: Its NUMA node; None if unknown.
-        bridges: PCI addresses of the bridges above it, the nearest first, the root port last.
-    """
-
-    sort: str
-    numa_node: int | None = None
+    sort: str  # list of the inventory that has it: ``accelerators``, ``disks`` or ``nics``
+    numa_node: int | None = None  # its NUMA node; None if unknown
+    # PCI addresses of the bridges above it, the nearest first, the root port last
     bridges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPart:
-    """A part of a node that explains by itself why all devices below it are slow; it decides nothing.
+    """A part of a node that explains by itself why all devices below it are slow; it decides nothing."""
 
-    Attributes:
-        kind: ``switch``: a PCIe bridge; ``socket``: a NUMA node; ``all``: what all devices of a kind share.
-        name: PCI address of the bridge, or number of the NUMA node; empty for ``all``.
-        devices: The devices below it, in order.
-        components: What they are slow in, the most certain one first.
-        loss: Their typical relative loss there: .2 is 20 %.
-        confidence: Posterior probability that this part is to blame, and no other part or none.
-        alone: Nothing else of these components is slow.
-        alike: How many parts of this kind the node has.
-        socket: Number of the NUMA node of which a switch has all devices; None if there is none.
-    """
-
+    # ``switch``: a PCIe bridge; ``socket``: a NUMA node; ``all``: what all devices of a kind share
     kind: PartKind
-    name: str
-    devices: tuple[str, ...]
-    components: tuple[str, ...]
-    loss: Share
-    confidence: Share
-    alone: bool
-    alike: Count
+    name: str  # PCI address of the bridge, or number of the NUMA node; empty for ``all``
+    devices: tuple[str, ...]  # the devices below it, in order
+    components: tuple[str, ...]  # what they are slow in, the most certain one first
+    loss: Share  # their typical relative loss there: .2 is 20 %
+    confidence: Share  # posterior probability that this part is to blame, and no other part or none
+    alone: bool  # nothing else of these components is slow
+    alike: Count  # how many parts of this kind the node has
+    # Number of the NUMA node of which a switch has all devices; None if there is none
     socket: int | None = None
 
     @property
@@ -75,17 +60,11 @@ class SharedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleErrors:
-    """Where the corrected errors of one memory module are; it decides nothing.
+    """Where the corrected errors of one memory module are; it decides nothing."""
 
-    Attributes:
-        module: The module, as the kernel's EDAC driver names it.
-        errors: Lines of the kernel log that name a row of it.
-        spread: ``row``: one row explains them; ``scattered``: no row does.
-    """
-
-    module: str
-    errors: Count
-    spread: Spread
+    module: str  # the module, as the kernel's EDAC driver names it
+    errors: Count  # lines of the kernel log that name a row of it
+    spread: Spread  # ``row``: one row explains them; ``scattered``: no row does
 
 
 def card_number(device: str) -> int | None:
@@ -95,11 +74,9 @@ def card_number(device: str) -> int | None:
 
 
 def places_of(inventory: Mapping[str, Any], devices: Iterable[str]) -> dict[str, Place]:
-    """Return device -> its place, for devices of which an inventory has it.
+    """Return device -> its place, for devices of which a node's inventory, plain data of any shape, has it.
 
-    Args:
-        inventory: A node's, as plain data of any shape; may be empty.
-        devices: ``cuda:3`` is the accelerator of this number, other devices have the inventory's name.
+    ``cuda:3`` is the accelerator of this number, other devices have the inventory's name.
     """
     listed = {sort: _parts(inventory.get(sort)) for sort in _SORTS}
     named = {

@@ -21,16 +21,13 @@ headers; one at half its width or rate carries .4 to .48."""
 class NominalRate:
     """A rate by specification, or for a metric that is better lower a least time.
 
-    Attributes:
-        value: In the unit of the metric that has it; bytes per second from `hardware.nominal_rates`.
-        of: The part and its link, such as ``PCIe 5.0 x16``.
-
     Raises:
         ValueError: The value is no finite number above 0, or `of` is empty or unprintable.
     """
 
+    # In the unit of the metric that has it; bytes per second from `hardware.nominal_rates`
     value: Annotated[float, Range(above=0.0, finite=True)]
-    of: str
+    of: str  # the part and its link, such as ``PCIe 5.0 x16``
 
     def __post_init__(self) -> None:
         if not 0 < self.value < math.inf:
@@ -44,12 +41,7 @@ class NominalRate:
         return replace(self, value=2 * self.value, of=f"{self.of} both ways")
 
     def attained(self, value: float | None, better: str) -> float | None:
-        """Return which share of it a measured value reaches; None without a value above 0.
-
-        Args:
-            value: In the metric's unit.
-            better: The metric's direction.
-        """
+        """Return which share of it a value in the metric's unit reaches; None without a value above 0."""
         if value is None or not value > 0:
             return None
         return self.value / value if better == "lower" else value / self.value

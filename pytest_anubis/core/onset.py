@@ -47,21 +47,13 @@ class ClockLimit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorMove:
-    """A sensor whose readings changed at one moment, or a counter that began to rise or rose faster.
+    """A sensor whose readings changed at one moment, or a counter that began to rise or rose faster."""
 
-    Attributes:
-        part: ``GPU 3`` or ``host``; may be empty.
-        quantity: ``SM clock``, ``PCIe replays``.
-        unit: ``MHz``; one of `COUNTED` for a counter; may be empty.
-        before: Median of the readings before that moment.
-        after: Median of the readings since then.
-    """
-
-    part: str
-    quantity: str
-    unit: str
-    before: AnyFloat
-    after: AnyFloat
+    part: str  # ``GPU 3`` or ``host``; may be empty
+    quantity: str  # ``SM clock``, ``PCIe replays``
+    unit: str  # ``MHz``; one of `COUNTED` for a counter; may be empty
+    before: AnyFloat  # median of the readings before that moment
+    after: AnyFloat  # median of the readings since then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,23 +67,14 @@ class RaisedLimit:
 @compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Onset:
-    """The begin of a change for the worse, joined to the sensors; it explains, and decides nothing.
+    """The begin of a change for the worse, joined to the sensors; it explains, and decides nothing."""
 
-    Attributes:
-        number: Number of the first worse value, or cycle of a soak, from 1.
-        count: How many values or cycles there are.
-        size: 1 less the smaller median over the larger one, before and since.
-        compared: How many sensors, and counters that changed, were read often enough to be compared; at
-            least 1.
-        sensor: The one that moved most at that moment, relative to its own noise; None if none moved.
-        limits: Limits of the clocks that came on at that moment.
-        until: Number of the last worse value if other values follow it; else 0.
-    """
-
-    number: Count
-    count: Count
-    size: Share
+    number: Count  # number of the first worse value, or cycle of a soak, from 1
+    count: Count  # how many values or cycles there are
+    size: Share  # 1 less the smaller median over the larger one, before and since
+    # How many sensors, and counters that changed, were read often enough to be compared; at least 1
     compared: Count
+    # The one that moved most at that moment, relative to its own noise; None if none moved
     sensor: SensorMove | None = None
-    limits: tuple[RaisedLimit, ...] = ()
-    until: Count = 0
+    limits: tuple[RaisedLimit, ...] = ()  # limits of the clocks that came on at that moment
+    until: Count = 0  # number of the last worse value if other values follow it; else 0

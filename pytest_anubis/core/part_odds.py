@@ -26,13 +26,9 @@ def log_odds(
 ) -> float:
     """Return the logarithm of a part's odds against none.
 
-    Args:
-        without: Sum of the absolute deviations if no part is to blame.
-        left: The same if the part is.
-        count: Number of values.
-        losses: How many losses are fitted for the part.
-        prior: Prior odds of the part against none.
-        floor: Deviation that is added to each value, since without noise the divisor would be 0.
+    `without` is the sum of the absolute deviations of `count` values if no part is to blame, `left` the same
+    if the part is, with `losses` fitted for it. The floor is added to each deviation, since without noise the
+    divisor would be 0.
     """
     gain = count * math.log((without + count * floor) / (left + count * floor))
     return gain - losses / 2 * math.log(count) + math.log(prior)

@@ -17,13 +17,14 @@ from pytest_anubis.core.events import (
     LaneGivenUp,
     LanesPlaced,
     Resumed,
+    RunHead,
     RunStarted,
     TestRepeated,
     WorkerDied,
 )
 from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.inventory import REDACTED
-from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Purpose, TestResult
+from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, TestResult
 from pytest_anubis.core.node_map import ModuleErrors, card_number
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
 from pytest_anubis.core.waiving import WaiversRead, in_noise, waived_verdict, widened, with_waiver
@@ -50,52 +51,44 @@ WRONG_USE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvidence:
-    """Evidence from the runs of a node other than its samples.
+    """Evidence from the runs of a node other than its samples."""
 
-    Attributes:
-        verdicts: Verdicts without a sample: on the inventory, and on tests that failed, did not run or were
-            pruned.
-        blockers: Blockers such as a dead worker, a hidden device, or a run that was broken off.
-        notes: Lines that are only reported: failed attempts that were repeated.
-        residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
-        residual_interval: Its 95 % interval; None if unknown.
-        budget: Seconds of the Selector's choice within a budget, and of the full set; None if it left
-            nothing out.
-        devices: Devices that tests of every device were to run on.
-        caveats: The checks that were switched off, for the headline.
-        planned: Benchmark or plain test, and device, of every test that was to run.
-        broken_off: Incomplete run -> what happened to it; its failures do not reject.
-        cards: Device -> slot and serial number of its card, as far as they are known.
-        waivers: The waivers of its runs.
-        waivers_of: Run -> its own waivers, if several runs were collected; empty: `waivers` are for all.
-        machines: Marks of its machine (`machine_marks.py`), one set for each that its runs came from.
-        other_machine: Its runs asked for acceptance by the baseline of one other machine.
-        required: Components, benchmarks and metrics that it must have run; empty: all.
-        noisy: Run (empty text: the current one) -> the option that widened its limits of noise.
-        deaths: Run (as in `noisy`), benchmark and device of tests whose process died.
-        missing: How many of its values are missing and need not be there, and of how many.
-        modules: Memory modules of which it is known where their errors are.
-    """
-
+    # Verdicts without a sample: on the inventory, and on tests that failed, did not run or were
+    # pruned
     verdicts: tuple[MetricVerdict, ...] = ()
+    # Blockers such as a dead worker, a hidden device, or a run that was broken off
     blockers: tuple[Blocker, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # lines that are only reported: failed attempts that were repeated
+    # Probability of an incident that pruned benchmarks leave; None if nothing was pruned
     residual_risk: float | None = None
-    residual_interval: tuple[float, float] | None = None
+    residual_interval: tuple[float, float] | None = None  # its 95 % interval; None if unknown
+    # Seconds of the Selector's choice within a budget, and of the full set; None if it left nothing
+    # out
     budget: tuple[float, float] | None = None
-    devices: tuple[str, ...] = ()
-    caveats: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # devices that tests of every device were to run on
+    caveats: tuple[str, ...] = ()  # the checks that were switched off, for the headline
+    # Benchmark or plain test, and device, of every test that was to run
     planned: frozenset[tuple[str, str]] = frozenset()
+    # Incomplete run -> what happened to it; its failures do not reject
     broken_off: Mapping[str, str] = field(default_factory=dict)
+    # Device -> slot and serial number of its card, as far as they are known
     cards: Mapping[str, str] = field(default_factory=dict)
-    waivers: tuple[Waiver, ...] = ()
+    waivers: tuple[Waiver, ...] = ()  # the waivers of its runs
+    # Run -> its own waivers, if several runs were collected; empty: `waivers` are for all
     waivers_of: Mapping[str, tuple[Waiver, ...]] = field(default_factory=dict)
+    # Marks of its machine (`machine_marks.py`), one set for each that its runs came from
     machines: frozenset[frozenset[str]] = frozenset()
+    # Its runs asked for acceptance by the baseline of one other machine
     other_machine: bool = False
+    # Components, benchmarks and metrics that it must have run; empty: all
     required: tuple[str, ...] = ()
+    # Run (empty text: the current one) -> the option that widened its limits of noise
     noisy: Mapping[str, str] = field(default_factory=dict)
+    # Run (as in `noisy`), benchmark and device of tests whose process died
     deaths: frozenset[tuple[str, str, str]] = frozenset()
+    # How many of its values are missing and need not be there, and of how many
     missing: tuple[int, int] = (0, 0)
+    # Memory modules of which it is known where their errors are
     modules: tuple[ModuleErrors, ...] = ()
 
     def waivers_for(self, run: str) -> tuple[Waiver, ...]:
@@ -136,78 +129,26 @@ class RunEvidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
-    """One run, complete or cut short, as `run_state.RunState` has it at one moment.
+class RunRecord(RunHead):
+    """One run, complete or cut short, as `run_state.RunState` has it at one moment."""
 
-    Attributes:
-        run: Id of the run.
-        node: Name of the node that was measured.
-        hardware_class: Key of the node's hardware class.
-        attributes: The parts of the key.
-        profile: ``smoke``, ``standard`` or ``soak``.
-        started: ISO 8601, UTC.
-        ended: ISO 8601, UTC; empty if the run never finished.
-        last: When the latest event of a run that never finished was written, seconds since 1970; else 0.
-        purpose: ``measure`` only recorded, ``learn`` recorded for a baseline, ``acceptance`` judged.
-        exit_status: pytest's exit status; None if the run never finished.
-        inventory: The node's inventory as plain data; may be empty.
-        settings: The settings of the run as plain data; may be empty.
-        baseline: Digest of the baseline that the run was judged with; empty if none.
-        devices: Devices that tests of every device run on; empty if none was given.
-        tests: Its tests as they were typed, quoted for a shell; empty if unknown.
-        root: Path from the working directory to the folder in which the tests' ids begin; may be empty.
-        traits: Further traits of the node from a table: driver, firmware, batch, rack, ...
-        took: Benchmark -> its seconds on the node, from an imported file.
-        file_dated: `started` is when the imported file was last written, since it names no time.
-        unread: How many lines of an imported file about the node could not be read.
-        samples_only: It comes from a file that ``anubis export`` wrote, which has nothing besides samples.
-        looked_at: What was checked besides tests in all parts of the run, as in `RunStarted`.
-        behind: Seconds by which the machine's clock was behind, as in `RunStarted`.
-        after: Id of the node's previous run in its store; empty if unknown.
-        campaign: Name of the soak of which it is a cycle; may be empty.
-        cause: What broke the run off; empty if unknown, or if nothing did.
-        planned: Every planned test.
-        results: How every test ended; a planned test without an end is ``not reported``.
-        measurements: In recorded order; values of a test cut short and run again are attempts in `events`.
-        verdicts: In the order in which they were reached; for a repeated test, those of its last attempt.
-        node_verdict: The decision about the node; None if the run did not get that far.
-        events: All other events (deaths of workers, attempts, the Selector's choice, ...), in order.
-        warnings: Faults of the journal itself, one line each.
-    """
-
-    run: str
-    node: str
-    hardware_class: str = ""
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    profile: str = ""
-    started: str = ""
-    ended: str = ""
+    ended: str = ""  # ISO 8601, UTC; empty if the run never finished
+    # When the latest event of a run that never finished was written, seconds since 1970; else 0
     last: Annotated[float, Rare] = 0.0
-    purpose: Purpose = "measure"
-    exit_status: int | None = None
-    inventory: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    baseline: str = ""
-    devices: tuple[str, ...] = ()
-    tests: str = ""
-    root: str = ""
-    traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
-    took: Annotated[Mapping[str, float], Rare] = field(default_factory=dict)
-    file_dated: Annotated[bool, Rare] = False
-    unread: Annotated[int, Rare] = 0
+    exit_status: int | None = None  # pytest's exit status; None if the run never finished
+    # It comes from a file that ``anubis export`` wrote, which has nothing besides samples
     samples_only: Annotated[bool, Rare] = False
-    looked_at: Annotated[tuple[str, ...] | None, Rare] = None
-    behind: Annotated[float, Rare] = 0.0
-    after: Annotated[str, Rare] = ""
-    campaign: Annotated[str, Rare] = ""
-    cause: str = ""
+    cause: str = ""  # what broke the run off; empty if unknown, or if nothing did
     planned: tuple[PlannedTest, ...] = ()
-    results: tuple[TestResult, ...] = ()
+    results: tuple[TestResult, ...] = ()  # a planned test without an end is ``not reported``
+    # In recorded order; values of a test cut short and run again are attempts in `events`
     measurements: tuple[Measurement, ...] = ()
+    # In the order in which they were reached; for a repeated test, those of its last attempt
     verdicts: tuple[MetricVerdict, ...] = ()
-    node_verdict: NodeVerdict | None = None
+    node_verdict: NodeVerdict | None = None  # None if the run did not get that far
+    # All other events (deaths of workers, attempts, the Selector's choice, ...), in order
     events: tuple[Event, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # faults of the journal itself, one line each
 
     @property
     def head(self) -> RunStarted:
@@ -452,7 +393,7 @@ def _excused_verdict(verdict: MetricVerdict, why: str) -> MetricVerdict:
     )
 
 
-_HEAD = tuple(field.name for field in fields(RunStarted))
+_HEAD = tuple(field.name for field in fields(RunHead))
 
 
 def run_of(head: RunStarted, **more: Any) -> RunRecord:

@@ -39,26 +39,16 @@ NEVER_STARTED = "never started"
 
 
 class RunState:
-    """The state of one run; empty until its first event.
-
-    Attributes:
-        planned: Node id -> planned test.
-        results: Node id -> how the test ended.
-        elsewhere: Benchmarks of other profiles.
-        node_verdict: The decision; None before it.
-        expected: Where and when the tests were expected to run; None if unknown.
-        warnings: Faults of the journal that the events came from.
-        last: When the latest event was written, seconds since 1970, as its journal says; 0 without one.
-    """
+    """The state of one run; empty until its first event."""
 
     def __init__(self) -> None:
-        self.planned: dict[str, PlannedTest] = {}
-        self.results: dict[str, TestResult] = {}
-        self.elsewhere: tuple[str, ...] = ()
+        self.planned: dict[str, PlannedTest] = {}  # by node id
+        self.results: dict[str, TestResult] = {}  # by node id
+        self.elsewhere: tuple[str, ...] = ()  # benchmarks of other profiles
         self.node_verdict: NodeVerdict | None = None
-        self.expected: PlanPredicted | None = None
-        self.warnings: list[str] = []
-        self.last = 0.0
+        self.expected: PlanPredicted | None = None  # where and when tests were expected to run
+        self.warnings: list[str] = []  # faults of the journal that the events came from
+        self.last = 0.0  # when the latest event was written, by its journal; 0 without one
         self._head: RunStarted | None = None
         self._running: dict[str, None] = {}
         self._measurements: list[Measurement] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,13 +22,10 @@ HIGH = 1e30
 def unusable_reason(
     values: npt.ArrayLike, *, least: int = 1, durations: bool = False, most: float = HIGH
 ) -> str | None:
-    """Return why values cannot be a sample in one phrase, or None if they can.
+    """Return why values (n,) cannot be a sample in one phrase, or None if they can, in constant memory.
 
-    Args:
-        values: Shape (n,). The check takes constant memory.
-        least: The fewest values that count as a sample.
-        durations: They are durations, none of which can be 0 (`Metric.is_duration`).
-        most: The largest possible value.
+    `least` values count as a sample; none may be larger than `most`; of durations none can be 0
+    (`Metric.is_duration`).
     """
     array = np.asarray(values)
     if array.ndim != 1:
@@ -66,36 +63,27 @@ class Population:
 
     Row i is one unit under test (a device of a node, or a whole node, in one run). Its values are
     ``values[offsets[i]:offsets[i + 1]]``, in time order.
-
-    Attributes:
-        hardware_class: Key of the class that all units belong to.
-        benchmark: Benchmark id (node id of the test without the device parameter).
-        metric: What is measured.
-        component: The part of the node that a bad value points to, e.g. ``network.loopback``.
-        group: Label of what makes units comparable (pipeline stage, slot kind); empty if there is none.
-        nodes: Length n, the node of each unit.
-        devices: Length n, the device of each unit within its node (``cpu``, ``cuda:3``, ``node``).
-        runs: Length n, the run that each sample comes from.
-        values: Shape (total,), all values, in the metric's unit.
-        offsets: Shape (n + 1,), where each unit's values begin and end.
-        problems: Row -> why that unit has no usable sample (failed test, missing, disturbed, ...).
-            Such a row takes no part in learning; judging gives it a verdict of its own.
-        looks: Row -> how many looks its values come from, if more than one.
-        given: Some values were recorded by the test itself or imported: they cannot be measured again.
     """
 
-    hardware_class: str
-    benchmark: str
-    metric: Metric
+    hardware_class: str  # key of the class that all units belong to
+    benchmark: str  # benchmark id (node id of the test without the device parameter)
+    metric: Metric  # what is measured
+    # The part of the node that a bad value points to, e.g. ``network.loopback``.
     component: str = ""
+    # Label of what makes units comparable (pipeline stage, slot kind); empty if there is none
     group: str = ""
-    nodes: Sequence[str]
+    nodes: Sequence[str]  # length n, the node of each unit
+    # Length n, the device of each unit within its node (``cpu``, ``cuda:3``, ``node``)
     devices: Sequence[str]
-    runs: Sequence[str]
-    values: FloatArray
-    offsets: IntArray
+    runs: Sequence[str]  # length n, the run that each sample comes from
+    values: FloatArray  # shape (total,), all values, in the metric's unit
+    offsets: IntArray  # shape (n + 1,), where each unit's values begin and end
+    # Row -> why that unit has no usable sample (failed test, missing, disturbed, ...). Such a row
+    # takes no part in learning; judging gives it a verdict of its own.
     problems: Mapping[int, SampleProblem] = field(default_factory=dict)
+    # Row -> how many looks its values come from, if more than one
     looks: Mapping[int, int] = field(default_factory=dict)
+    # Some values were recorded by the test itself or imported: they cannot be measured again
     given: bool = False
 
     def __len__(self) -> int:
@@ -105,6 +93,10 @@ class Population:
     def series(self) -> tuple[str, str, str]:
         """Benchmark, metric and group: what names the same values in other runs and hardware classes."""
         return self.benchmark, self.metric.name, self.group
+
+    def units(self) -> Iterator[tuple[str, str, str]]:
+        """Yield node, device and run of each row."""
+        return zip(self.nodes, self.devices, self.runs, strict=True)
 
     def sample(self, row: int) -> FloatArray:
         """Return the values of one unit, shape (n_row,), in time order."""
@@ -130,14 +122,12 @@ class Population:
         order = np.asarray(rows, dtype=np.int64)
         sizes = np.diff(self.offsets)[order]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        # Each value keeps its distance from the begin of its row.
-        where = np.arange(offsets[-1]) + np.repeat(self.offsets[order] - offsets[:-1], sizes)
         return replace(
             self,
             nodes=tuple(self.nodes[row] for row in rows),
             devices=tuple(self.devices[row] for row in rows),
             runs=tuple(self.runs[row] for row in rows),
-            values=self.values[where],
+            values=values_of(self.values, self.offsets[order], offsets),
             offsets=offsets,
             problems={i: self.problems[row] for i, row in enumerate(rows) if row in self.problems},
             looks={i: self.looks[row] for i, row in enumerate(rows) if row in self.looks},
@@ -146,21 +136,16 @@ class Population:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleProblem:
-    """The reason why a unit has no usable sample.
+    """The reason why a unit has no usable sample."""
 
-    Attributes:
-        kind: ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
-            ``absent`` (missing in a table that has it for most nodes),
-            ``refused`` (of an exported file alone: nothing may be learned from its run),
-            ``disturbed`` (the machine was not quiet), ``waived`` (the test failed as its mark expects),
-            ``invalid`` (NaN, negative, too few),
-            ``unit`` (another unit or direction than most others), ``version`` (an earlier version of the
-            benchmark than others).
-        text: The reason in one phrase.
-    """
-
+    # ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
+    # ``absent`` (missing in a table that has it for most nodes), ``refused`` (of an exported file
+    # alone: nothing may be learned from its run), ``disturbed`` (the machine was not quiet),
+    # ``waived`` (the test failed as its mark expects), ``invalid`` (NaN, negative, too few),
+    # ``unit`` (another unit or direction than most others), ``version`` (an earlier version of the
+    # benchmark than others)
     kind: str
-    text: str
+    text: str  # the reason in one phrase
 
     @property
     def lacks(self) -> bool:
@@ -173,6 +158,13 @@ ABSENT = "absent"
 
 REFUSED = "refused"
 """Kind of good samples in an exported file, from a run of which nothing may be learned."""
+
+
+def values_of(flat: FloatArray, begins: IntArray, offsets: IntArray) -> FloatArray:
+    """Return the values of rows that begin at some places (n,) of all values; offsets (n + 1,) cut them."""
+    # Each value keeps its distance from the begin of its row.
+    where = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], np.diff(offsets))
+    return np.asarray(flat[where])
 
 
 def population_of(

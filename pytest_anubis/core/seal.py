@@ -36,50 +36,29 @@ class SealedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a seal is about, and all of its files but itself and the signatures.
+    """What a seal is about, and all of its files but itself and the signatures."""
 
-    Attributes:
-        format: `FORMAT`.
-        schema: `SCHEMA`.
-        version: The version of pytest-anubis that sealed.
-        run: Id of the run.
-        node: Its node.
-        hardware_class: Its hardware class.
-        started: When it began, ISO 8601, UTC.
-        decision: The decision that follows from journal and baseline.
-        baseline: Digest of the baseline; empty if the run had none.
-        files: The files, in the order of `CONTENTS`.
-    """
-
-    format: str = FORMAT
-    schema: int = SCHEMA
-    version: str
-    run: str
-    node: str
-    hardware_class: str
-    started: str
-    decision: Decision
-    baseline: str
-    files: tuple[SealedFile, ...]
+    format: str = FORMAT  # `FORMAT`
+    schema: int = SCHEMA  # `SCHEMA`
+    version: str  # the version of pytest-anubis that sealed
+    run: str  # id of the run
+    node: str  # its node
+    hardware_class: str  # its hardware class
+    started: str  # when it began, ISO 8601, UTC
+    decision: Decision  # the decision that follows from journal and baseline
+    baseline: str  # digest of the baseline; empty if the run had none
+    files: tuple[SealedFile, ...]  # the files, in the order of `CONTENTS`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What a key signs.
+    """What a key signs."""
 
-    Attributes:
-        manifest: SHA-256 of the manifest in hexadecimal digits.
-        public_key: The 32 bytes of the Ed25519 key that signs, in hexadecimal digits.
-        signer: Name that the signer gave; may be empty.
-        signed: When, by the signer's clock, ISO 8601, UTC.
-        format: `STATEMENT`, so that no other text that the key signed passes as one.
-    """
-
-    format: str = STATEMENT
-    manifest: str
-    public_key: str
-    signer: str
-    signed: str
+    format: str = STATEMENT  # `STATEMENT`, so that no other text that the key signed passes as one
+    manifest: str  # SHA-256 of the manifest in hexadecimal digits
+    public_key: str  # the 32 bytes of the Ed25519 key that signs, in hexadecimal digits
+    signer: str  # name that the signer gave; may be empty
+    signed: str  # when, by the signer's clock, ISO 8601, UTC
 
 
 class FlawKind(StrEnum):
@@ -106,54 +85,38 @@ class FlawKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """One thing that is wrong with a seal.
+    """One thing that is wrong with a seal."""
 
-    Attributes:
-        kind: What is wrong.
-        name: The file in the seal, the file of a key, or a key's fingerprint; empty: the seal as a whole.
-        detail: What a reader of the file says of it, or a field or a key; may be empty.
-        decisions: The decision that the manifest states, and the one that the journal gives, if they differ.
-        version: The version that sealed, if it is another one and the decision cannot be confirmed.
-    """
-
-    kind: FlawKind
+    kind: FlawKind  # what is wrong
+    # The file in the seal, the file of a key, or a key's fingerprint; empty: the seal as a whole
     name: str = ""
-    detail: str = ""
+    detail: str = ""  # what a reader of the file says of it, or a field or a key; may be empty
+    # The decision that the manifest states, and the one that the journal gives, if they differ
     decisions: tuple[Decision, Decision] | None = None
+    # The version that sealed, if it is another one and the decision cannot be confirmed
     version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """A signature that is valid for the manifest.
+    """A signature that is valid for the manifest."""
 
-    Attributes:
-        fingerprint: SHA-256 of the public key (DER), in hexadecimal digits.
-        statement: What was signed.
-        given: The file of the public key that the verifier named; empty if none of them is this key.
-    """
-
-    fingerprint: str
-    statement: Statement
+    fingerprint: str  # SHA-256 of the public key (DER), in hexadecimal digits
+    statement: Statement  # what was signed
+    # The file of the public key that the verifier named; empty if none of them is this key
     given: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealReport:
-    """What verifying a seal found.
+    """What verifying a seal found."""
 
-    Attributes:
-        manifest: The manifest; None if it cannot be read.
-        signatures: The valid signatures, in the order of their fingerprints.
-        flaws: What is wrong; empty if the seal is intact.
-        verdict: The decision from journal and baseline; None if the seal is not intact.
-        compared: Whether the dossier was made again and compared, as only the same version can.
-    """
-
-    manifest: Manifest | None = None
-    signatures: tuple[Signed, ...] = ()
-    flaws: tuple[Flaw, ...] = ()
+    manifest: Manifest | None = None  # the manifest; None if it cannot be read
+    signatures: tuple[Signed, ...] = ()  # the valid signatures, in the order of their fingerprints
+    flaws: tuple[Flaw, ...] = ()  # what is wrong; empty if the seal is intact
+    # The decision from journal and baseline; None if the seal is not intact
     verdict: NodeVerdict | None = None
+    # Whether the dossier was made again and compared, as only the same version can
     compared: bool = False
 
     @property

@@ -9,9 +9,7 @@ CHANCE = 0.05
 def share_interval(count: float, of: float) -> tuple[float, float]:
     """Return the 95 % confidence interval of a share (Clopper and Pearson 1934, doi:10.2307/2331986).
 
-    Args:
-        count: Cases that count, or the sum of their weights.
-        of: All cases; for none the interval is 0 to 1.
+    `count` are the cases that count, or the sum of their weights, `of` all cases; for none it is 0 to 1.
     """
     from scipy.special import betaincinv
 

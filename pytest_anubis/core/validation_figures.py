@@ -16,41 +16,26 @@ from pytest_anubis.core.run import RunRecord
 @compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkSpent:
-    """What one run spent on one benchmark.
+    """What one run spent on one benchmark."""
 
-    Attributes:
-        benchmark: Benchmark id, or the id of a test that is no benchmark.
-        component: The part of the node that it measures; may be empty.
-        seconds: Duration of all its tests, retries and failed ones included.
-        tests: How many there were.
-        compared: How many of them declared a cost and measured something.
-        planned: Seconds that those compared declared.
-        took: Seconds that those compared took.
-    """
-
-    benchmark: str
-    component: str = ""
-    seconds: NotNegative = 0.0
-    tests: Count = 0
-    compared: Count = 0
-    planned: NotNegative = 0.0
-    took: NotNegative = 0.0
+    benchmark: str  # benchmark id, or the id of a test that is no benchmark
+    component: str = ""  # the part of the node that it measures; may be empty
+    seconds: NotNegative = 0.0  # duration of all its tests, retries and failed ones included
+    tests: Count = 0  # how many there were
+    compared: Count = 0  # how many of them declared a cost and measured something
+    planned: NotNegative = 0.0  # seconds that those compared declared
+    took: NotNegative = 0.0  # seconds that those compared took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationRun:
-    """One run as the figures need it.
-
-    Attributes:
-        began: Seconds since 1970; None if unknown.
-        decision: What it says of its node (`said_of_node`); empty if nothing.
-        spent: What it spent on each benchmark; None if unknown, as of tables without durations.
-    """
+    """One run as the figures need it."""
 
     node: str
     run: str
-    began: float | None = None
-    decision: str = ""
+    began: float | None = None  # seconds since 1970; None if unknown
+    decision: str = ""  # what it says of its node (`said_of_node`); empty if nothing
+    # What it spent on each benchmark; None if unknown, as of tables without durations
     spent: tuple[BenchmarkSpent, ...] | None = None
 
 
@@ -64,70 +49,45 @@ class ValidationRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FalseAlarms:
-    """What became of rejections, of which each is one defect.
+    """What became of rejections, of which each is one defect."""
 
-    Attributes:
-        open: How many are not closed yet.
-        confirmed: How many were confirmed.
-        false_alarms: How many were closed as false alarms.
-        share: Share of false alarms among those closed; None if none was closed.
-        interval: Its 95 % interval; None if none was closed.
-    """
-
-    open: int
-    confirmed: int
-    false_alarms: int
-    share: float | None
-    interval: tuple[float, float] | None
+    open: int  # how many are not closed yet
+    confirmed: int  # how many were confirmed
+    false_alarms: int  # how many were closed as false alarms
+    share: float | None  # share of false alarms among those closed; None if none was closed
+    interval: tuple[float, float] | None  # its 95 % interval; None if none was closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkFigures:
-    """What one benchmark costs and finds.
+    """What one benchmark costs and finds."""
 
-    Attributes:
-        benchmark: Its id.
-        runs: How many runs spent time on it.
-        hours: Hours of its tests.
-        confirmed: Confirmed defects that it exposed in a run whose times are known; None if unknown.
-        per_hour: Confirmed defects per hour of its tests; None if unknown, or from too few hours.
-        compared: How many runs compare planned with taken time.
-        ratio: Median over these runs of taken by planned time; None without any.
-        error: Mean over these runs of the planned time's absolute error, in seconds a test; None without any.
-    """
-
-    benchmark: str
-    runs: int
-    hours: float
+    benchmark: str  # its id
+    runs: int  # how many runs spent time on it
+    hours: float  # hours of its tests
+    # Confirmed defects that it exposed in a run whose times are known; None if unknown
     confirmed: int | None
+    # Confirmed defects per hour of its tests; None if unknown, or from too few hours
     per_hour: float | None
-    compared: int
-    ratio: float | None
+    compared: int  # how many runs compare planned with taken time
+    ratio: float | None  # median over these runs of taken by planned time; None without any
+    # Mean over these runs of the planned time's absolute error, in seconds a test; None without any
     error: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationFigures:
-    """How well validation itself works, and how many cases each figure rests on.
+    """How well validation itself works, and how many cases each figure rests on."""
 
-    Attributes:
-        runs: How many runs were read, the latest ones.
-        older: How many older ones were not: no figure rests on them.
-        timed: How many of them say what they spent.
-        days: Days (UTC) from the first to the last run with a decision and a date.
-        accepted: Nodes accepted on these days; one that is accepted on two days counts twice.
-        accepted_per_day: Their mean; None without a day.
-        rejections: What became of rejections; None if no history of defects was read.
-        benchmarks: The most confirmed defects first, then the most hours.
-    """
-
-    runs: int
-    older: int
-    timed: int
-    days: int
-    accepted: int
-    accepted_per_day: float | None
+    runs: int  # how many runs were read, the latest ones
+    older: int  # how many older ones were not: no figure rests on them
+    timed: int  # how many of them say what they spent
+    days: int  # days (UTC) from the first to the last run with a decision and a date
+    accepted: int  # nodes accepted on these days; one that is accepted on two days counts twice
+    accepted_per_day: float | None  # their mean; None without a day
+    # What became of rejections; None if no history of defects was read
     rejections: FalseAlarms | None
+    # The most confirmed defects first, then the most hours
     benchmarks: tuple[BenchmarkFigures, ...]
 
 

@@ -103,27 +103,17 @@ class Waiver:
 
     An exact result, a count of faults, a report of the hardware and a test's own failure are wrong and not
     slow: a waiver covers them only if `metric` is their name and no pattern (`waiving.needs_its_name`).
-
-    Attributes:
-        owner: The person responsible.
-        reason: Why it may fail.
-        expires: Its last day, ISO 8601, UTC.
-        test: Name of the test or benchmark, or a pattern with ``*`` and ``?``; empty: any.
-        metric: The same for the metric.
-        device: The same for the device.
-        component: The same for the component.
-        node: The same for the node.
-        expired: Whether its last day is over: when the run began, or now for collected runs.
     """
 
-    owner: str
-    reason: str
-    expires: str
-    test: str = ""
-    metric: str = ""
-    device: str = ""
-    component: str = ""
-    node: str = ""
+    owner: str  # the person responsible
+    reason: str  # why it may fail
+    expires: str  # its last day, ISO 8601, UTC
+    test: str = ""  # name of the test or benchmark, or a pattern with ``*`` and ``?``; empty: any
+    metric: str = ""  # the same for the metric
+    device: str = ""  # the same for the device
+    component: str = ""  # the same for the component
+    node: str = ""  # the same for the node
+    # Whether its last day is over: when the run began, or now for collected runs
     expired: bool = False
 
     def __str__(self) -> str:

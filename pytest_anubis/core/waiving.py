@@ -23,13 +23,10 @@ HARDWARE_BENCHMARKS = ("hardware", "inventory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaiversRead:
-    """The event of reading the waivers; the latest in a run counts.
-
-    Attributes:
-        waivers: All waivers at the start of this part of the run, expired ones included.
-    """
+    """The event of reading the waivers; the latest in a run counts."""
 
     kind: ClassVar[str] = "waivers"
+    # All waivers at the start of this part of the run, expired ones included
     waivers: tuple[Waiver, ...] = ()
 
 
@@ -68,12 +65,8 @@ def with_waiver(
 ) -> MetricVerdict:
     """Return a verdict with waivers applied: a failure that one covers is waived.
 
-    A failure that only an expired waiver covers stays one, and names the waiver.
-
-    Args:
-        verdict: The verdict before waivers.
-        waivers: All waivers; the one with the latest last day counts.
-        fail_on: Mildest verdict that rejects: a MARGINAL is waived only if it would reject.
+    The waiver with the latest last day counts. A failure that only an expired one covers stays one, and names
+    the waiver. A MARGINAL is waived only if it would reject (`fail_on`).
     """
     marginal = verdict.outcome is Outcome.MARGINAL and fail_on == "marginal"
     if verdict.waiver is not None or not (verdict.outcome is Outcome.FAIL or marginal):
@@ -102,19 +95,14 @@ def with_waiver(
 
 
 def holds_on(day: str) -> Callable[[Waiver], bool]:
-    """Return a predicate for waivers of earlier runs that are valid on a day.
-
-    Args:
-        day: ISO 8601, UTC.
-    """
+    """Return a predicate for waivers of earlier runs that are valid on a day (ISO 8601, UTC)."""
     return lambda waiver: not waiver.expires or day <= waiver.expires
 
 
 def holds_among(waivers: Iterable[Waiver]) -> Callable[[Waiver], bool]:
-    """Return a predicate for waivers of earlier runs whose scope a present waiver has, too.
+    """Return a predicate for waivers of earlier runs whose scope a present, unexpired waiver has, too.
 
-    Args:
-        waivers: The present waivers, expired ones included. An xfail mark is in no file and stays valid.
+    An xfail mark is in no file and stays valid.
     """
     valid = {_scope(one) for one in waivers if not one.expired}
     return lambda waiver: not waiver.owner or _scope(waiver) in valid
@@ -169,11 +157,7 @@ counted if both the run and other processes used them.
 
 
 def widened(parts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the option with all limits above the defaults in any part of a run; empty if there are none.
-
-    Args:
-        parts: The settings of each part of the run, as plain data.
-    """
+    """Return the option with all limits above the defaults in any part of a run; may be empty."""
     found: dict[str, float] = {}
     for part in parts:
         limits = part.get("quiet_limits")
@@ -185,11 +169,7 @@ def widened(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def noise_options(parts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the pytest options that allowed noise, which the next measurement needs as well.
-
-    Args:
-        parts: See `widened`.
-    """
+    """Return the pytest options that allowed noise in any part of a run, which the next one needs as well."""
     names = [str(name) for part in parts for name in part.get("allowed_processes") or ()]
     allowed = ",".join(dict.fromkeys(names))
     options = (widened(parts), f"--anubis-allow-process={allowed}" if allowed else "")

@@ -11,26 +11,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_anubis.validator.changes.segments import segments, with_segments
-    from pytest_anubis.validator.changes.steady_state import shortest_window
-    from pytest_anubis.validator.changes.trend import find_trends
-    from pytest_anubis.validator.deciding.node_decision import judge_node
-    from pytest_anubis.validator.judging.backtest import backtest
-    from pytest_anubis.validator.judging.change_screening import find_changes
+    from pytest_anubis.validator.changes.segments import segments as segments
+    from pytest_anubis.validator.changes.segments import with_segments as with_segments
+    from pytest_anubis.validator.changes.steady_state import shortest_window as shortest_window
+    from pytest_anubis.validator.changes.trend import find_trends as find_trends
+    from pytest_anubis.validator.deciding.node_decision import judge_node as judge_node
+    from pytest_anubis.validator.judging.backtest import backtest as backtest
+    from pytest_anubis.validator.judging.change_screening import find_changes as find_changes
+    from pytest_anubis.validator.judging.column_judging import JudgedColumns as JudgedColumns
+    from pytest_anubis.validator.judging.column_judging import judge_columns as judge_columns
     from pytest_anubis.validator.judging.column_judging import (
-        JudgedColumns,
-        judge_columns,
-        judge_populations,
+        judge_populations as judge_populations,
     )
-    from pytest_anubis.validator.judging.history_judging import judge_by_history
-    from pytest_anubis.validator.judging.peer_judging import judge_by_peers
-    from pytest_anubis.validator.judging.population_shift import settle_shift
-    from pytest_anubis.validator.judging.sample_judging import judge_sample
-    from pytest_anubis.validator.judging.sequential_test import closer_look
-    from pytest_anubis.validator.learning.baseline_learning import learn_baseline
-    from pytest_anubis.validator.learning.criterion_learning import learn_criterion
-    from pytest_anubis.validator.learning.learned_criterion import LearnError
-    from pytest_anubis.validator.similarity.distance import one_sided
+    from pytest_anubis.validator.judging.history_judging import judge_by_history as judge_by_history
+    from pytest_anubis.validator.judging.peer_judging import judge_by_peers as judge_by_peers
+    from pytest_anubis.validator.judging.population_shift import settle_shift as settle_shift
+    from pytest_anubis.validator.judging.sample_judging import judge_sample as judge_sample
+    from pytest_anubis.validator.judging.sequential_test import closer_look as closer_look
+    from pytest_anubis.validator.learning.baseline_learning import learn_baseline as learn_baseline
+    from pytest_anubis.validator.learning.criterion_learning import (
+        learn_criterion as learn_criterion,
+    )
+    from pytest_anubis.validator.learning.learned_criterion import LearnError as LearnError
+    from pytest_anubis.validator.similarity.distance import one_sided as one_sided
 
 _HOME = {
     "JudgedColumns": "judging.column_judging",
@@ -54,27 +57,7 @@ _HOME = {
     "with_segments": "changes.segments",
 }
 
-__all__ = [
-    "JudgedColumns",
-    "LearnError",
-    "backtest",
-    "closer_look",
-    "find_changes",
-    "find_trends",
-    "judge_by_history",
-    "judge_by_peers",
-    "judge_columns",
-    "judge_node",
-    "judge_populations",
-    "judge_sample",
-    "learn_baseline",
-    "learn_criterion",
-    "one_sided",
-    "segments",
-    "settle_shift",
-    "shortest_window",
-    "with_segments",
-]
+__all__ = [*_HOME]
 
 
 def __getattr__(name: str) -> Any:

@@ -87,15 +87,12 @@ def test_a_whole_without_failed_parts_says_how_many_passed() -> None:
 
 
 def test_a_loss_is_explained_by_its_own_run() -> None:
+    answered = {"run": "a", "reason": Reason.ANSWERED}
     first, second = end_to_end_losses(
         [
             verdict("training", "cpu", run="a", similarity=0.7),
-            verdict(
-                "cpu.compute", "cpu", Outcome.PASS, run="a", reason=Reason.ANSWERED, recovered=True
-            ),
-            verdict(
-                "cpu.noise", "cpu", Outcome.PASS, run="a", reason=Reason.ANSWERED, similarity=None
-            ),
+            verdict("cpu.compute", "cpu", Outcome.PASS, **answered, recovered=True),
+            verdict("cpu.noise", "cpu", Outcome.PASS, **answered, similarity=None),
             verdict("memory.copy", "cpu", Outcome.PASS, run="a"),
             verdict("training", "cpu", run="b"),
             verdict("cpu.compute", "cpu", Outcome.PASS, run="b"),

@@ -82,7 +82,6 @@ SHELVES = {
         "limits",
         "learning",
         "judging",
-        "explaining",
         "surveying",
         "deciding",
     ),

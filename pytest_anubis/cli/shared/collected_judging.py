@@ -42,9 +42,9 @@ from pytest_anubis.store.waiver_files import read_waivers, today
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, NodeDetail, judge_fleet
 from pytest_anubis.validator.deciding.requirement import Requirement, known_things, names_alike
 from pytest_anubis.validator.deciding.run_decision import evidence_of
-from pytest_anubis.validator.explaining.step_shares import with_collected_shares
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.surveying.shared_parts import parts_of_collected
+from pytest_anubis.validator.surveying.step_shares import with_collected_shares
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, UnlikeNode

@@ -87,11 +87,7 @@ MIN_DISTURBED = 4
 
 
 def throughout(verdicts: Iterable[MetricVerdict]) -> tuple[int, int]:
-    """Return in how many metrics and components a node is worse; zeros if one cause is unlikely.
-
-    Args:
-        verdicts: The node's FAIL and MARGINAL verdicts.
-    """
+    """Return in how many metrics and components a node is worse; zeros if one cause is unlikely."""
     slow = [one for one in verdicts if one.metric and one.similarity is not None]
     components = {one.component for one in slow}
     metrics = {(one.benchmark, one.metric) for one in slow}
@@ -126,12 +122,9 @@ def host_trouble(verdicts: Sequence[MetricVerdict]) -> str:
 def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
     """Return the first step for a rejected node, in few words that end a line.
 
-    An unsure failure is measured again; a node that is worse nearly everywhere is searched for a common
-    cause; otherwise the benchmark's own step counts, or the usual one of the component.
-
-    Args:
-        verdict: The node's worst verdict.
-        bad: All of its FAIL and MARGINAL verdicts.
+    An unsure failure is measured again; a node that is worse nearly everywhere, by all of its `bad` verdicts,
+    is searched for a common cause; otherwise the worst verdict's own step counts, or the usual one of the
+    component.
     """
     if verdict.triage is Triage.RETEST:
         return "measure again first"
@@ -148,7 +141,8 @@ def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
 def as_shared(verdict: NodeVerdict, cause: Blocker) -> NodeVerdict:
     """Return a rejection with a shared cause as its first blocker, and its step in the headline."""
     others = (one for one in verdict.blocking if one.kind is not Hindrance.SHARED)
-    return replace(_led_by(verdict, cause, *others), triage=Triage.SHARED)
+    led = _with_step(verdict, cause.act)
+    return replace(led, blocking=(cause, *others), triage=Triage.SHARED)
 
 
 def as_partial(verdict: NodeVerdict) -> NodeVerdict:
@@ -159,7 +153,8 @@ def as_partial(verdict: NodeVerdict) -> NodeVerdict:
     if not lacks_benchmarks(verdict):
         return verdict
     first, *others = verdict.blocking
-    return _led_by(verdict, replace(first, act=f"{_TOGETHER}, or {first.act}"), *others)
+    act = f"{_TOGETHER}, or {first.act}"
+    return replace(_with_step(verdict, act), blocking=(replace(first, act=act), *others))
 
 
 def lacks_benchmarks(verdict: NodeVerdict) -> bool:
@@ -170,13 +165,10 @@ def lacks_benchmarks(verdict: NodeVerdict) -> bool:
     return first.kind is Hindrance.ABSENT or first.benchmark in verdict.absent
 
 
-def _led_by(verdict: NodeVerdict, *blocking: Blocker) -> NodeVerdict:
-    """Return the verdict with these blockers, and the step of the first in its headline.
-
-    A history keeps only the headline.
-    """
+def _with_step(verdict: NodeVerdict, act: str) -> NodeVerdict:
+    """Return the verdict with a step in its headline, which is all that a history keeps."""
     head = verdict.headline.partition(STEP)[0].removesuffix(".")
-    return replace(verdict, blocking=blocking, headline=f"{head}{STEP}{blocking[0].act}")
+    return replace(verdict, headline=f"{head}{STEP}{act}")
 
 
 def shared_act(verdict: NodeVerdict | None) -> str:
@@ -205,8 +197,7 @@ def _part_act(verdict: NodeVerdict) -> str:
 def with_part_act(verdict: NodeVerdict) -> NodeVerdict:
     """Return a rejection with the step against the part that alone explains it in its headline."""
     act = _part_act(verdict)
-    head = verdict.headline.partition(STEP)[0].removesuffix(".")
-    return replace(verdict, headline=f"{head}{STEP}{act}") if act else verdict
+    return _with_step(verdict, act) if act else verdict
 
 
 def open_act(blocker: Blocker) -> str:
@@ -340,23 +331,14 @@ SHIPPED = "--pyargs pytest_anubis.shipped.suites"
 
 
 def learning(tests: str) -> str:
-    """Return the command that learns from tests, without options.
-
-    Args:
-        tests: The tests as typed for pytest; of `SHIPPED`, `anubis suites` makes a copy first.
-    """
+    """Return the command that learns from tests as typed for pytest; of `SHIPPED` it makes a copy first."""
     if tests.startswith(SHIPPED):
         return "anubis suites && anubis learn suites/"
     return f"anubis learn {tests}"
 
 
 def with_options(line: str, options: Sequence[str]) -> str:
-    """Return a command with further pytest options, in the form that it takes.
-
-    Args:
-        line: A command, perhaps followed by a remark in brackets; empty stays empty.
-        options: The pytest options.
-    """
+    """Return a command, perhaps with a remark in brackets, with pytest options in the form it takes."""
     if not options or not line:
         return line
     command, when, rest = line.rpartition(" (") if line.endswith(")") else (line, "", "")

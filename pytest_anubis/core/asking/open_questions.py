@@ -139,13 +139,9 @@ def asked_questions(
 
     A question is answered if a baseline judged every benchmark that asks it, on every device that it applies
     to, whatever the outcome. A comparison with the own past or with peers shows only that nothing changed,
-    and correct values do not answer for rates without a criterion.
-
-    Args:
-        planned: The tests, with the questions of their marks and the declared metrics.
-        verdicts: All verdicts as they count (`RunRecord.effective_verdicts`).
-        results: How the tests ended, for those without a verdict.
-        no_part: Questions of benchmarks that are no part of the run.
+    and correct values do not answer for rates without a criterion. Verdicts are those that count
+    (`RunRecord.effective_verdicts`); results say how tests without a verdict ended; `no_part` are questions
+    of benchmarks that are no part of the run.
     """
     of_place: dict[Place, list[MetricVerdict]] = {}
     for verdict in verdicts:

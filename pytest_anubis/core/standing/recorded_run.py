@@ -10,7 +10,6 @@ from typing import Any
 
 from pytest_anubis.core.events import COUNTERS, INVENTORY, KERNEL_LOG, MACHINE
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.device_means import without_means
 from pytest_anubis.core.standing.standing_of import (
     GATE,
     GONE,
@@ -42,10 +41,7 @@ _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 def judged_of(record: RunRecord, *, began: float, ended: float | None = None) -> JudgedRun:
     """Return what a run says about its node.
 
-    Args:
-        record: The run.
-        began: When it began, seconds since 1970.
-        ended: When it ended; None where that is unknown: it went on until its latest event at least.
+    Times are seconds since 1970. If its end is unknown, it went on until its latest event at least.
     """
     outcomes = [
         (key_of(one), one.outcome, one.reason, one.reference, one.waiver)
@@ -104,7 +100,7 @@ def judged_run(
     fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
     broken = fail if decision == Decision.UNDECIDED else {}
     failed = (fail or marginal or {WHOLE: set()}) if decision == Decision.REJECTED else broken
-    counted = without_means({**by_waived, **failed})
+    counted = _without_means({**by_waived, **failed})
     bad = {*fail, *found[Outcome.INCONCLUSIVE], *found[Outcome.NOT_TESTED], *failed, *waived}
     still = {key: waiver for key, waiver in waived.items() if key in counted - failed.keys()}
     both = {
@@ -123,6 +119,15 @@ def judged_run(
         waived=tuple(sorted(still.items(), key=lambda one: one[0])),
         **more,
     )
+
+
+def _without_means(bad: Collection[Key]) -> set[Key]:
+    """Return failures without the means over all devices of metrics in which a device itself failed.
+
+    A retest of that device alone measures no mean (device ``node``), so the failed mean would stay open.
+    """
+    own = {(one[0], one[1], one[3]) for one in bad if one[2] not in HOST}
+    return {one for one in bad if one[2] != "node" or (one[0], one[1], one[3]) not in own}
 
 
 def _weak(
@@ -180,11 +185,9 @@ def was_killed(record: RunRecord) -> bool:
 
 
 def speaking(outcomes: Iterable[Said], *, clears: bool) -> list[Said]:
-    """Return the verdicts that count for the node.
+    """Return a run's verdicts that count for the node.
 
-    Args:
-        outcomes: Those of a run.
-        clears: Its passes count; not where the machine may be another one, or the run was killed.
+    Its passes do not count (`clears`) if the machine may be another one, or the run was killed.
     """
     good = (Outcome.PASS, Outcome.MARGINAL)
     return [one for one in outcomes if clears or one[1] not in good]

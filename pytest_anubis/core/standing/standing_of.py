@@ -47,51 +47,36 @@ XFAIL = Waiver(owner="", reason="the test's xfail mark", expires="")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """What a run says about its node.
+    """What a run says about its node."""
 
-    Attributes:
-        run: Its id.
-        began: When it began, seconds since 1970.
-        ended: When it ended, or began where that is unknown.
-        decision: Its decision; empty for a run without a verdict.
-        failed: What rejected the node; of a run that was broken off, undecided, what failed by then.
-        passed: What was judged and not bad.
-        benchmarks: Benchmarks that recorded values.
-        answered: Somebody closed its defect.
-        number: Its number in a history.
-        profile: Its profile; empty if unknown.
-        by_peers: Keys of `failed` and `passed` that only the node's other devices, or a baseline of its own
-            machine, judged.
-        by_past: Keys of `failed` and `passed` that only earlier runs of the node, or a specification, judged.
-        marginal: Keys of `failed` and `passed` that were MARGINAL, not FAIL or PASS.
-        after: Id of the node's run before it, whatever the clocks said; empty if unknown.
-        undated: Its clock was behind its baseline: when it took place is unknown.
-        waived: What failed and was covered by a waiver or an xfail mark, with that waiver.
-        campaign: The soak that it is a cycle of; empty if it is none.
-        noisy: The operator allowed more noise than usual, so it confirms nothing.
-        model: The accelerators whose baseline judged it (`model_of`); empty if unknown.
-        retest: It rejected the node for what is to be measured again first, or for a shared cause.
-    """
-
-    run: str
-    began: float
-    ended: float = 0.0
-    decision: str = ""
+    run: str  # its id
+    began: float  # when it began, seconds since 1970
+    ended: float = 0.0  # when it ended, or began where that is unknown
+    decision: str = ""  # its decision; empty for a run without a verdict
+    # What rejected the node; of a run that was broken off, undecided, what failed by then
     failed: tuple[Key, ...] = ()
-    passed: tuple[Key, ...] = ()
-    benchmarks: tuple[str, ...] = ()
-    answered: bool = False
-    number: int = 0
-    profile: str = ""
+    passed: tuple[Key, ...] = ()  # what was judged and not bad
+    benchmarks: tuple[str, ...] = ()  # benchmarks that recorded values
+    answered: bool = False  # somebody closed its defect
+    number: int = 0  # its number in a history
+    profile: str = ""  # its profile; empty if unknown
+    # Keys of `failed` and `passed` that only the node's other devices, or a baseline of its own
+    # machine, judged
     by_peers: tuple[Key, ...] = ()
+    # Keys of `failed` and `passed` that only earlier runs of the node, or a specification, judged
     by_past: tuple[Key, ...] = ()
+    # Keys of `failed` and `passed` that were MARGINAL, not FAIL or PASS
     marginal: tuple[Key, ...] = ()
-    after: str = ""
-    undated: bool = False
+    after: str = ""  # id of the node's run before it, whatever the clocks said; empty if unknown
+    undated: bool = False  # its clock was behind its baseline: when it took place is unknown
+    # What failed and was covered by a waiver or an xfail mark, with that waiver
     waived: tuple[tuple[Key, Waiver], ...] = ()
-    campaign: Annotated[str, Rare] = ""
+    campaign: Annotated[str, Rare] = ""  # the soak that it is a cycle of; empty if it is none
+    # The operator allowed more noise than usual, so it confirms nothing
     noisy: Annotated[bool, Rare] = False
+    # The accelerators whose baseline judged it (`model_of`); empty if unknown
     model: Annotated[str, Rare] = ""
+    # It rejected the node for what is to be measured again first, or for a shared cause
     retest: Annotated[bool, Rare] = False
 
     @property
@@ -135,27 +120,23 @@ class JudgedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The decision on a node that follows from all its runs.
+    """The decision on a node that follows from all its runs."""
 
-    Attributes:
-        decision: REJECTED while a failure is open; UNDECIDED if `answered`; else that of the latest judged
-            run, of a soak the worst cycle; None without one.
-        by: The run that decides; of several that reject the latest that is sure. It may have accepted: see
-            `lapsed`.
-        answered: `by` rejected the node, but none of its failures is open: the node must be measured again.
-        failures: Open failures -> the runs that found them, none as strict as one before it.
-        since: When the first run that found any of it began, seconds since 1970; None where nothing fails.
-        confirmed: What of it more than one run found, so that it has been measured again already.
-        needed: Ids of the runs from which the same follows.
-    """
-
+    # REJECTED while a failure is open; UNDECIDED if `answered`; else that of the latest judged run,
+    # of a soak the worst cycle; None without one
     decision: Decision | None = None
+    # The run that decides; of several that reject the latest that is sure. It may have accepted:
+    # see `lapsed`.
     by: JudgedRun | None = None
+    # `by` rejected the node, but none of its failures is open: the node must be measured again
     answered: bool = False
+    # Open failures -> the runs that found them, none as strict as one before it
     failures: Mapping[Key, tuple[JudgedRun, ...]] = field(default_factory=dict)
+    # When the first run that found any of it began, seconds since 1970; None where nothing fails
     since: float | None = None
+    # What of it more than one run found, so that it has been measured again already
     confirmed: frozenset[Key] = frozenset()
-    needed: frozenset[str] = frozenset()
+    needed: frozenset[str] = frozenset()  # ids of the runs from which the same follows
 
     @property
     def lapsed(self) -> tuple[tuple[Key, Waiver], ...]:
@@ -240,7 +221,9 @@ def _findings(
             standing[key] = tuple(by for by in several if by not in gone)
             for by in gone:
                 settled.setdefault(by.run, set()).add(run.run)
-        open_yet = _open_of(run, in_service)
+        answered = run.answered or (in_service is not None and in_service > run.ended)
+        # No operator closes what only a waiver covered.
+        open_yet = tuple(key for key, _ in run.waived) if answered else run.found
         again = standing.keys() & open_yet & set(run.failed)
         confirmed.update(set() if run.noisy else again - {WHOLE})
         for key in open_yet:
@@ -322,12 +305,6 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
         for one in found
     )
     return sorted(moved, key=lambda one: one.order)
-
-
-def _open_of(run: JudgedRun, in_service: float | None) -> tuple[Key, ...]:
-    """Return the failures of a run that no operator has closed; none closes what only a waiver covered."""
-    answered = run.answered or (in_service is not None and in_service > run.ended)
-    return tuple(key for key, _ in run.waived) if answered else run.found
 
 
 def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) -> bool:

@@ -19,14 +19,10 @@ _RENEW = "repair it, or renew the waiver; then measure again"
 def with_standing(
     verdict: NodeVerdict, metrics: Sequence[MetricVerdict], standing: Standing
 ) -> tuple[NodeVerdict, tuple[MetricVerdict, ...]]:
-    """Return a run's decision and verdicts as of today: lapsed waivers reject, later passes remove failures.
+    """Return a decision and verdicts as of today: lapsed waivers reject, later passes remove failures.
 
-    A rejection of which no failure is left stays one: callers ask `standing.answered`, which means UNDECIDED.
-
-    Args:
-        verdict: The decision of `standing.by`.
-        metrics: Its verdicts on metrics.
-        standing: The standing of its node.
+    They are those of the run that decides, `standing.by`. A rejection of which no failure is left stays one:
+    callers ask `standing.answered`, which means UNDECIDED.
     """
     text, by = lapsed_text(standing), standing.by
     if text and verdict.decision is not Decision.REJECTED:

@@ -221,7 +221,7 @@ class Judge:
             verdicts = [excused(verdict, recorder.excuses) for verdict in verdicts]
         verdicts += recorder.conclusions
         if any(measurement.metric.part_of for measurement in recorder.measurements):
-            from pytest_anubis.validator.explaining.step_shares import with_step_shares
+            from pytest_anubis.validator.surveying.step_shares import with_step_shares
 
             known = self._context.baseline
             verdicts = with_step_shares(verdicts, recorder.measurements, known)

@@ -34,14 +34,10 @@ def change_rates(
 ) -> list[float | None]:
     """Return for each metric the chance, per value, that a segment of a healthy unit ends for the worse.
 
+    A sample is a metric's population, the rows of its healthy units, and the smallest change that counts.
     Each rate is shrunk by the weight of one change: a metric's towards that of the class, and that of the
-    class (over all its metrics) towards `segments.HAZARD`.
-
-    Args:
-        samples: Each metric's population, the rows of its healthy units, and the smallest change that counts.
-
-    Returns:
-        One rate per metric, in (0, 1); None for all if no sample is long enough to be searched.
+    class (over all its metrics) towards `segments.HAZARD`. All are None if no sample is long enough to be
+    searched.
     """
     found = [[0, 0] for _ in samples]  # changes and values
     left, searches = VALUES, SEARCHED_VALUES

@@ -51,8 +51,7 @@ class CycleStep:
 def find_steps(cycles: Sequence[Sequence[Measurement]]) -> list[CycleStep]:
     """Return the metrics that became worse at one cycle and stayed so, worst first.
 
-    Args:
-        cycles: The measurements of each cycle, in time order; fewer than 24 cycles are not searched.
+    Cycles are in time order; fewer than 24 are not searched.
     """
     found = []
     for key, samples in by_metric(cycles).items():
@@ -78,14 +77,9 @@ def find_steps(cycles: Sequence[Sequence[Measurement]]) -> list[CycleStep]:
 def cycles_near(
     step: CycleStep, cycles: Sequence[Sequence[Measurement]]
 ) -> tuple[range, list[int]]:
-    """Return the cycles around a step whose sensors are compared.
+    """Return the cycles around a step of `find_steps` whose sensors are compared.
 
-    Args:
-        step: One of `find_steps`.
-        cycles: The same measurements.
-
-    Returns:
-        Their numbers among those that measured the metric, from 0, and their places among all cycles.
+    They are given as numbers among those that measured the metric, from 0, and as places among all cycles.
     """
     places = [
         place
@@ -103,10 +97,7 @@ def step_onset(
 ) -> Onset | None:
     """Join a step to the sensors of the cycles around it; None if no sensor is in enough of them.
 
-    Args:
-        step: One of `find_steps`.
-        near: The numbers of these cycles, from `cycles_near`.
-        cycles: Their measurements, with telemetry.
+    `near` are the numbers of these cycles (`cycles_near`), `cycles` their measurements with telemetry.
     """
     series: dict[str, dict[int, float]] = {}
     for number, measurements in enumerate(cycles):

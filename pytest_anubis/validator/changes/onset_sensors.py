@@ -142,13 +142,8 @@ def moved_at(
 ) -> Onset | None:
     """Return what moved at a moment; None if no sensor was read often enough.
 
-    Args:
-        telemetry: Names and readings of the sensors, and rates of the counters, in equal intervals over the
-            whole duration.
-        moment: The moment.
-        number: As in `Onset`.
-        count: As in `Onset`.
-        size: As in `Onset`.
+    Readings of sensors and rates of counters are in equal intervals over the whole duration. Number, count
+    and size are those of the `Onset`.
     """
     sensors: list[tuple[SensorMove, _Step]] = []
     limits: list[tuple[RaisedLimit, _Step]] = []

@@ -162,12 +162,9 @@ def medians_of(series: FloatArray, size: int) -> FloatArray:
 def with_segments(
     verdict: MetricVerdict, found: Segments, onset: Onset | None = None
 ) -> MetricVerdict:
-    """Add a change to a verdict: a lasting change makes a PASS MARGINAL, others become evidence.
+    """Add a change to a verdict on all values: a lasting one makes a PASS MARGINAL, others are evidence.
 
-    Args:
-        verdict: The verdict on all values together.
-        found: The segments of the values.
-        onset: The begin of the change, which replaces the line of evidence; None if it is unknown.
+    If the begin of the change is known (`onset`), it replaces the line of evidence.
     """
     text = found.sentence(verdict.better, verdict.unit)
     if found.change is None or not text:

@@ -72,16 +72,9 @@ def shortest_window(
     """Find the shortest window of values that repeats as well as the longest, and has the same centre.
 
     A candidate window has a warm-up w and a length l. The result is the window with the least ``w + l`` whose
-    repeatability over the units reaches that of the longest window minus `slack`, and whose centre is at
-    least `ALIKE` similar to that of the longest window (the paper's section 3.5).
-
-    Args:
-        population: Samples in time order.
-        members: Shape (n,), the healthy units.
-        slack: Repeatability that may be lost.
-
-    Returns:
-        (warm-up, length), or None if no shorter window is as good or the samples are too short.
+    repeatability over the healthy units, the members (n,), reaches that of the longest window minus `slack`,
+    and whose centre is at least `ALIKE` similar to that of the longest window (the paper's section 3.5). It
+    is None if no shorter window is as good or the samples are too short.
     """
     sizes = np.diff(population.offsets)
     rows = np.flatnonzero(members & (sizes >= MIN_VALUES)).tolist()
@@ -99,16 +92,11 @@ def shortest_window(
     longest = median_centre(columns, everyone)
     if target is None:
         return None
-    for end, cut in _candidates(start, length):
+    windows = {(cut + span, cut) for cut in (0, start // 2, start) for span in SPANS}
+    for end, cut in sorted(one for one in windows if one[0] <= SHORTER * length):
         part = np.sort(series[:, cut:end], axis=1).T
         reached = repeatability(part, everyone)
         below, above = losses(median_centre(part, everyone)[None, :], longest)
         if reached is not None and reached >= target - slack and 1 - below[0] - above[0] >= ALIKE:
             return cut, end - cut
     return None
-
-
-def _candidates(start: int, length: int) -> list[tuple[int, int]]:
-    """Return (end, warm-up) of windows that end well before the run does, shortest first."""
-    windows = {(cut + span, cut) for cut in (0, start // 2, start) for span in SPANS}
-    return sorted(one for one in windows if one[0] <= SHORTER * length)

@@ -41,21 +41,15 @@ def verdicts_of_tests(
     silent: Mapping[str, str] = MappingProxyType({}),
     measurements: Iterable[Measurement] = (),
 ) -> list[MetricVerdict]:
-    """Return one verdict for every test whose end no metric verdict explains.
+    """Return one verdict for every planned test whose end no metric verdict explains.
 
     A test that failed by itself is FAIL. It is INCONCLUSIVE if its worker died, if it is written wrongly, or
     if its environment kept it from working, and NOT_TESTED if it was skipped as a whole or in part, waived or
     never reported. Plain tests that passed have no verdict.
 
-    Args:
-        planned: Every test that was collected for this run.
-        results: Node id -> how the test ended, for those that ended.
-        judged: (benchmark, device) of every test with at least one metric verdict.
-        node: Name of the node.
-        explained: (benchmark, device) of every test with a metric verdict that rejects, which is why it
-            failed.
-        silent: Test -> what kept it from running; that has a blocker of its own.
-        measurements: What the tests measured, which a failure of their own shows as evidence.
+    Tests with a metric verdict are in `judged` as (benchmark, device), those in which one rejects, which is
+    why they failed, in `explained`. `silent` says what kept a test from running, which has a blocker of its
+    own. What the tests measured is evidence for a failure of their own.
     """
     of_test: dict[str, list[Measurement]] = {}
     for item in measurements:
@@ -64,7 +58,10 @@ def verdicts_of_tests(
     for plan in planned:
         result = results.get(plan.test)
         if result is None or result.outcome == "not reported":
-            verdicts.append(_verdict(plan, node, *_of_silence(silent.get(plan.test, ""))))
+            why = Reason.NOT_REPORTED, "never reported"
+            if cause := silent.get(plan.test):
+                why = Reason.UNREACHED, f"never run: {cause}"
+            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, *why))
             continue
         place = (plan.benchmark, plan.device)
         found = _of_end(result, has_verdict=place in judged, is_explained=place in explained)
@@ -89,12 +86,6 @@ def _measured(items: Sequence[Measurement]) -> tuple[str, ...]:
 
 
 _Found = tuple[Outcome, Reason, str]
-
-
-def _of_silence(cause: str) -> _Found:
-    if cause:
-        return Outcome.NOT_TESTED, Reason.UNREACHED, f"never run: {cause}"
-    return Outcome.NOT_TESTED, Reason.NOT_REPORTED, "never reported"
 
 
 def _of_end(result: TestResult, *, has_verdict: bool, is_explained: bool) -> _Found | None:

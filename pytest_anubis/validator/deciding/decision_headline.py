@@ -55,18 +55,10 @@ def headline(
 ) -> str:
     """Say in one sentence what was decided, why, and what the decision does not cover.
 
-    Args:
-        name: Name of the node; may be empty.
-        decision: What was decided.
-        bad: The verdicts that reject, worst first.
-        blocking: What prevents acceptance.
-        verdicts: All verdicts.
-        baseline: What they rest on.
-        evidence: What else is known.
-        unneeded: Why nothing had to be measured; empty if something had to be.
-        never: Benchmarks of the baseline that never ran and are not required.
-        uncovered: Phrase about uncovered components; empty unless they are the most frequent blocker.
-        devices: Devices that were judged, in addition to those of verdicts and evidence.
+    The `bad` verdicts reject, the worst first; `blocking` prevents acceptance. `unneeded` says why nothing
+    had to be measured, if so. `never` are benchmarks of the baseline that never ran and are not required,
+    `uncovered` a phrase about uncovered components if they are the most frequent blocker. Devices were judged
+    in addition to those of verdicts and evidence.
     """
     subject = f"node {name}" if name else "the node"
     if decision is Decision.REJECTED:
@@ -103,7 +95,8 @@ def _rejection(
     """Say what rejects a node, on which of its devices, and what to do."""
     worst = bad[0]
     components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
-    others = _troubles_text(other_verdicts(worst, bad))
+    counts = Counter(verdict.trouble for verdict in other_verdicts(worst, bad))
+    others = ", ".join(kind.counted(counts[kind]) for kind in Trouble if kind and counts[kind])
     more = f"; also {others}" if others else ""
     # The step of a failed test is to read its message, which this line quotes.
     quoted = (
@@ -182,12 +175,6 @@ def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
         return f"{ALL_DEVICES}: "
     test = verdict.benchmark.partition("::")[2]
     return f"{test}: " if verdict.component and ("[" in test or not verdict.metric) and test else ""
-
-
-def _troubles_text(verdicts: Iterable[MetricVerdict]) -> str:
-    """Count verdicts by kind of trouble: ``2 slow, 1 failed``; empty if there is none."""
-    counts = Counter(verdict.trouble for verdict in verdicts)
-    return ", ".join(kind.counted(counts[kind]) for kind in Trouble if kind and counts[kind])
 
 
 def judged_by_baseline(verdict: MetricVerdict) -> bool:

@@ -69,48 +69,35 @@ _Units = tuple[Sequence[str], Sequence[str], Sequence[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDetail:
-    """What a node's verdict rests on.
+    """What a node's verdict rests on."""
 
-    Attributes:
-        hardware_class: Hardware class of the node.
-        verdicts: All verdicts other than a plain PASS, in the order in which their runs began.
-        cards: Device -> slot and serial number of its card, if known.
-        unlike: The worst metric of an accepted node that learning did not count as healthy; empty for others.
-        devices: The known devices of the node.
-        missing: The single values that it lacks; only tables show them.
-    """
-
-    hardware_class: str
+    hardware_class: str  # hardware class of the node
+    # All verdicts other than a plain PASS, in the order in which their runs began
     verdicts: tuple[MetricVerdict, ...] = ()
+    # Device -> slot and serial number of its card, if known
     cards: Mapping[str, str] = field(default_factory=dict)
+    # The worst metric of an accepted node that learning did not count as healthy; empty for others
     unlike: str = ""
-    devices: frozenset[str] = frozenset()
-    missing: tuple[Cell, ...] = ()
+    devices: frozenset[str] = frozenset()  # the known devices of the node
+    missing: tuple[Cell, ...] = ()  # the single values that it lacks; only tables show them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedFleet:
-    """The verdicts on a fleet.
+    """The verdicts on a fleet."""
 
-    Attributes:
-        columns: The verdicts on every population's units, and on pooled nodes if there are criteria for
-            nodes.
-        baselines: Hardware class -> the baseline that decided.
-        nodes: One verdict for each node and hardware class, sorted by name.
-        details: What each of them rests on.
-        findings: Findings on a class as a whole: most of its nodes moved together, or more samples than can
-            be searched looked as if they had changed within their run.
-        notes: Lines about baselines that do not hold their stated error rate, or have slower groups that are
-            undecided.
-        asides: Lines that need no action: which metrics have too few values to search for changes in a run.
-    """
-
+    # The verdicts on every population's units, and on pooled nodes if there are criteria for nodes
     columns: tuple[JudgedColumns, ...]
-    baselines: Mapping[str, Baseline]
-    nodes: tuple[NodeVerdict, ...]
-    details: tuple[NodeDetail, ...] = ()
+    baselines: Mapping[str, Baseline]  # hardware class -> the baseline that decided
+    nodes: tuple[NodeVerdict, ...]  # one verdict for each node and hardware class, sorted by name
+    details: tuple[NodeDetail, ...] = ()  # what each of them rests on
+    # Findings on a class as a whole: most of its nodes moved together, or more samples than can be
+    # searched looked as if they had changed within their run
     findings: tuple[Finding, ...] = ()
+    # Lines about baselines that do not hold their stated error rate, or have slower groups that are
+    # undecided
     notes: tuple[str, ...] = ()
+    # Lines that need no action: which metrics have too few values to search for changes in a run
     asides: tuple[str, ...] = ()
 
 
@@ -241,10 +228,10 @@ def _judge_class(
             if judged.criterion is None and len(judged.population):
                 lonely.append(judged.population)
             else:
-                settled.append(find_changes(split_by_device(settle_shift(judged)[0]), baseline))
+                settled.append(find_changes(split_by_device(settle_shift(judged)), baseline))
                 yield settled[-1]
         for judged in judge_components(settled, baseline):
-            yield settle_shift(judged)[0]
+            yield settle_shift(judged)
     compared = [_undecided(one, baseline) for one in judge_by_peers(lonely)]
     alone = [place for place, one in enumerate(compared) if not isinstance(one, PeerColumns)]
     latest = judge_latest([compared[place] for place in alone], started)

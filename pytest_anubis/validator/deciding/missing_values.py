@@ -35,20 +35,13 @@ class Cell(NamedTuple):
 
 
 class SeenRun(NamedTuple):
-    """The devices and metrics that one run of a node has values of.
+    """The devices and metrics that one run of a node has values of."""
 
-    Attributes:
-        run: Id of the run.
-        devices: Devices with a value.
-        metrics: Number of metrics; 0 for a retest.
-        values: Number of pairs of a metric and a device.
-        usual: The devices that most nodes have in this run; None if it has fewer than three nodes.
-    """
-
-    run: str
-    devices: frozenset[str]
-    metrics: int
-    values: int
+    run: str  # id of the run
+    devices: frozenset[str]  # devices with a value
+    metrics: int  # number of metrics; 0 for a retest
+    values: int  # number of pairs of a metric and a device
+    # The devices that most nodes have in this run; None if it has fewer than three nodes
     usual: frozenset[str] | None = None
 
     def is_whole(self, expected: Sequence[Expected]) -> bool:
@@ -75,32 +68,22 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lacking:
-    """What a node lacks.
+    """What a node lacks."""
 
-    Attributes:
-        gone: Verdicts on devices that are gone.
-        back: Verdicts on devices that were gone until a later run had values of them.
-        unseen: Blocker if the latest runs lack half of the devices or more.
-        cells: Single missing cells.
-        absent: Cells of benchmarks without any value, if most benchmarks have some.
-        whole: Number of cells that the baseline expects.
-        allowed: Whether the missing cells are few enough not to block.
-        answers: Which devices were judged, and which need no value.
-        spared: Metrics that some device need not have.
-        silent: Metrics that no device need have.
-        verdicts: Verdicts of the node without those that only say that something is missing.
-    """
-
-    gone: tuple[MetricVerdict, ...] = ()
+    gone: tuple[MetricVerdict, ...] = ()  # verdicts on devices that are gone
+    # Verdicts on devices that were gone until a later run had values of them
     back: tuple[MetricVerdict, ...] = ()
-    unseen: Blocker | None = None
-    cells: tuple[Cell, ...] = ()
+    unseen: Blocker | None = None  # blocker if the latest runs lack half of the devices or more
+    cells: tuple[Cell, ...] = ()  # single missing cells
+    # Cells of benchmarks without any value, if most benchmarks have some
     absent: tuple[Cell, ...] = ()
-    whole: int = 0
-    allowed: bool = True
+    whole: int = 0  # number of cells that the baseline expects
+    allowed: bool = True  # whether the missing cells are few enough not to block
+    # Which devices were judged, and which need no value
     answers: Mapping[Metric, frozenset[str]] = field(default_factory=dict)
-    spared: frozenset[tuple[str, str]] = frozenset()
-    silent: frozenset[tuple[str, str]] = frozenset()
+    spared: frozenset[tuple[str, str]] = frozenset()  # metrics that some device need not have
+    silent: frozenset[tuple[str, str]] = frozenset()  # metrics that no device need have
+    # Verdicts of the node without those that only say that something is missing
     verdicts: Sequence[MetricVerdict] = ()
 
     def needed(self, criteria: Sequence[Criterion]) -> list[Criterion]:

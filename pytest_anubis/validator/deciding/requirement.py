@@ -32,13 +32,10 @@ LEARN_ONE = "learn one ('anubis learn -v' says why there is none)"
 
 
 class Requirement(NamedTuple):
-    """What a node must have run.
+    """What a node must have run."""
 
-    Attributes:
-        names: Components (with all that are part of them), benchmarks, metrics, or ``BENCHMARK METRIC``; a
-            benchmark with or without its file. Empty: everything.
-    """
-
+    # Components (with all that are part of them), benchmarks, metrics, or ``BENCHMARK METRIC``; a
+    # benchmark with or without its file. Empty: everything.
     names: tuple[str, ...] = ()
 
     def covers(self, benchmark: str, metric: str = "", component: str = "") -> bool:
@@ -48,10 +45,6 @@ class Requirement(NamedTuple):
         short = {benchmark, benchmark.rpartition("/")[2], benchmark.rpartition("::")[2]}
         names = {metric, *short, *(f"{one} {metric}" for one in short), *wholes_of(component)}
         return not names.isdisjoint(self.names)
-
-    def of_criterion(self, criterion: Criterion) -> bool:
-        """Return whether a criterion must be answered."""
-        return self.covers(criterion.benchmark, criterion.metric.name, criterion.component)
 
     def of_check(self, check: PlainCheck) -> bool:
         """Return whether a test without a metric must be passed; with an unknown component it must."""
@@ -67,7 +60,8 @@ class Requirement(NamedTuple):
         needed: list[Criterion] = []
         spared: list[Criterion] = []
         for criterion in criteria:
-            due = criterion.benchmark in ran or self.of_criterion(criterion)
+            place = (criterion.benchmark, criterion.metric.name, criterion.component)
+            due = criterion.benchmark in ran or self.covers(*place)
             (needed if due else spared).append(criterion)
         return needed, spared
 

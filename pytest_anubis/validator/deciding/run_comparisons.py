@@ -146,8 +146,10 @@ def _compared(
         for verdict in judged.verdicts():
             _keep(found, verdict)
     rest = [m for key, m in unreferenced.items() if key not in found]
-    for verdict in _by_history(run, rest, history):
-        _keep(found, verdict)
+    earlier = history() if rest else ()
+    for by_row in judge_by_history(_populations(run, rest), earlier) if earlier else ():
+        for verdict in by_row.values():
+            _keep(found, verdict)
     for key, measurement in unreferenced.items():
         change = changes_of(measurement)
         if key in found:
@@ -174,14 +176,6 @@ def _of_several_devices(run: RunRecord, measurements: Iterable[Measurement]) -> 
 def _keep(found: dict[Key, MetricVerdict], verdict: MetricVerdict) -> None:
     if verdict.outcome in _CONCLUSIVE or verdict.reason is Reason.DISTURBED:
         found[verdict.benchmark, verdict.metric, verdict.device] = verdict
-
-
-def _by_history(
-    run: RunRecord, measurements: Sequence[Measurement], history: History
-) -> Iterator[MetricVerdict]:
-    if measurements and (earlier := history()):
-        for judged in judge_by_history(_populations(run, measurements), earlier):
-            yield from judged.values()
 
 
 def _changed(verdict: MetricVerdict, change: str, onset: Onset | None) -> MetricVerdict:

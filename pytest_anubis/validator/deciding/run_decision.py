@@ -17,6 +17,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.machine_marks import identity_marks
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
+from pytest_anubis.core.standing.recorded_run import key_of
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -43,32 +44,23 @@ from pytest_anubis.validator.surveying.shared_parts import shared_parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """What the Selector left out of a run.
+    """What the Selector left out of a run."""
 
-    Attributes:
-        verdicts: One NOT_TESTED for each benchmark.
-        risk_after: Returns the remaining probability of an incident, given the benchmarks that passed.
-        interval_after: Returns its 95 % interval, given the same.
-        unneeded: Why nothing had to be measured at all; empty if something had to be.
-    """
-
-    verdicts: tuple[MetricVerdict, ...] = ()
+    verdicts: tuple[MetricVerdict, ...] = ()  # one NOT_TESTED for each benchmark
+    # Returns the remaining probability of an incident, given the benchmarks that passed
     risk_after: Callable[[Sequence[str]], float | None] = lambda _: None
+    # Returns its 95 % interval, given the same
     interval_after: Callable[[Sequence[str]], tuple[float, float] | None] = lambda _: None
-    unneeded: str = ""
+    unneeded: str = ""  # why nothing had to be measured at all; empty if something had to be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDecision:
-    """The decision about a run.
+    """The decision about a run."""
 
-    Attributes:
-        node_verdict: The decision about the node.
-        added: Verdicts that no test reached: on tests without any, on what was left out, from comparing
-            devices and runs.
-    """
-
-    node_verdict: NodeVerdict
+    node_verdict: NodeVerdict  # the decision about the node
+    # Verdicts that no test reached: on tests without any, on what was left out, from comparing
+    # devices and runs
     added: tuple[MetricVerdict, ...]
 
 
@@ -154,7 +146,7 @@ def decide_anew(
     """
     judged = {one.test for one in run.verdicts if one.metric}
     judged |= {one.test for one in run.results if one.outcome == "passed"}
-    changed = {_place(v) for v in run.verdicts if v.reason is Reason.CHANGE_POINT or v.onset}
+    changed = {key_of(v) for v in run.verdicts if v.reason is Reason.CHANGE_POINT or v.onset}
     verdicts = [
         one
         for one in _not_from_values(run)
@@ -165,7 +157,7 @@ def decide_anew(
     for one in run.measurements:
         if one.test not in judged:
             continue
-        name = (one.benchmark, one.metric.name, one.group, one.device)
+        name = (one.benchmark, one.metric.name, one.device, one.group)
         criterion = baseline.find(*name[:2], group=one.group) if baseline is not None else None
         search = changes_of if name in changed else screened_changes
         found = search(one, criterion)
@@ -186,10 +178,6 @@ def decide_anew(
         broken_off=f"the run {run.broken_off}" if run.broken_off else "",
     )
     return replace(fresh, verdicts=(*verdicts, *decision.added), node_verdict=decision.node_verdict)
-
-
-def _place(verdict: MetricVerdict) -> tuple[str, str, str, str]:
-    return verdict.benchmark, verdict.metric, verdict.group, verdict.device
 
 
 def _not_from_values(run: RunRecord) -> list[MetricVerdict]:

@@ -31,11 +31,6 @@ _SAMPLES_ONLY = Blocker(
 )
 
 
-def _is_missing(population: Population, row: int) -> bool:
-    problem = population.problems.get(row)
-    return problem is not None and problem.lacks
-
-
 class SeenValues:
     """The devices that have any value, run by run, and those that had been bad before a run.
 
@@ -69,7 +64,8 @@ class SeenValues:
         self._note_bad(population, np.flatnonzero(bad).tolist())
         lost = (judged.outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
         # Another run may have answered a missing value; this run still has none.
-        lost[[row for row in judged.answered if _is_missing(population, row)]] = True
+        lacking = {row for row, problem in population.problems.items() if problem.lacks}
+        lost[[row for row in judged.answered if row in lacking]] = True
         if lost.any():
             units = tuple(tuple(compress(names, (~lost).tolist())) for names in units)
             metric = (population.benchmark, population.metric.name)

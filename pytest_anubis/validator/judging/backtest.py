@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.validator.judging.column_judging import JudgedColumns, judge_populations
+from pytest_anubis.validator.judging.column_judging import judge_populations
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES
 
 Key = tuple[str, str, str, str]
@@ -55,13 +55,9 @@ def backtest(
     new: Baseline,
     failed: Collection[tuple[str, str]] = (),
 ) -> Backtest:
-    """Judge earlier runs by two baselines of one class and compare.
+    """Judge earlier runs by two baselines of one class, in force and new, and compare.
 
-    Args:
-        populations: Earlier runs of the baselines' hardware class.
-        old: The baseline in force.
-        new: The baseline that may replace it.
-        failed: Node and run of failed tests without a sample, which every baseline rejects.
+    `failed` are node and run of failed tests without a sample, which every baseline rejects.
     """
     changes: list[VerdictChange] = []
     before, after, everyone = set(failed), set(failed), set(failed)
@@ -123,12 +119,5 @@ def _changes(
 def _outcomes(population: Population, baseline: Baseline) -> Iterator[tuple[Key, Outcome]]:
     for judged in judge_populations([population], baseline):
         scope = judged.criterion.scope if judged.criterion is not None else "unit"
-        yield from _by_key(judged, scope)
-
-
-def _by_key(judged: JudgedColumns, scope: str) -> Iterator[tuple[Key, Outcome]]:
-    population = judged.population
-    for node, device, run, code in zip(
-        population.nodes, population.devices, population.runs, judged.outcome.tolist(), strict=True
-    ):
-        yield (scope, node, device, run), OUTCOMES[code]
+        for unit, code in zip(judged.population.units(), judged.outcome.tolist(), strict=True):
+            yield (scope, *unit), OUTCOMES[code]

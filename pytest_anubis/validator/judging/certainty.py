@@ -36,15 +36,11 @@ SURE = 0.95
 
 
 class Certainty(NamedTuple):
-    """How sure a loss is.
+    """How sure a loss is."""
 
-    Attributes:
-        beyond: Probability that it is beyond the limit that rejects; None if its error is unknown.
-        retest: Why a FAIL should be measured again before it is believed; empty if it is sure.
-    """
-
+    # Probability that it is beyond the limit that rejects; None if its error is unknown
     beyond: float | None
-    retest: str
+    retest: str  # why a FAIL should be measured again before it is believed; empty if it is sure
 
 
 UNKNOWN = Certainty(None, "")

@@ -16,7 +16,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Direction, first_of, metric_name
 from pytest_anubis.core.onset import Onset
-from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import MIN_SEARCHED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.segments import (
     MIN_VALUES,
@@ -174,14 +174,8 @@ def judge_measurement(
 ) -> MetricVerdict:
     """Judge one measurement by all its values, and by what changed within it.
 
-    Args:
-        measurement: What was measured.
-        criterion: What is normal; None if there is none.
-        baseline: The baseline that the criterion is from; None if there is none.
-        found: The segments of its values.
-        node: Name of the node.
-        profile: The run's profile: in a soak the current segment is judged alone as well.
-        onset: The begin of the change; None if it is unknown.
+    In a soak, by the run's profile, the current one of its segments is judged alone as well. `baseline` is
+    the one that the criterion is from; `onset` is the begin of the change, if it is known.
     """
     verdict = judge_sample(
         measurement.values,
@@ -232,7 +226,9 @@ def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[in
         step = max(1, BLOCK // size)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
-            largest = largest_drops(_matrix(population.values, offsets, part, size), better)
+            places = offsets[part][:, None] + np.arange(size)
+            series = np.asarray(population.values[places], dtype=np.float64)
+            largest = largest_drops(series, better)
             chosen = largest > SCREENED * least
             index.append(part[chosen])
             size_of_change.append(largest[chosen])
@@ -241,7 +237,3 @@ def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[in
     rows, sizes_found = np.concatenate(index), np.concatenate(size_of_change)
     found: list[int] = rows[np.lexsort((rows, -sizes_found))].tolist()
     return found
-
-
-def _matrix(values: FloatArray, offsets: IntArray, rows: IntArray, size: int) -> FloatArray:
-    return np.asarray(values[offsets[rows][:, None] + np.arange(size)], dtype=np.float64)

@@ -50,49 +50,38 @@ from pytest_anubis.validator.similarity.usable_rows import BoolArray, UsableRows
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedColumns:
-    """The verdicts on one population against one criterion; all arrays have shape (n,).
+    """The verdicts on one population against one criterion; all arrays have shape (n,)."""
 
-    Attributes:
-        population: What was judged; row i of every array is its unit i.
-        criterion: What it was judged against; None if there is none.
-        similarity: One-sided similarity, NaN where there is none.
-        value: Median of the unit's values, NaN where there is none.
-        outcome: Index into ``OUTCOMES``.
-        reason: Index into ``REASONS``.
-        threshold: Similarity below which the outcome changes, NaN where nothing was compared.
-        calls: Outcome, reason and threshold by the verdict table, before anything else changed them.
-        shift: The finding that the whole class has moved, if it has (see `population_shift.settle_shift`).
-        changes: Row -> what changed for the worse within its run (see `change_screening.find_changes`).
-        unsearched: How many samples looked as if they had changed, but were not searched.
-        current: Row -> its verdict where the current segment of a soak was judged next to the whole run.
-        waived: Row -> the verdict on a failure that a waiver covers, or covered until it expired.
-        splits: Row -> how it differs from its node's other devices (see `device_split.split_by_device`).
-        run_words: Row -> the words for its run, for bad rows of nodes with several runs (see `LaterRuns`).
-        answered: Row -> what a later run of its unit found, in words, and whether the row had failed; the row
-            no longer counts as bad (see `LaterRuns`).
-        confirmed: Rows that fail as other runs of the same unit do (see `confirm`).
-        reference: What decided, where anything was compared.
-        by_history: Row -> its verdict, where the unit's own history decided (see `history_judging`).
-    """
-
-    population: Population
-    criterion: Criterion | None
-    similarity: FloatArray
-    value: FloatArray
-    outcome: Codes
-    reason: Codes
+    population: Population  # what was judged; row i of every array is its unit i
+    criterion: Criterion | None  # what it was judged against; None if there is none
+    similarity: FloatArray  # one-sided similarity, NaN where there is none
+    value: FloatArray  # median of the unit's values, NaN where there is none
+    outcome: Codes  # index into ``OUTCOMES``
+    reason: Codes  # index into ``REASONS``
+    # Similarity below which the outcome changes, NaN where nothing was compared
     threshold: FloatArray
+    # Outcome, reason and threshold by the verdict table, before anything else changed them
     calls: tuple[Codes, Codes, FloatArray] | None = None
+    # The finding that the whole class has moved, if it has (see `population_shift.settle_shift`)
     shift: Finding | None = None
+    # Row -> what changed for the worse within its run (see `change_screening.find_changes`)
     changes: Mapping[int, Segments] = field(default_factory=dict)
-    unsearched: int = 0
+    unsearched: int = 0  # how many samples looked as if they had changed, but were not searched
+    # Row -> its verdict where the current segment of a soak was judged next to the whole run
     current: Mapping[int, MetricVerdict] = field(default_factory=dict)
+    # Row -> the verdict on a failure that a waiver covers, or covered until it expired
     waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
+    # Row -> how it differs from its node's other devices (see `device_split.split_by_device`)
     splits: Mapping[int, str] = field(default_factory=dict)
+    # Row -> the words for its run, for bad rows of nodes with several runs (see `LaterRuns`)
     run_words: Mapping[int, str] = field(default_factory=dict)
+    # Row -> what a later run of its unit found, in words, and whether the row had failed; the row
+    # no longer counts as bad (see `LaterRuns`)
     answered: Mapping[int, tuple[str, bool]] = field(default_factory=dict)
+    # Rows that fail as other runs of the same unit do (see `confirm`)
     confirmed: frozenset[int] = frozenset()
-    reference: Reference = Reference.FLEET
+    reference: Reference = Reference.FLEET  # what decided, where anything was compared
+    # Row -> its verdict, where the unit's own history decided (see `history_judging`)
     by_history: Mapping[int, MetricVerdict] = field(default_factory=dict)
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
@@ -331,10 +320,7 @@ def _compared(rows: UsableRows, criterion: Criterion) -> tuple[FloatArray, BoolA
 
 def _exact_shares(rows: UsableRows, right: float) -> FloatArray:
     """Return which part of every unit's values is right."""
-    out = np.full(rows.total, np.nan)
-    for block in rows.blocks:
-        out[block.index] = (block.values == right).mean(axis=1)
-    return out
+    return rows.each(lambda values: (values == right).mean(axis=1))
 
 
 def _of_problem(

@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from pytest_anubis.core.baseline import Criterion
-from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import FloatArray, Population, population_of
+from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.peer_judging import shared_thresholds
@@ -34,7 +30,9 @@ def judge_latest(
     parts = [one.population.only(rows) for one, rows in zip(judged, latest, strict=True)]
     verdicts = judge_by_history(parts, [one.population for one in judged])
     return [
-        _marked(one, {rows[place]: verdict for place, verdict in found.items()}) if found else one
+        _by_history(one, {rows[place]: verdict for place, verdict in found.items()})
+        if found
+        else one
         for one, rows, found in zip(judged, latest, verdicts, strict=True)
     ]
 
@@ -43,22 +41,18 @@ def _latest(population: Population, started: Mapping[tuple[str, str], str]) -> l
     """Return the rows of each node's latest run whose units were measured often enough."""
     newest: dict[str, tuple[str, str]] = {}
     counts: dict[tuple[str, str], int] = {}
-    for node, device, run in zip(
-        population.nodes, population.devices, population.runs, strict=True
-    ):
+    for node, device, run in population.units():
         key = (started.get((run, node), ""), run)
         newest[node] = max(newest.get(node, key), key)
         counts[node, device] = counts.get((node, device), 0) + 1
     return [
         row
-        for row, (node, device, run) in enumerate(
-            zip(population.nodes, population.devices, population.runs, strict=True)
-        )
+        for row, (node, device, run) in enumerate(population.units())
         if newest[node][1] == run and counts[node, device] > MIN_UNITS
     ]
 
 
-def _marked(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> JudgedColumns:
+def _by_history(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> JudgedColumns:
     """Return columns with verdicts by history; the other rows are the history, or have too little of it."""
     return judged.with_verdicts(known, criterion=None, reference=Reference.SELF, by_history=known)
 
@@ -80,7 +74,7 @@ def judge_by_history(
         rows = _rows_by_unit(old)
         for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
             earlier = [r for r in rows.get(unit, ()) if old.runs[r] != population.runs[row]]
-            learned = _learned([old.sample(r) for r in earlier], old.metric, old.benchmark)
+            learned = _learned(old, earlier)
             if learned is not None and learned.criterion is not None:
                 found.setdefault(unit[0], []).append((number, row, learned, len(earlier)))
     verdicts: list[dict[int, MetricVerdict]] = [{} for _ in populations]
@@ -91,7 +85,8 @@ def judge_by_history(
             criterion = item.criterion
             if criterion is not None and item.spread is not None:
                 criterion = replace(criterion, learned=next(thresholds), unconfirmed=None)
-            verdicts[number][row] = _by_history(populations[number], row, criterion, count)
+            basis = Basis(Reference.SELF, f"{count} earlier runs of this device")
+            verdicts[number][row] = judge_row(populations[number], row, criterion, basis=basis)
     return verdicts
 
 
@@ -103,32 +98,16 @@ def _rows_by_unit(population: Population) -> dict[tuple[str, str], list[int]]:
     return rows
 
 
-def _by_history(
-    population: Population, row: int, criterion: Criterion | None, count: int
-) -> MetricVerdict:
-    return judge_row(
-        population,
-        row,
-        criterion,
-        basis=Basis(Reference.SELF, f"{count} earlier runs of this device"),
-    )
-
-
-def _learned(
-    samples: Sequence[FloatArray], metric: Metric, benchmark: str
-) -> LearnedCriterion | None:
+def _learned(history: Population, rows: Sequence[int]) -> LearnedCriterion | None:
     """Learn from samples as from runs of one machine; None if there are fewer than three."""
-    if len(samples) < MIN_UNITS:
+    if len(rows) < MIN_UNITS:
         return None
-    count = len(samples)
-    return learn_criterion(
-        population_of(
-            [np.asarray(sample, dtype=np.float64) for sample in samples],
-            metric=metric,
-            benchmark=benchmark,
-            nodes=["same"] * count,
-            devices=["same"] * count,
-            runs=[str(i) for i in range(count)],
-        ),
-        one_machine=True,
+    runs = population_of(
+        [history.sample(row) for row in rows],
+        metric=history.metric,
+        benchmark=history.benchmark,
+        nodes=["same"] * len(rows),
+        devices=["same"] * len(rows),
+        runs=list(map(str, range(len(rows)))),
     )
+    return learn_criterion(runs, one_machine=True)

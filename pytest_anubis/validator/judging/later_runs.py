@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -47,80 +47,80 @@ _Value = tuple[JudgedColumns, int]
 """A value: the verdicts on its metric, and its row there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_Unit = tuple[str, str]
+"""A run and its node."""
+
+
 class LaterRuns:
     """Knows the runs of all nodes and their order.
 
-    Attributes:
+    Args:
         started: (run, node) -> when the run began, ISO 8601 in UTC; empty if unknown.
         ended: (run, node) -> when it ended, likewise; without an entry it overlaps no other run.
         checked: Node -> its runs, with their results that have no value, such as those of a test's own check.
         ahead: (run, node) of runs whose passed tests answer nothing: a clock ahead of the present dated them,
             so their time is unknown, or they never came to a verdict.
         samples_only: (run, node) of runs that an exported file holds, of which nothing but samples is known.
-        runs: Node -> its runs; found from `started`.
-        order: (run, node) -> its place in time; those without a time come first, all in one place, unless
-            they are known to come after another.
-        ends: (run, node) -> its end as a place: after the runs that began meanwhile.
-        campaigns: (run, node) of cycles of soaks -> the soak, none of whose cycles answers another one.
-        profiles: (run, node) of journals -> the run's profile.
     """
 
-    started: Mapping[tuple[str, str], str]
-    ended: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    checked: Mapping[str, Sequence[JudgedRun]] = field(default_factory=dict)
-    ahead: Collection[tuple[str, str]] = ()
-    samples_only: Collection[tuple[str, str]] = ()
-    runs: Mapping[str, Sequence[str]] = field(init=False)
-    order: Mapping[tuple[str, str], int] = field(init=False)
-    ends: Mapping[tuple[str, str], float] = field(init=False)
-    campaigns: Mapping[tuple[str, str], str] = field(init=False)
-    profiles: Mapping[tuple[str, str], str] = field(init=False)
+    def __init__(
+        self,
+        *,
+        started: Mapping[_Unit, str],
+        ended: Mapping[_Unit, str],
+        checked: Mapping[str, Sequence[JudgedRun]],
+        ahead: Collection[_Unit] = (),
+        samples_only: Collection[_Unit] = (),
+    ) -> None:
+        self._started, self._ended, self._checked = started, ended, checked
+        self._ahead, self.samples_only = ahead, samples_only
+        self.runs: dict[str, list[str]] = {}  # node -> its runs
+        for run, node in started:
+            self.runs.setdefault(node, []).append(run)
+        known = {(one.run, node): one for node, several in checked.items() for one in several}
+        # No cycle of a soak answers another one of it.
+        self._campaigns = {unit: one.campaign for unit, one in known.items() if one.campaign}
+        self._profiles = {unit: one.profile for unit, one in known.items()}
+        follows = [(node, one) for node, runs in checked.items() for one in runs if one.after]
+        self.order = self._in_time(follows)
+        followed = {((one.run, node), one.after) for node, one in follows}
+        # The end of each run as a place: after the runs that began meanwhile.
+        self.ends = {
+            (run, node): max(
+                self.order[other, node] + 0.5
+                for other in (run, *meanwhile)
+                if other == run or ((other, node), run) not in followed
+            )
+            for node, several in self.runs.items()
+            for run, meanwhile in self._overlapping(node, several)
+        }
 
-    def __post_init__(self) -> None:
-        moments = sorted({"", *self.started.values()})
-        places = {began: place * len(self.started) for place, began in enumerate(moments)}
-        order = {unit: places[began] for unit, began in self.started.items()}
-        runs = [
-            (node, one) for node, several in self.checked.items() for one in several if one.after
-        ]
-        for _ in runs:  # whatever the clocks said, a run comes after the one that its store knew
+    def _in_time(self, follows: Sequence[tuple[str, JudgedRun]]) -> dict[_Unit, int]:
+        """Return each run's place in time; those without a time come first, all in one place.
+
+        Whatever the clocks said, a run comes after the one that its store knew.
+        """
+        moments = sorted({"", *self._started.values()})
+        places = {began: place * len(self._started) for place, began in enumerate(moments)}
+        order = {unit: places[began] for unit, began in self._started.items()}
+        for _ in follows:
             late = [
                 (node, one)
-                for node, one in runs
+                for node, one in follows
                 if order.get((one.run, node), 0) <= order.get((one.after, node), -1)
             ]
             order |= {(one.run, node): order[one.after, node] + 1 for node, one in late}
             if not late:
                 break
-        of_node: dict[str, list[str]] = {}
-        for run, node in self.started:
-            of_node.setdefault(node, []).append(run)
-        known = [((one.run, node), one) for node, those in self.checked.items() for one in those]
-        followed = {((one.run, node), one.after) for node, one in runs}
-        ends = {
-            (run, node): max(
-                order[other, node] + 0.5
-                for other in (run, *meanwhile)
-                if other == run or ((other, node), run) not in followed
-            )
-            for node, several in of_node.items()
-            for run, meanwhile in self._overlapping(node, several)
-        }
-        campaigns = {unit: one.campaign for unit, one in known if one.campaign}
-        object.__setattr__(self, "ends", ends)
-        object.__setattr__(self, "campaigns", campaigns)
-        object.__setattr__(self, "profiles", {unit: one.profile for unit, one in known})
-        object.__setattr__(self, "runs", of_node)
-        object.__setattr__(self, "order", order)
+        return order
 
     def _overlapping(self, node: str, runs: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         """Yield each of a node's runs with those that began while it went on."""
-        in_time = sorted((self.started[run, node], run) for run in runs)
+        in_time = sorted((self._started[run, node], run) for run in runs)
         moments = [began for began, _ in in_time]
         for began, run in in_time:
             first = bisect_right(moments, began)
-            behind = bisect_left(moments, self.ended.get((run, node), "")) if began else 0
+            behind = bisect_left(moments, self._ended.get((run, node), "")) if began else 0
             yield run, [other for _, other in in_time[first:behind]]
 
     def in_order(self, node: str, verdicts: Iterable[MetricVerdict]) -> list[MetricVerdict]:
@@ -135,13 +135,13 @@ class LaterRuns:
         whole = [
             run
             for run in self.runs.get(node, ())
-            if run not in broken and (run, node) not in self.ahead
+            if run not in broken and (run, node) not in self._ahead
         ]
 
         def follows(run: str, one: str) -> bool:
-            soak = self.campaigns.get((one, node), "")
+            soak = self._campaigns.get((one, node), "")
             later = self.order[run, node] > self.order.get((one, node), 0)
-            return later and not (soak and self.campaigns.get((run, node)) == soak)
+            return later and not (soak and self._campaigns.get((run, node)) == soak)
 
         return [one for one in broken if not any(follows(run, one) for run in whole)]
 
@@ -150,10 +150,8 @@ class LaterRuns:
     ) -> JudgedColumns:
         """Return verdicts; on nodes with several runs the bad ones name their run, or are answered.
 
-        Args:
-            judged: The verdicts on one metric.
-            elsewhere: Those on the same metric in other hardware classes: a node that got another driver, or
-                was measured in a longer profile, may have passed there.
+        `elsewhere` are those on the same metric in other hardware classes: a node that got another driver, or
+        was measured in a longer profile, may have passed there.
         """
         population, outcome = judged.population, judged.outcome
         missing = (outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
@@ -188,7 +186,7 @@ class LaterRuns:
         """
         if len(self.runs.get(node, ())) < 2:
             return verdicts
-        checked = self.checked.get(node, ())
+        checked = self._checked.get(node, ())
         failed: dict[str, set[Key]] = {}
         for one in verdicts:
             if one.outcome is Outcome.FAIL or _unanswered(one):
@@ -203,7 +201,7 @@ class LaterRuns:
                 passed=tuple(
                     key
                     for key in run.passed
-                    if key not in failed.get(run.run, ()) and (run.run, node) not in self.ahead
+                    if key not in failed.get(run.run, ()) and (run.run, node) not in self._ahead
                 ),
                 waived=(),
             )
@@ -260,7 +258,7 @@ class LaterRuns:
                     for columns, row in mine
                     if (columns.outcome[row] in good or _is_right(columns, row))
                     and (columns is judged or INCONCLUSIVE not in bad)
-                    and self._unit((columns, row)) not in self.ahead
+                    and self._unit((columns, row)) not in self._ahead
                 ]
                 settled = [row for row in failed if self._settled((judged, row), passed)]
                 if settled:
@@ -286,14 +284,14 @@ class LaterRuns:
                 decision=decision,
                 failed=(key,) if bad else (),
                 passed=() if bad else (key,),
-                campaign=self.campaigns.get(unit, ""),
+                campaign=self._campaigns.get(unit, ""),
             )
             if not crosses:  # within a class all are as strict
                 return one
             reference = value[0].reference
             return replace(
                 one,
-                profile=self.profiles.get(unit, ""),
+                profile=self._profiles.get(unit, ""),
                 model=model_of(value[0].population.hardware_class),
                 by_peers=(key,) if reference in NEAR else (),
                 by_past=(key,) if reference in PAST else (),
@@ -303,8 +301,7 @@ class LaterRuns:
         runs += [run(value, Decision.ACCEPTED) for value in passed]
         return not standing_of(runs, _no_waiver).failures
 
-    def _unit(self, value: _Value) -> tuple[str, str]:
-        """Return run and node."""
+    def _unit(self, value: _Value) -> _Unit:
         columns, row = value
         return columns.population.runs[row], columns.population.nodes[row]
 
@@ -312,8 +309,9 @@ class LaterRuns:
         return self.order.get(self._unit(value), 0)
 
     def _words(self, run: str, node: str) -> str:
-        began = self.started.get((run, node), "")
-        return f"in run {run}" + (f" of {_moment(began)}" if began else "")
+        began = self._started.get((run, node), "")
+        minute = began[:_MINUTE].replace("T", " ")
+        return f"in run {run}" + (f" of {minute}" if began else "")
 
 
 def _is_right(columns: JudgedColumns, row: int) -> bool:
@@ -329,7 +327,7 @@ def with_answered_means(columns: Sequence[JudgedColumns]) -> list[JudgedColumns]
     """Return a class's columns in which the means of all devices are answered with their bad devices.
 
     A mean that fails in a run in which a device fails, too, says no more than the device, and a retest
-    of that device alone measures no mean again (`core.standing.device_means`).
+    of that device alone measures no mean again, as `core.standing.recorded_run` says.
     """
     answered: dict[
         tuple[str, ...], bool
@@ -365,8 +363,3 @@ def _unanswered(verdict: MetricVerdict) -> bool:
 
 def _no_waiver(_: Waiver) -> bool:
     return False
-
-
-def _moment(iso: str) -> str:
-    """Return a moment to the minute, as people write it."""
-    return iso[:_MINUTE].replace("T", " ")

@@ -113,13 +113,9 @@ class _PeerComparison:
 def judge_by_peers(populations: Sequence[Population]) -> list[PeerColumns]:
     """Judge every device of every node against the other devices of its node, in the same run.
 
-    Args:
-        populations: All that was measured, so that a node's error rate is shared by all of it; devices
-            of different groups are never compared.
-
-    Returns:
-        One entry a population, in order. INCONCLUSIVE where a device has fewer than three usable peers
-        or they do not agree; a failed test is its own verdict.
+    All populations share a node's error rate; devices of different groups are never compared. A device is
+    INCONCLUSIVE if it has fewer than three usable peers or they do not agree; a failed test is its own
+    verdict.
     """
     seen = list(map(_with_peers, populations))
     return list(map(_judged, seen, _thresholds(seen)))
@@ -147,7 +143,7 @@ def _with_peers(population: Population) -> _PeerComparison:
         return seen
     exact = population.metric.better == "equal"
     columns = None if exact else rows.quantile_columns(rows.grid()).astype(np.float64)
-    within = np.zeros(total) if exact else np.nan_to_num(within_variances(population, rows))
+    within = np.zeros(total) if exact else np.nan_to_num(within_variances(rows))
     # The other node may slow down a way between two.
     own = np.array([WAY not in device for device in population.devices], dtype=np.bool_)
     for members in _groups(population, rows.usable & own):
@@ -284,12 +280,10 @@ def _thresholds(seen: Sequence[_PeerComparison]) -> list[FloatArray]:
 def shared_thresholds(spreads: Sequence[RunSpread]) -> list[float]:
     """Return learned thresholds at which a healthy node is rejected, and warned about, at the stated rate.
 
-    Rejections share the rate among the metrics whose noise can exceed `ALPHA`, warnings (within alpha) among
-    all metrics: otherwise one of hundreds of quiet comparisons would always be unusual. No further look
-    confirms a comparison with peers or earlier runs, so the thresholds are those of a single look.
-
-    Args:
-        spreads: All that is compared of one node, in any order.
+    Rejections share the rate among all metrics of the node whose noise can exceed `ALPHA`, warnings (within
+    alpha) among all metrics: otherwise one of hundreds of quiet comparisons would always be unusual. No
+    further look confirms a comparison with peers or earlier runs, so the thresholds are those of a single
+    look.
     """
     rejecting = machine_thresholds(spreads)
     warning = machine_thresholds(spreads, alpha=1.0)

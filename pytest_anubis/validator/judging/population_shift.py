@@ -37,31 +37,25 @@ ADVICE = (
 )
 
 
-def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
-    """Tell a class that moved together from nodes that are slow.
+def settle_shift(judged: JudgedColumns) -> JudgedColumns:
+    """Tell a class that moved together, which the verdicts then say (`shift`), from nodes that are slow.
 
     The class has moved (a driver, a firmware, a BIOS setting) if more than half of at least five nodes left
-    the healthy spread on the same side, if those agree with each other to the practical threshold, and if
-    the typical unit moved with them, of the class or of one place in its nodes. (Where a promise lies within
-    the noise, most nodes have *some* unit beyond it, and did not move.) Units that fit the new centre become
+    the healthy spread on the same side, if those agree with each other to the practical threshold, and if the
+    typical unit moved with them, of the class or of one place in its nodes. (Where a promise lies within the
+    noise, most nodes have *some* unit beyond it, and did not move.) Units that fit the new centre become
     INCONCLUSIVE: the baseline is out of date for them. Units that are slow next to the new centre as well
     keep their verdict. A class that became better is reported too, and no verdict changes.
-
-    Args:
-        judged: Verdicts on one metric of many nodes.
-
-    Returns:
-        The verdicts, changed where the class has moved, and the finding if it has.
     """
     criterion = judged.criterion
     if criterion is None or criterion.metric.better == "equal":
-        return judged, None
+        return judged
     if criterion.second is not None:  # they stood apart in the very data that were learned from
-        return judged, None
+        return judged
     population = judged.population
     rows = rows_of(population)
     if not rows.blocks:
-        return judged, None
+        return judged
     tight = (
         criterion.alpha if criterion.learned is None else max(criterion.alpha, criterion.learned)
     )
@@ -86,12 +80,11 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
             continue
         finding = _finding(judged, side, nodes, everyone, float(np.median(centre)))
         if side == "better":
-            return replace(judged, shift=finding), finding
+            return replace(judged, shift=finding)
         excused = fits & ((judged.outcome == FAIL) | (judged.outcome == MARGINAL))
         excused &= judged.reason != REASONS.index(Reason.TEST_FAILED)
-        moved_alike = judged.marked(excused, INCONCLUSIVE, Reason.CLASS_SHIFT, shift=finding)
-        return moved_alike, finding
-    return judged, None
+        return judged.marked(excused, INCONCLUSIVE, Reason.CLASS_SHIFT, shift=finding)
+    return judged
 
 
 def _typical(
@@ -108,12 +101,7 @@ def _typical(
 
 
 def class_findings(hardware_class: str, shifts: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Put the shifts of a class's metrics into one finding: one update of a driver moves many of them.
-
-    Args:
-        hardware_class: Key of the class.
-        shifts: Those of its metrics, of single units and of pooled nodes.
-    """
+    """Put the shifts of a class's metrics into one finding: one update of a driver moves many of them."""
     by_metric = {(shift.benchmark, shift.metric): shift for shift in reversed(shifts)}
     if len(by_metric) <= 1:
         return tuple(by_metric.values())

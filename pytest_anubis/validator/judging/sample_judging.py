@@ -17,7 +17,6 @@ import numpy.typing as npt
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.measurement import HOST_SLOWER, LOOKS_SPENT, ONE_VISIT
 from pytest_anubis.core.metric import (
-    Direction,
     Metric,
     differs_by_median,
     distinguishing_decimals,
@@ -217,8 +216,7 @@ def _concluded(
     alike = compared.similarity
     criterion = criterion_for(alike, criterion, looks, unjudged.disturbance)
     better, typical = criterion.metric.better, criterion.typical
-    call = compared.call or decide(alike, criterion, compared.too_good)
-    outcome, reason, threshold = call
+    outcome, reason, threshold = compared.call or decide(alike, criterion, compared.too_good)
     # Load makes a machine slow, not wrong: an exact value that differs is no effect of it.
     spoiled = unjudged.disturbance and better != "equal"
     if spoiled and outcome in (Outcome.FAIL, Outcome.MARGINAL):
@@ -229,15 +227,12 @@ def _concluded(
     part = ""
     if not (spoiled and outcome is Outcome.PASS):  # else the load explains the part
         part = part_text(values, alike, criterion.centre, better, criterion.metric.unit)
-    found = _Found(outcome, reason, threshold, basis, part)
-    text = _sentence(unjudged, found, criterion, alike)
-    return replace(
+    verdict = replace(
         unjudged,
         outcome=outcome,
         reason=reason,
-        text=f"{text} (retest: {retest})" if retest else text,
         expected=typical,
-        limit=limit_of(typical, crossed, better),
+        limit=typical if better == "equal" else uniformly_worse(typical, crossed, better),
         similarity=alike,
         threshold=threshold,
         practical=criterion.alpha,
@@ -249,23 +244,8 @@ def _concluded(
         population=basis.population,
         part=part,
     )
-
-
-class _Found(NamedTuple):
-    """What was concluded about a compared sample."""
-
-    outcome: Outcome
-    reason: Reason
-    threshold: float
-    basis: Basis
-    part: str  # how its best or worst part differs, in words
-
-
-def limit_of(expected: float, threshold: float, better: Direction) -> float:
-    """Return the median at which a uniformly worse sample would just cross the threshold."""
-    if better == "equal":
-        return expected
-    return uniformly_worse(expected, threshold, better)
+    text = _sentence(verdict, criterion, alike, threshold)
+    return replace(verdict, text=f"{text} (retest: {retest})" if retest else text)
 
 
 def percentile(value: float | None, criterion: Criterion) -> float | None:
@@ -373,76 +353,72 @@ def _exactly(verdict: MetricVerdict, right: float, alike: float) -> str:
     return f"{name} must be {must}, but {round((1 - alike) * count)} of {count} values differ"
 
 
-def _sentence(sample: MetricVerdict, found: _Found, criterion: Criterion, alike: float) -> str:
+def _sentence(verdict: MetricVerdict, criterion: Criterion, alike: float, threshold: float) -> str:
     """Say what was found about a sample of this similarity."""
-    name, unit, better = sample.metric, sample.unit, sample.better
-    value, expected = sample.value or 0.0, criterion.typical
-    outcome, reason, threshold, basis, _ = found
+    name, unit, better, reason = verdict.metric, verdict.unit, verdict.better, verdict.reason
+    value, expected = verdict.value or 0.0, criterion.typical
     if better == "equal":
-        if outcome is Outcome.PASS:
+        if verdict.outcome is Outcome.PASS:
             return f"{name} is {exact_text(expected, unit, name)}, as it must be"
-        return _exactly(sample, expected, alike)
+        return _exactly(verdict, expected, alike)
     state = f"{name} is {value_text(value, unit)}, expected {value_text(expected, unit)}"
     if reason is Reason.WITHIN:
-        state = _compared(sample, found, state, expected, alike)
-        return (
-            f"{state}, within the threshold of {loss_size(threshold, better)} ({basis.population})"
-        )
-    if not basis.reference.is_baseline:
-        state += f" by {basis.population}"
+        within = f"within the threshold of {loss_size(threshold, better)} ({verdict.population})"
+        return f"{state}{_how(verdict, expected, alike, threshold)}, {within}"
+    if not verdict.reference.is_baseline:
+        state += f" by {verdict.population}"
     low, high = sorted((value, expected))
     slip = slip_text(high / low) if low > 0 else ""
     if reason is Reason.TOO_GOOD:
-        median_too_good = sample.value == (low if better == "lower" else high)
+        median_too_good = verdict.value == (low if better == "lower" else high)
         if not median_too_good:
             return f"{state}, and some of its values are too good: unit? did the work happen?"
         times = f"{value_text(high / low)} times as good" if low > 0 else "better without end"
         return f"{state}: {times}{slip}, which is too good: unit? did the work happen?"
     decimals = distinguishing_decimals(alike, threshold, better)
-    state = _compared(sample, found, state, expected, alike, decimals)
+    state += _how(verdict, expected, alike, threshold, decimals)
     practical = f"the practical threshold of {loss_size(criterion.alpha, better, decimals)}"
     learned, spread = criterion.learned, ""
     if learned is not None and learned != criterion.alpha:  # a promise sets both
-        who = next((word for word in ("devices", "runs") if word in basis.population), "nodes")
+        who = next((word for word in ("devices", "runs") if word in verdict.population), "nodes")
         spread = f"what healthy {who} differ by (up to {loss_size(learned, better, decimals)})"
-    if reason is Reason.UNDETECTABLE and outcome is Outcome.MARGINAL:
+    if reason is Reason.UNDETECTABLE and verdict.outcome is Outcome.MARGINAL:
         return f"{state}, as likely a fault as noise, though still within {spread}"
     if reason is Reason.UNDETECTABLE:
         return f"{state}, but within {spread}, so this metric cannot show such a loss"
     if alike >= criterion.alpha:  # unusual, whether or not the machine was disturbed
         within = of_group(criterion, alike) or practical
-        return _with_disturbance(sample, reason, f"{state}, beyond {spread} but within {within}")
+        return f"{state}, beyond {spread} but within {within}{_disturbed(verdict)}"
     beyond = practical + (spread and f" and {spread}")
-    return _with_disturbance(sample, reason, f"{state}, beyond {beyond}{slip}")
+    return f"{state}, beyond {beyond}{slip}{_disturbed(verdict)}"
 
 
-def _compared(
-    sample: MetricVerdict,
-    found: _Found,
-    state: str,
+def _how(
+    verdict: MetricVerdict,
     expected: float,
     alike: float,
+    threshold: float,
     decimals: int | None = None,
 ) -> str:
     """Say how much worse the sample is: by its median, or by its distribution where the median hides it."""
-    value, better, unit = sample.value or 0.0, sample.better, sample.unit
-    threshold, in_part = found.threshold, found.part
+    value, better, unit = verdict.value or 0.0, verdict.better, verdict.unit
     of_medians = median_similarity(value, expected, better)
     if of_medians == 1 and alike >= max(EQUAL, threshold):
-        return f"{state}: no worse"
-    near = 1 - alike <= NOTABLE or (differs_by_median(alike, of_medians) and not in_part)
+        return ": no worse"
+    near = 1 - alike <= NOTABLE or (differs_by_median(alike, of_medians) and not verdict.part)
     if near and (alike < threshold) == (of_medians < threshold):
-        return f"{state}: {loss_text(of_medians, better, unit, decimals=decimals)}"
+        return f": {loss_text(of_medians, better, unit, decimals=decimals)}"
     shape = loss_text(alike, better, unit, shape=True, decimals=decimals)
     low, high = sorted((value, expected))
     median = "equal" if low >= EQUAL * high else loss_text(of_medians, better, unit)
-    part = f": {in_part}" if in_part else ""
-    return f"{state}; its distribution is {shape}, its median {median}{part}"
+    part = f": {verdict.part}" if verdict.part else ""
+    return f"; its distribution is {shape}, its median {median}{part}"
 
 
-def _with_disturbance(sample: MetricVerdict, reason: Reason, text: str) -> str:
-    if reason is not Reason.DISTURBED:
-        return text
-    by = "; ".join(sample.disturbance)
-    own = {LOOKS_SPENT, ONE_VISIT, HOST_SLOWER} & {*sample.disturbance}
-    return f"{text}; but {by if own else f'the machine was disturbed ({by})'}: measure again"
+def _disturbed(verdict: MetricVerdict) -> str:
+    """Say what kept a bad sample from rejecting; empty if nothing did."""
+    if verdict.reason is not Reason.DISTURBED:
+        return ""
+    by = "; ".join(verdict.disturbance)
+    own = {LOOKS_SPENT, ONE_VISIT, HOST_SLOWER} & {*verdict.disturbance}
+    return f"; but {by if own else f'the machine was disturbed ({by})'}: measure again"

@@ -32,20 +32,13 @@ MAX_CORRELATION = 0.95
 
 
 def closer_look(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> Literal["enough", "more"]:
-    """Say whether a measurement should be taken again.
+    """Say whether to measure again (``more``) after some looks, or to judge what there is (``enough``).
 
-    The loss of all values together is compared with the loss at which the verdict becomes FAIL. Its
-    standard error takes the correlation of successive values into account. While the Student-t interval
-    at `ERROR_RATE` (Bonferroni over `MAX_LOOKS`) contains that loss, more is asked for; so a verdict that
-    stops early agrees with that of an endless measurement with probability ``1 - ERROR_RATE`` at least.
-    A loss that fails is measured again until ``CONFIRMING_LOOKS`` looks, a clear one until ``CLEAR_LOOKS``.
-
-    Args:
-        looks: The values of each look in time order.
-        criterion: What they are compared with.
-
-    Returns:
-        ``enough``: judge what there is; ``more``: take another look.
+    The loss of all values together is compared with the loss at which the verdict becomes FAIL. Its standard
+    error takes the correlation of successive values into account. While the Student-t interval at
+    `ERROR_RATE` (Bonferroni over `MAX_LOOKS`) contains that loss, more is asked for; so a verdict that stops
+    early agrees with that of an endless measurement with probability ``1 - ERROR_RATE`` at least. A loss that
+    fails is measured again until ``CONFIRMING_LOOKS`` looks, a clear one until ``CLEAR_LOOKS``.
     """
     if criterion.metric.better == "equal" or len(looks) >= MAX_LOOKS:
         return "enough"
@@ -112,14 +105,11 @@ def fail_loss(criterion: Criterion) -> float:
 
 
 def standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
-    """Return the standard error of the mean of all values, and its degrees of freedom.
+    """Return the standard error of the mean of all values of all looks, and its degrees of freedom.
 
-    The mean of n values with autocorrelation r between neighbours has the variance of
-    ``n (1 - r) / (1 + r)`` independent ones. Deviations are taken from the mean of all looks, so that
-    a difference between looks counts as noise of long memory.
-
-    Args:
-        parts: The values of each look, in time order.
+    The mean of n values with autocorrelation r between neighbours has the variance of ``n (1 - r) / (1 + r)``
+    independent ones. Deviations are taken from the mean of all looks, so that a difference between looks
+    counts as noise of long memory.
     """
     values = np.concatenate(parts) if len(parts) > 1 else parts[0]
     n = len(values)

@@ -282,7 +282,7 @@ def _check(populations: Sequence[Population], hardware_class: str) -> None:
 
 
 def _check_units(population: Population, name: str) -> None:
-    units = Counter(zip(population.nodes, population.devices, population.runs, strict=True))
+    units = Counter(population.units())
     for (node, device, run), count in units.items():
         if count > 1:
             where = f" in run {run}" if run else ""
@@ -302,24 +302,22 @@ def _machine_limits(
     found: Sequence[LearnedCriterion], error_rate: float | None, *, virtual: bool
 ) -> Limits:
     rate = ERROR_RATE if error_rate is None else error_rate
-    noisy = {id(item): item.spread for item in found if item.spread is not None}
-    thresholds = machine_thresholds(list(noisy.values()), error_rate=rate)
-    by_item = dict(zip(noisy, thresholds, strict=True))
+    spreads = [item.spread for item in found if item.spread is not None]
+    thresholds = iter(machine_thresholds(spreads, error_rate=rate))
     out, lucky = [], []
     for item in found:
         criterion = item.criterion
         if criterion is None:
             continue
         own = 0.0
-        if id(item) in by_item:
-            threshold = by_item[id(item)]
+        if item.spread is not None:
+            threshold = next(thresholds)
             note = (
                 f"one machine: the limit is the spread of its {criterion.units} runs with a margin for how "
                 "few they are; more runs tighten it"
             )
-            of_host = item.spread is not None and not item.spread.card
             loss = 0.0
-            if virtual and of_host:
+            if virtual and not item.spread.card:
                 loss = shared_loss(criterion.component, criterion.benchmark)
             if loss:
                 threshold = beyond_loss(threshold, loss)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -115,43 +115,38 @@ def learn_criterion(
         population = without_strange(population, strange)
         rows = rows_of(population, storage)
     # A problem of pooled values is a problem of a device, which is reported there.
-    exclusions = _unusable(population, rows, () if scope == "unit" else population.problems)
+    known = () if scope == "unit" else population.problems
+    exclusions = tuple(
+        _exclusion(population, row, f"{problem.kind}: {problem.text}")
+        for row, problem in sorted(rows.problems.items())
+        if row not in known
+    )
     too_few = _too_few(population, rows.usable)
     if too_few:
-        learned = _no_criterion(population, rows, too_few, exclusions)
+        learned = _no_criterion(rows, too_few)
     elif population.metric.better == "equal":
-        learned = _exact(population, rows, scope, exclusions)
-    elif doubted := never_normal(rows, population):
-        learned = _refused(population, rows, *doubted, exclusions)
+        learned = _exact(rows, scope)
+    elif doubted := never_normal(rows):
+        learned = _refused(rows, *doubted)
     elif one_machine:
-        learned = _of_machine(population, rows, alpha, method, scope, exclusions)
+        learned = _of_machine(rows, alpha, method, scope)
     else:
-        learned = _of_fleet(population, rows, alpha, method, scope, exclusions)
+        learned = _of_fleet(rows, alpha, method, scope)
+    findings = learned.findings
     if strange and scope == "unit":
-        learned = replace(
-            learned, findings=(*learned.findings, strange_finding(population, strange))
-        )
-    return learned
+        findings += (strange_finding(population, strange),)
+    return replace(learned, exclusions=(*exclusions, *learned.exclusions), findings=findings)
 
 
-def _of_fleet(
-    population: Population,
-    rows: UsableRows,
-    alpha: float,
-    method: Method,
-    scope: Scope,
-    exclusions: tuple[Exclusion, ...],
-) -> LearnedCriterion:
+def _of_fleet(rows: UsableRows, alpha: float, method: Method, scope: Scope) -> LearnedCriterion:
     columns = rows.quantile_columns(rows.grid())
-    better = population.metric.better
+    population, better = rows.population, rows.population.metric.better
     without_extra_runs = usual_rows(population, rows.usable)
     centre, (below, above), centred = _settled_centre(
         rows, columns, without_extra_runs, better, alpha, method
     )
-    groups = clusters(population, rows, alpha, (below, above))
-    findings = tuple(
-        cluster_finding(population, rows, one, float(np.median(centre))) for one in groups
-    )
+    groups = clusters(rows, alpha, (below, above))
+    findings = tuple(cluster_finding(rows, one, float(np.median(centre))) for one in groups)
     slower = np.zeros(rows.total, dtype=np.bool_)
     even = next((one for one in groups if EVEN <= one.share <= 1 - EVEN), None)
     if even is not None:
@@ -160,7 +155,7 @@ def _of_fleet(
         slower = rows.usable & ~even.members if faster else even.members
         if factor := slip_between(rows, slower):
             why = f"two groups of nearly one size differ by a factor of {factor}: another unit?"
-            return _refused(population, rows, _rows(slower), why, exclusions)
+            return _refused(rows, _rows(slower), why)
         centre, (below, above), centred = _settled_centre(
             rows, columns, rows.usable & ~slower, better, alpha, method
         )
@@ -168,9 +163,7 @@ def _of_fleet(
     flagged = rows.usable & (np.nan_to_num(losses) > 1 - alpha)
     slower = slower & flagged
     healthy = rows.usable & ~flagged
-    excluded = exclusions + tuple(
-        _too_far(population, losses, flagged & ~slower, alpha, centre.tolist())
-    )
+    excluded = tuple(_too_far(population, losses, flagged & ~slower, alpha, centre.tolist()))
     why = _no_majority(
         population,
         without_extra_runs & ~slower,
@@ -181,10 +174,9 @@ def _of_fleet(
     if why:
         sick = clearly_slower(population, losses, without_extra_runs & flagged, healthy)
         sick = sick if scope == "unit" else []  # pooled values repeat what the units show
-        return _refused(population, rows, sick, why, excluded)
+        return replace(_refused(rows, sick, why), exclusions=excluded)
     learned = LearnedCriterion(
-        population=population,
-        criterion=_criterion(population, rows, columns, centre, healthy, alpha, scope),
+        criterion=_criterion(rows, columns, centre, healthy, alpha, scope),
         exclusions=excluded,
         findings=findings,
         losses=losses,
@@ -219,29 +211,20 @@ def _settled_centre(
         members = kept
 
 
-def _of_machine(
-    population: Population,
-    rows: UsableRows,
-    alpha: float,
-    method: Method,
-    scope: Scope,
-    exclusions: tuple[Exclusion, ...],
-) -> LearnedCriterion:
+def _of_machine(rows: UsableRows, alpha: float, method: Method, scope: Scope) -> LearnedCriterion:
     columns = rows.quantile_columns(rows.grid())
     centre = _centre(rows, columns, rows.usable, method)
-    losses = rows.losses(centre, population.metric.better)
-    criterion = _criterion(population, rows, columns, centre, rows.usable, alpha, scope)
-    spread = run_spread(population, rows, centre)
+    losses = rows.losses(centre, rows.population.metric.better)
+    criterion = _criterion(rows, columns, centre, rows.usable, alpha, scope)
+    spread = run_spread(rows, centre)
     [threshold] = machine_thresholds([spread])
     return LearnedCriterion(
-        population=population,
         criterion=replace(
             criterion,
             learned=threshold.confirmed,
             unconfirmed=threshold.unconfirmed,
             spread=threshold.scale,
         ),
-        exclusions=exclusions,
         losses=losses,
         flagged=np.zeros(rows.total, dtype=np.bool_),
         rows=rows,
@@ -249,38 +232,30 @@ def _of_machine(
     )
 
 
-def _exact(
-    population: Population, rows: UsableRows, scope: Scope, exclusions: tuple[Exclusion, ...]
-) -> LearnedCriterion:
-    constant, flagged = learn_constant(population, rows)
+def _exact(rows: UsableRows, scope: Scope) -> LearnedCriterion:
+    population = rows.population
+    constant, flagged = learn_constant(rows)
     right = population.metric.right
     if right is not None and constant != right:
         wrong = [row for row in _rows(rows.usable) if (population.sample(row) != right).any()]
         if not wrong:
             constant, flagged = right, np.zeros(rows.total, dtype=np.bool_)
         else:
-            reason = f"{right:g} is right, and others have other values"
-            return _refused(population, rows, wrong, reason, exclusions)
+            return _refused(rows, wrong, f"{right:g} is right, and others have other values")
     if constant is None:
         reason = "fewer than half of the units agree on one value"
-        return _refused(population, rows, _rows(rows.usable), reason, exclusions)
+        return _refused(rows, _rows(rows.usable), reason)
     odd = sorted({population.nodes[row] for row in _rows(flagged)})
     if right is None and len(odd) > max(1, MAX_DIFFERENT * len({*population.nodes})):
-        reason = f"not all but a few nodes agree on {constant:g}"
-        return _refused(population, rows, _rows(flagged), reason, exclusions)
-    healthy = rows.usable & ~flagged
-    criterion = _criterion(
-        population, rows, np.empty((0, rows.total)), np.array([constant]), healthy, ALPHA, scope
-    )
-    excluded = tuple(
-        _exclusion(population, row, f"differs from the exact value {constant:g}")
-        for row in np.flatnonzero(flagged).tolist()
-    )
+        return _refused(rows, _rows(flagged), f"not all but a few nodes agree on {constant:g}")
+    centre, healthy = np.array([constant]), rows.usable & ~flagged
     return LearnedCriterion(
-        population=population,
-        criterion=criterion,
-        exclusions=exclusions + excluded,
-        losses=rows.losses(np.array([constant]), "equal"),
+        criterion=_criterion(rows, np.empty((0, rows.total)), centre, healthy, ALPHA, scope),
+        exclusions=tuple(
+            _exclusion(population, row, f"differs from the exact value {constant:g}")
+            for row in _rows(flagged)
+        ),
+        losses=rows.losses(centre, "equal"),
         flagged=flagged,
         rows=rows,
     )
@@ -303,7 +278,6 @@ def _centre(
 
 
 def _criterion(
-    population: Population,
     rows: UsableRows,
     columns: FloatArray,
     centre: FloatArray,
@@ -311,14 +285,12 @@ def _criterion(
     alpha: float,
     scope: Scope,
 ) -> Criterion:
-    medians = np.sort(rows.medians()[healthy])
+    population, medians = rows.population, np.sort(rows.medians()[healthy])
     if len(medians) > MAX_MEDIANS:
         places = np.linspace(0, len(medians) - 1, MAX_MEDIANS)
         medians = medians[np.round(places).astype(np.int64)]
-    units = int(healthy.sum())
     nodes, count = _count(population, healthy)
     exact = population.metric.better == "equal"
-    smallest = rows.smallest()
     return Criterion(
         benchmark=population.benchmark,
         metric=population.metric,
@@ -331,9 +303,9 @@ def _criterion(
         detectable=None if exact else detectable(population.metric.better, alpha),
         medians=tuple(medians.tolist()),
         nodes=nodes,
-        units=units,
+        units=int(healthy.sum()),
         devices=usual_devices(population) if scope == "unit" else (),
-        least=max(1, min(MIN_SAMPLE, smallest // SHORTER)),
+        least=max(1, min(MIN_SAMPLE, min(rows.sizes, default=0) // SHORTER)),
         weak=count <= WEAK,
     )
 
@@ -382,15 +354,11 @@ def _no_majority(
     )
 
 
-def _no_criterion(
-    population: Population, rows: UsableRows, reason: str, exclusions: tuple[Exclusion, ...]
-) -> LearnedCriterion:
-    finding = finding_on(population, "no-criterion", f"no criterion, {reason}")
+def _no_criterion(rows: UsableRows, reason: str) -> LearnedCriterion:
+    finding = finding_on(rows.population, "no-criterion", f"no criterion, {reason}")
     return LearnedCriterion(
-        population=population,
         criterion=None,
         reason=reason,
-        exclusions=exclusions,
         findings=(finding,),
         losses=np.full(rows.total, np.nan),
         flagged=np.zeros(rows.total, dtype=np.bool_),
@@ -398,18 +366,12 @@ def _no_criterion(
     )
 
 
-def _refused(
-    population: Population,
-    rows: UsableRows,
-    odd: Sequence[int],
-    why: str,
-    exclusions: tuple[Exclusion, ...],
-) -> LearnedCriterion:
+def _refused(rows: UsableRows, odd: Sequence[int], why: str) -> LearnedCriterion:
     """Refuse a criterion, and name the nodes with odd rows, because an engineer must look at their values."""
     if not odd:
-        return _no_criterion(population, rows, why, exclusions)
-    reason = f"{why}: {first_of(sorted({population.nodes[row] for row in odd}), MAX_NODES_NAMED)}"
-    learned = _no_criterion(population, rows, reason, exclusions)
+        return _no_criterion(rows, why)
+    names = sorted({rows.population.nodes[row] for row in odd})
+    learned = _no_criterion(rows, f"{why}: {first_of(names, MAX_NODES_NAMED)}")
     return replace(learned, findings=(replace(learned.findings[0], kind=DOUBTFUL),))
 
 
@@ -427,17 +389,6 @@ def _exclusion(population: Population, row: int, reason: str) -> Exclusion:
     )
 
 
-def _unusable(
-    population: Population, rows: UsableRows, known: Collection[int]
-) -> tuple[Exclusion, ...]:
-    """Return the rows that cannot be used, except known ones."""
-    return tuple(
-        _exclusion(population, row, f"{problem.kind}: {problem.text}")
-        for row, problem in sorted(rows.problems.items())
-        if row not in known
-    )
-
-
 def _too_far(
     population: Population,
     losses: FloatArray,
@@ -447,7 +398,7 @@ def _too_far(
 ) -> list[Exclusion]:
     better, unit = population.metric.better, population.metric.unit
     found = []
-    for row in np.flatnonzero(flagged).tolist():
+    for row in _rows(flagged):
         alike = max(0.0, 1 - float(losses[row]))
         decimals = distinguishing_decimals(alike, alpha, better)
         part = part_text(population.sample(row), alike, centre, better, unit)

@@ -48,12 +48,12 @@ def strange_finding(population: Population, strange: Mapping[int, float]) -> Fin
     )
 
 
-def never_normal(rows: UsableRows, population: Population) -> tuple[list[int], str] | None:
+def never_normal(rows: UsableRows) -> tuple[list[int], str] | None:
     """Return units whose values are never normal, and why, if at least half of the units are such.
 
     Such values are counted faults (whole numbers of a metric that counts faults), and rates of only 0.
     """
-    metric, values = population.metric, population.values
+    metric, values = rows.population.metric, rows.population.values
     odd = rows.idle()
     reason = "nothing but 0 on at least half of the units, so nothing was measured"
     if metric.better == "lower" and metric.counts_faults:

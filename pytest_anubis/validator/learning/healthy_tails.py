@@ -86,7 +86,7 @@ def healthy_tails(
     """
     usable = [_usable(item, without) for item in learned]
     pairs = [(i, rows) for i, rows in zip(learned, usable, strict=True) if rows is not None]
-    nulls = healthy_nulls((*_signed(*pair), _floor(pair[0])) for pair in pairs)
+    nulls = healthy_nulls((*_signed(*pair), _floor(pair[0].rows)) for pair in pairs)
     tails: list[HealthyTail | None] = []
     for start in range(0, len(pairs), AT_ONCE):
         part = slice(start, start + AT_ONCE)
@@ -107,14 +107,15 @@ def _leave_one_out(
     if executor is None:
         yield from map(_without_its_node, asked)
         return
-    sent = [one.to_send() for one in asked if affordable(one.rows)]
+    # Another process cannot use our storage.
+    sent = [one.with_values(one.population, None) for one in asked if affordable(one.rows)]
     done = executor.map(_without_its_node, sent)
     for item in asked:
         yield next(done) if affordable(item.rows) else item.losses
 
 
 def _without_its_node(item: LearnedCriterion) -> FloatArray:
-    losses = leave_one_out_losses(item.population, item.rows, item.losses, item.centred)
+    losses = leave_one_out_losses(item.rows, item.losses, item.centred)
     if item.rows.storage is not None:
         item.rows.storage.release()
     return losses
@@ -137,10 +138,6 @@ def _usable(learned: LearnedCriterion, without: frozenset[str]) -> BoolArray | N
 def _signed(learned: LearnedCriterion, usable: BoolArray) -> tuple[FloatArray, BoolArray]:
     """Return the signed losses to which the null of a metric is fitted, and their bulk."""
     return np.where(usable, learned.losses - learned.gains, np.nan), ~learned.flagged
-
-
-def _floor(learned: LearnedCriterion) -> float:
-    return max(FLOOR, _step(learned.rows) / 2)
 
 
 def _of_usable(
@@ -187,11 +184,11 @@ def of_enough_nodes(tails: Sequence[HealthyTail | None]) -> list[HealthyTail | N
     return [tail if tail is not None and len(tail.nodes) >= MIN_NODES else None for tail in tails]
 
 
-def _step(rows: UsableRows) -> float:
-    """Return the relative step of samples that are single values, 0 for others."""
+def _floor(rows: UsableRows) -> float:
+    """Return the least scale of a null; of single values, half of their relative step at least."""
     if rows.sizes != (1,):
-        return 0.0
-    return step_of(rows.blocks[0].values[:, 0].astype(np.float64))
+        return FLOOR
+    return max(FLOOR, step_of(rows.blocks[0].values[:, 0].astype(np.float64)) / 2)
 
 
 def sick_nodes(tails: Sequence[HealthyTail | None]) -> frozenset[str]:

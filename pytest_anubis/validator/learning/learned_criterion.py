@@ -20,38 +20,30 @@ class LearnError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnedCriterion:
-    """A learned criterion with the data behind it; arrays are over the rows of ``population``.
+    """A learned criterion with the data behind it; arrays are over the rows of ``population``."""
 
-    Attributes:
-        population: The samples; pooled per node if the scope is ``node``.
-        criterion: The criterion; None if there is none.
-        reason: Why there is no criterion.
-        exclusions: Units that were left out, or are too far from the centre.
-        findings: Findings for people.
-        losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
-        gains: Shape (n,), the distance on the other side, where a unit is better than the centre.
-        flagged: Shape (n,), whether the loss is beyond the practical threshold.
-        centred: Shape (n,), the units of a fleet whose median the centre is; none for a medoid.
-        rows: The usable rows, sorted.
-        spread: Run-to-run spread, for one machine only.
-        clusters: Coherent groups of units next to the majority.
-        undecided: Shape (n,), units of a slower group that may be healthy: they neither widen this criterion
-            nor make their nodes sick.
-    """
-
-    population: Population
-    criterion: Criterion | None
-    reason: str = ""
+    criterion: Criterion | None  # the criterion; None if there is none
+    reason: str = ""  # why there is no criterion
+    # Units that were left out, or are too far from the centre
     exclusions: tuple[Exclusion, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    losses: FloatArray
+    findings: tuple[Finding, ...] = ()  # findings for people
+    losses: FloatArray  # shape (n,), one-sided distance to the final centre; NaN for unusable rows
+    # Shape (n,), the distance on the other side, where a unit is better than the centre
     gains: FloatArray = field(default_factory=lambda: np.zeros(0))
-    flagged: BoolArray
-    rows: UsableRows
+    flagged: BoolArray  # shape (n,), whether the loss is beyond the practical threshold
+    rows: UsableRows  # the usable rows of the population, sorted
+    # Shape (n,), the units of a fleet whose median the centre is; none for a medoid
     centred: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    spread: RunSpread | None = None
-    clusters: tuple[Cluster, ...] = ()
+    spread: RunSpread | None = None  # run-to-run spread, for one machine only
+    clusters: tuple[Cluster, ...] = ()  # coherent groups of units next to the majority
+    # Shape (n,), units of a slower group that may be healthy: they neither widen this criterion nor
+    # make their nodes sick
     undecided: BoolArray | None = None
+
+    @property
+    def population(self) -> Population:
+        """The samples; pooled per node if the scope is ``node``."""
+        return self.rows.population
 
     def without_values(self) -> LearnedCriterion:
         """Return the same without values: small enough to keep many, or to send."""
@@ -65,30 +57,23 @@ class LearnedCriterion:
             problems={},
             looks={},
         )
-        rows = replace(self.rows.released(), population=nothing, storage=None)
-        return replace(self, population=nothing, rows=rows)
-
-    def to_send(self) -> LearnedCriterion:
-        """Return the same for another process, which cannot use our storage."""
-        return replace(self, rows=replace(self.rows, held=None, storage=None))
+        return self.with_values(nothing, None)
 
     def with_values(
         self, population: Population, storage: SampleStorage | None
     ) -> LearnedCriterion:
         """Return the same with its population; rows are sorted anew when they are needed."""
-        rows = replace(self.rows.released(), population=population, storage=storage)
-        return replace(self, population=population, rows=rows)
+        rows = replace(self.rows, held=None, population=population, storage=storage)
+        return replace(self, rows=rows)
 
 
-def learn_constant(population: Population, rows: UsableRows) -> tuple[float | None, BoolArray]:
+def learn_constant(rows: UsableRows) -> tuple[float | None, BoolArray]:
     """Return the constant value of at least half of an exact metric's units, and which units (n,) differ.
 
     The value is None if no value has a majority.
     """
-    low, high = np.full(rows.total, np.nan), np.full(rows.total, np.nan)
-    for block in rows.blocks:
-        low[block.index] = block.values[:, 0]
-        high[block.index] = block.values[:, -1]
+    low = rows.each(lambda values: values[:, 0])
+    high = rows.each(lambda values: values[:, -1])
     constant_rows = rows.usable & (low == high)
     values, counts = np.unique(low[constant_rows], return_counts=True)
     if not len(values) or 2 * int(counts.max()) < int(rows.usable.sum()):

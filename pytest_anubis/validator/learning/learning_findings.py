@@ -31,13 +31,9 @@ def learning_findings(
 ) -> tuple[Finding, ...]:
     """Return the findings on populations, on metrics that repeat badly, and on too few nodes.
 
-    Args:
-        results: What was learned of every metric.
-        criteria: The remaining criteria, with their thresholds.
-        note: The finding about all limits; may be empty.
-        tightened: Findings on promises; their metrics get no second finding about noise.
-        node_attributes: Node -> attributes, to name the one that separates a subpopulation.
-        price: Returns which healthy nodes a promise for a criterion would reject.
+    Criteria are those that are left, with their thresholds. Metrics with a tightened promise get no second
+    finding about noise. `node_attributes` name what separates a subpopulation; `price` says which healthy
+    nodes a promise for a criterion would reject.
     """
     found: list[Finding] = []
     groups = [c for c in criteria if c.second is not None and c.second.decided]
@@ -60,9 +56,7 @@ def learning_findings(
             if (*item.population.series, cluster.side) in known:
                 continue
             middle = item.criterion.typical
-            found.append(
-                cluster_finding(item.population, item.rows, cluster, middle, node_attributes)
-            )
+            found.append(cluster_finding(item.rows, cluster, middle, node_attributes))
     loose: dict[Finding, float] = {}
     whose: dict[Finding, Criterion] = {}
     promised = {(finding.benchmark, finding.metric) for finding in tightened}
@@ -77,7 +71,7 @@ def learning_findings(
                 metric=criterion.metric.name,
                 text=text,
             )
-            loose[finding], whose[finding] = _least_loss(criterion), criterion
+            loose[finding], whose[finding] = criterion.shown_loss or 0.0, criterion
     if loose:  # the worst comes first, with a remedy
         worst = min(loose, key=lambda f: (-loose[f], f.benchmark, f.metric, f.text))
         if loose[worst] > PROMISED:
@@ -113,11 +107,6 @@ def _groups(item: LearnedCriterion) -> list[tuple[str, str, str, str]]:
     """Return the groups next to the majority, by metric and side, which is UNDECIDED if they are."""
     undecided = [(*item.population.series, UNDECIDED)] if item.undecided is not None else []
     return undecided or [(*item.population.series, cluster.side) for cluster in item.clusters]
-
-
-def _least_loss(criterion: Criterion) -> float:
-    """Return the smallest loss that a criterion finds, as a share of the rate in both directions."""
-    return criterion.shown_loss or 0.0
 
 
 def _remedy(name: str, share: float, rejects: str) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import ALPHA, ERROR_RATE
-from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.similarity.usable_rows import UsableRows, name_codes
 
 FLOOR = 1e-3
@@ -93,9 +93,9 @@ class RunSpread(NamedTuple):
     card: bool = False  # whether it is a metric of accelerators
 
 
-def run_spread(population: Population, rows: UsableRows, centre: FloatArray) -> RunSpread:
+def run_spread(rows: UsableRows, centre: FloatArray) -> RunSpread:
     """Measure the spread of the runs around their centre, each device compared with itself."""
-    means = rows.means()
+    population, means = rows.population, rows.means()
     _, device = name_codes(population.devices)
     residuals = np.zeros(0)
     degrees = 0
@@ -111,28 +111,29 @@ def run_spread(population: Population, rows: UsableRows, centre: FloatArray) -> 
     runs, codes = name_codes(population.runs)
     distinct = len(np.unique(codes[rows.usable])) if len(runs) > 1 else int(rows.usable.sum())
     card = all(":" in one for one in population.devices)  # such as cuda:0
-    return RunSpread(math.sqrt(variance), distinct, shape, _within(population, rows), card)
+    return RunSpread(math.sqrt(variance), distinct, shape, _within(rows), card)
 
 
-def _within(population: Population, rows: UsableRows) -> float:
+def _within(rows: UsableRows) -> float:
     """Return the relative standard error of a run's mean, from the means of batches of each run."""
-    known = within_variances(population, rows)
+    known = within_variances(rows)
     known = known[~np.isnan(known)]
     return math.sqrt(math.fsum(known) / len(known)) if len(known) else 0.0
 
 
-def within_variances(population: Population, rows: UsableRows) -> FloatArray:
+def within_variances(rows: UsableRows) -> FloatArray:
     """Return each row's relative variance of its mean (n,), from the means of successive batches.
 
     It is NaN for rows that are unusable, too short or zero throughout.
     """
     out = np.full(rows.total, np.nan)
-    sizes = np.diff(population.offsets)
+    values, offsets = rows.population.values, np.asarray(rows.population.offsets)
+    sizes = np.diff(offsets)
     for size in np.unique(sizes[rows.usable]):
         if size < 2 * BATCHES:
             continue
         index = np.flatnonzero(rows.usable & (sizes == size))
-        matrix = population.values[np.asarray(population.offsets)[index][:, None] + np.arange(size)]
+        matrix = values[offsets[index][:, None] + np.arange(size)]
         means = np.stack([p.mean(axis=1) for p in np.array_split(matrix, BATCHES, axis=1)], axis=1)
         whole = matrix.mean(axis=1)
         some = whole > 0

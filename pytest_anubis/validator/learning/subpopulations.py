@@ -94,10 +94,7 @@ class Cluster(NamedTuple):
 
 
 def clusters(
-    population: Population,
-    rows: UsableRows,
-    alpha: float,
-    sides: tuple[FloatArray, FloatArray],
+    rows: UsableRows, alpha: float, sides: tuple[FloatArray, FloatArray]
 ) -> tuple[Cluster, ...]:
     """Return the clusters of more than a tenth of the nodes, at most one on each side of the majority.
 
@@ -112,21 +109,19 @@ def clusters(
     lower = np.nan_to_num(below) >= np.nan_to_num(above)
     found = []
     for side, mask in (("lower", aside & lower), ("higher", aside & ~lower)):
-        cluster = _cluster(population, rows, mask, side, alpha)
+        cluster = _cluster(rows, mask, side, alpha)
         if cluster is not None:
             found.append(cluster)
     return tuple(found)
 
 
-def _cluster(
-    population: Population, rows: UsableRows, mask: BoolArray, side: str, alpha: float
-) -> Cluster | None:
-    size = group_size(population.nodes, mask, rows.usable)
+def _cluster(rows: UsableRows, mask: BoolArray, side: str, alpha: float) -> Cluster | None:
+    size = group_size(rows.population.nodes, mask, rows.usable)
     one_node = size.all_nodes == 1
     count, whole = (
         (size.units, size.all_units) if one_node else (size.nodes_with_any, size.all_nodes)
     )
-    fewest = PAIR if side == population.metric.better else MIN_UNITS
+    fewest = PAIR if side == rows.population.metric.better else MIN_UNITS
     if count < fewest or count <= SHARE * whole:
         return None
     own = median_centre(rows.quantile_columns(rows.grid()), mask)
@@ -153,14 +148,13 @@ def _valley(rows: UsableRows, mask: BoolArray, typical: float) -> bool:
 
 
 def cluster_finding(
-    population: Population,
     rows: UsableRows,
     cluster: Cluster,
     middle: float,
     attributes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Finding:
     """Report a cluster, and the attribute that separates it; `middle` is typical of the majority."""
-    size = cluster.size
+    population, size = rows.population, cluster.size
     count, whole, counted = size.counted
     who = f"{count} of {whole} {counted}"
     if size.mixed:

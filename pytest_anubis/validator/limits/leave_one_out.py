@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_anubis.core.sample import FloatArray, IntArray, Population
+from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.similarity.centre import MIN_UNITS
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, UsableRows, name_codes
 
@@ -21,9 +21,7 @@ def affordable(rows: UsableRows) -> bool:
     return rows.grid() * rows.total <= MAX_QUANTILES
 
 
-def leave_one_out_losses(
-    population: Population, rows: UsableRows, losses: FloatArray, members: BoolArray
-) -> FloatArray:
+def leave_one_out_losses(rows: UsableRows, losses: FloatArray, members: BoolArray) -> FloatArray:
     """Return every usable unit's one-sided loss to the median centre of all other nodes, shape (n,).
 
     The members (n,) are exactly the units whose median the common centre is: if noise is wider than the
@@ -39,7 +37,7 @@ def leave_one_out_losses(
     size = rows.grid()
     every = rows.quantile_columns(size)
     columns = every[:, members].astype(np.float64)
-    _, codes = name_codes(population.nodes)
+    _, codes = name_codes(rows.population.nodes)
     here = codes[members]
     each = np.bincount(here, minlength=int(codes.max()) + 1)
     place = np.cumsum(each > 0) - 1
@@ -62,7 +60,7 @@ def leave_one_out_losses(
     out[known] = _losses(
         every[:, known].astype(np.float64),
         centres[:, place[codes[known]]],
-        population.metric.better,
+        rows.population.metric.better,
     )
     return out
 

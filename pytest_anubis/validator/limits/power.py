@@ -6,12 +6,12 @@ Learning states the first in each criterion (`Criterion.detectable`), and needs 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.validator.limits.tails import student_quantile
 from pytest_anubis.validator.similarity.distance import uniformly_worse
 
 POWER = 0.95
@@ -39,14 +39,7 @@ def next_luck(deviation: float, nodes: int) -> float:
 
     `deviation` is the standard deviation of the signed losses of healthy units from `nodes` nodes.
     """
-    return _quantile(max(nodes - 1, 1)) * deviation * math.sqrt(1 + 1 / nodes)
-
-
-@lru_cache(maxsize=64)  # metrics of one fleet have the same number of nodes
-def _quantile(degrees: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, POWER))
+    return student_quantile(max(nodes - 1, 1), POWER) * deviation * math.sqrt(1 + 1 / nodes)
 
 
 def detectable(better: Direction, threshold: float, lucky: float = 0.0) -> float:

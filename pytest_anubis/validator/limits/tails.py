@@ -306,15 +306,17 @@ def prediction_bound(deviation: float, units: float, rarity: float) -> float:
     losses is known better than their shape. `deviation` is the standard deviation of the signed losses of
     `units` units.
     """
-    reach = _bound(min(max(units - 1, 3.0), BOUND_DEGREES), rarity)
+    degrees = min(max(units - 1, 3.0), BOUND_DEGREES)
+    reach = -student_quantile(degrees, math.exp(-rarity))
     return deviation * math.sqrt(1 + 1 / max(units, 1.0)) * reach
 
 
-@lru_cache(maxsize=64)  # all metrics of a fleet have the same two rarities
-def _bound(degrees: float, rarity: float) -> float:
+@lru_cache(maxsize=128)  # all metrics of a fleet have as many nodes, and the same two rarities
+def student_quantile(degrees: float, probability: float) -> float:
+    """Return a quantile of Student's t, kept for the next metric."""
     from scipy.special import stdtrit
 
-    return -float(stdtrit(degrees, math.exp(-rarity)))
+    return float(stdtrit(degrees, probability))
 
 
 def nodes_needed(rate: float) -> int:

@@ -56,7 +56,7 @@ def component_means(members: Iterable[Member]) -> Iterator[Population]:
 
 def _mean(component: str, members: Sequence[Member]) -> Population:
     first = members[0].population
-    keys = list(_units(first))
+    keys = list(first.units())
     lost, total = np.zeros(len(keys)), 0.0
     for one in members:
         weight = max(one.criterion.spread, MIN_SPREAD) ** -2
@@ -84,10 +84,6 @@ def _mean(component: str, members: Sequence[Member]) -> Population:
     )
 
 
-def _units(population: Population) -> Iterator[tuple[str, str, str]]:
-    return zip(population.nodes, population.devices, population.runs, strict=True)
-
-
 def _aligned(keys: Sequence[tuple[str, str, str]], member: Member) -> FloatArray:
     """Return the logarithmic loss of each unit in `keys`; NaN if it has none."""
     values, typical = member.medians, member.criterion.typical
@@ -95,7 +91,7 @@ def _aligned(keys: Sequence[tuple[str, str, str]], member: Member) -> FloatArray
         losses = np.log(typical) - np.log(values)
     if member.criterion.metric.better == "lower":
         losses = -losses
-    own = list(_units(member.population))
+    own = list(member.population.units())
     if own == keys:
         return np.asarray(losses)
     place = dict(zip(own, losses.tolist(), strict=True))

@@ -7,15 +7,15 @@ A run of only some devices is completed from earlier runs. `usual_devices` finds
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
-from pytest_anubis.core.gather import SampleStorage
-from pytest_anubis.core.sample import FloatArray, IntArray, Population, SampleProblem
-from pytest_anubis.validator.similarity.usable_rows import BLOCK, name_codes
+from pytest_anubis.core.gather import SampleStorage, reordered
+from pytest_anubis.core.sample import IntArray, Population, SampleProblem
+from pytest_anubis.validator.similarity.usable_rows import name_codes
 
 
 def pooled(population: Population, storage: SampleStorage | None = None) -> Population:
@@ -29,10 +29,10 @@ def pooled(population: Population, storage: SampleStorage | None = None) -> Popu
     sizes = np.diff(population.offsets)
     if np.array_equal(order, np.arange(len(sizes))):  # gathered populations mostly are: no copy
         values = population.values[: population.offsets[-1]][population.offsets[0] :]
-    elif storage is not None:
-        values = storage.keep(_in_order(population, order, storage))
     else:
-        values = np.concatenate(list(_in_order(population, order, None)))
+        begins = np.asarray(population.offsets)[order]
+        offsets = np.concatenate([[0], np.cumsum(sizes[order])])
+        values = reordered(population.values, begins, offsets, storage)
     lengths = np.bincount(owner, weights=sizes, minlength=len(nodes)).astype(np.int64)
     problems: dict[int, SampleProblem] = {}
     for row, problem in sorted(population.problems.items()):
@@ -40,12 +40,8 @@ def pooled(population: Population, storage: SampleStorage | None = None) -> Popu
             int(owner[row]),
             SampleProblem(kind=problem.kind, text=f"{population.devices[row]}: {problem.text}"),
         )
-    return Population(
-        hardware_class=population.hardware_class,
-        benchmark=population.benchmark,
-        metric=population.metric,
-        component=population.component,
-        group=population.group,
+    return replace(
+        population,
         nodes=nodes,
         devices=("node",) * len(nodes),
         runs=runs,
@@ -53,7 +49,6 @@ def pooled(population: Population, storage: SampleStorage | None = None) -> Popu
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         problems=problems,
         looks=_looks(population, owner, len(nodes)),
-        given=population.given,
     )
 
 
@@ -115,24 +110,6 @@ def _measured(population: Population) -> Population:
         row for row, node in enumerate(population.nodes) if row not in missing or node not in left
     ]
     return population.only(rows)
-
-
-def _in_order(
-    population: Population, order: IntArray, storage: SampleStorage | None
-) -> Iterator[FloatArray]:
-    """Yield the values of all rows in another order, some rows at a time."""
-    offsets = np.asarray(population.offsets)
-    sizes = np.diff(offsets)
-    step = max(1, BLOCK * len(sizes) // max(int(sizes.sum()), 1))
-    even = int(sizes.min()) == int(sizes.max())
-    for first in range(0, len(order), step):
-        some = order[first : first + step]
-        if even:
-            yield population.values[offsets[some][:, None] + np.arange(sizes[0])].ravel()
-        else:
-            yield np.concatenate([population.sample(int(row)) for row in some])
-        if storage is not None:
-            storage.release()
 
 
 @lru_cache(maxsize=8)  # metrics of one fleet share their units

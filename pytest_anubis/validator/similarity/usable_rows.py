@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -101,16 +101,16 @@ class UsableRows:
             return self.held
         return _blocks(self.population, self.usable, self.sizes, self.storage)
 
-    def released(self) -> UsableRows:
-        """Return the same rows without blocks in memory; blocks are then sorted anew when needed."""
-        return replace(self, held=None)
+    def each(self, number_of: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Return a number of every row, shape (total,), NaN if unusable, from sorted values (k, n)."""
+        out = np.full(self.total, np.nan)
+        for block in self.blocks:
+            out[block.index] = number_of(block.values)
+        return out
 
     def losses(self, centre: FloatArray, better: Direction) -> FloatArray:
         """Return every row's one-sided loss against a centre, shape (total,), NaN if unusable."""
-        out = np.full(self.total, np.nan)
-        for block in self.blocks:
-            out[block.index] = worse(*losses(block.values, centre), better)
-        return out
+        return self.each(lambda values: worse(*losses(values, centre), better))
 
     def sides(self, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return every row's losses below and above a centre, each (total,), NaN if unusable."""
@@ -121,30 +121,24 @@ class UsableRows:
 
     def medians(self) -> FloatArray:
         """Return every row's median, shape (total,), NaN if unusable."""
-        out = np.full(self.total, np.nan)
-        for block in self.blocks:
-            n = block.values.shape[1]
-            low = block.values[:, (n - 1) // 2].astype(np.float64)
-            out[block.index] = low + (block.values[:, n // 2] - low) / 2  # no sum that overflows
-        return out
+
+        def middle(values: FloatArray) -> FloatArray:
+            n = values.shape[1]
+            low = values[:, (n - 1) // 2].astype(np.float64)
+            return low + (values[:, n // 2] - low) / 2  # no sum that overflows
+
+        return self.each(middle)
 
     def means(self) -> FloatArray:
         """Return every row's mean, shape (total,), NaN if unusable."""
-        out = np.full(self.total, np.nan)
-        for block in self.blocks:
-            out[block.index] = block.values.mean(axis=1, dtype=np.float64)
-        return out
+        return self.each(lambda values: values.mean(axis=1, dtype=np.float64))
 
     def idle(self) -> BoolArray:
         """Return which rows are rates (`Metric.is_rate`) of which all values are 0, shape (total,)."""
-        out = np.zeros(self.total, dtype=np.bool_)
-        for block in self.blocks if self.population.metric.is_rate else ():
-            out[block.index] = block.values[:, -1] == 0
-        return out
-
-    def smallest(self) -> int:
-        """Return the size of the smallest usable sample, 0 if there is none."""
-        return min(self.sizes, default=0)
+        if not self.population.metric.is_rate:
+            return np.zeros(self.total, dtype=np.bool_)
+        idle: BoolArray = self.each(lambda values: values[:, -1]) == 0
+        return idle
 
     def grid(self) -> int:
         """Return how many quantiles represent these rows, without loss up to ``GRID``."""

@@ -34,16 +34,13 @@ def metric_drifts(
     started: Mapping[tuple[str, str], float],
     shifts: Sequence[TraitShift] = (),
 ) -> list[MetricDrift]:
-    """Return every metric over time, those that drift first, the greatest loss first.
+    """Return every metric of a class over time, those that drift first, the greatest loss first.
 
     The time between the first and the last run is cut into equal stretches. A metric drifts if the medians of
     the stretches fall (Mann 1945, Kendall 1938) beyond chance, corrected for the number of metrics
-    (Bonferroni), and the last third of them is more than `MIN_CHANGE` worse than the first.
-
-    Args:
-        table: The class's samples.
-        started: (run, node) -> when the run began, seconds since 1970; runs without a time are ignored.
-        shifts: Groups to ignore: a slow batch that was measured last is no drift.
+    (Bonferroni), and the last third of them is more than `MIN_CHANGE` worse than the first. Runs (run, node)
+    that did not start at a known time (seconds since 1970) are ignored, and so are the groups of `shifts`: a
+    slow batch that was measured last is no drift.
     """
     times = np.array(
         [started.get(unit, np.nan) for unit in zip(table.runs, table.nodes, strict=True)]

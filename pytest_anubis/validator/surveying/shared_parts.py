@@ -47,42 +47,25 @@ Levels = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A device's value of one metric, relative to what is expected.
+    """A device's value of one metric, relative to what is expected."""
 
-    Attributes:
-        component: The part of the node that the metric measures.
-        metric: Key of the metric.
-        device: The device.
-        level: log(value / expected), with the opposite sign if lower is better.
-        spread: Healthy spread of the metric; 0 if unknown.
-    """
-
-    component: str
-    metric: tuple[str, ...]
-    device: str
-    level: float
-    spread: float = 0.0
+    component: str  # the part of the node that the metric measures
+    metric: tuple[str, ...]  # key of the metric
+    device: str  # the device
+    level: float  # log(value / expected), with the opposite sign if lower is better
+    spread: float = 0.0  # healthy spread of the metric; 0 if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """A hypothesis: the part, and the devices that it would slow down.
+    """A hypothesis: the part, and the devices that it would slow down."""
 
-    Attributes:
-        kind: ``device`` or the kind of a shared part.
-        name: The device, the bridge, or the NUMA node.
-        devices: Its devices, in order.
-        prior: Its share of the prior.
-        alike: How many hypotheses of its kind there are.
-        socket: NUMA node with the same devices as a bridge.
-    """
-
-    kind: PartKind | Literal["device"]
-    name: str
-    devices: tuple[str, ...]
-    prior: float
-    alike: int
-    socket: int | None = None
+    kind: PartKind | Literal["device"]  # ``device`` or the kind of a shared part
+    name: str  # the device, the bridge, or the NUMA node
+    devices: tuple[str, ...]  # its devices, in order
+    prior: float  # its share of the prior
+    alike: int  # how many hypotheses of its kind there are
+    socket: int | None = None  # NUMA node with the same devices as a bridge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +82,9 @@ def shared_parts(
 ) -> tuple[SharedPart, ...]:
     """Return the shared parts that explain why devices of a run are slow, the most certain first.
 
-    Args:
-        run: The run; without a map in its inventory the result is empty.
-        baseline: What is expected; without a criterion the node's median is.
-        verdicts: The verdicts as they count: a part is named only if one of its devices is FAIL or MARGINAL.
+    There are none without a map in the run's inventory. Values are compared with the baseline, or without a
+    criterion with the node's median. A part is named only if one of its devices is FAIL or MARGINAL in the
+    verdicts as they count.
     """
     places = places_of(run.inventory, [one.device for one in run.measurements])
     bad = _bad_devices(verdicts, places)
@@ -134,12 +116,8 @@ def parts_of_collected(
 ) -> dict[Unit, tuple[SharedPart, ...]]:
     """Return the shared parts of collected nodes with bad devices, as `shared_parts` of one run.
 
-    Args:
-        populations: The samples of all nodes; the latest one of each device counts.
-        runs: The run of each node that has its inventory.
-        verdicts: The verdicts on each node, as they count.
-        baselines: Hardware class -> its baseline.
-        began: (run, node) -> when the run began, ISO 8601.
+    The latest sample of each device counts: `began` maps run and node to its begin, ISO 8601. `runs` have the
+    inventory of each node, and baselines are by hardware class.
     """
     bad: dict[Unit, dict[str, set[str]]] = {}
     for unit, run in runs.items():

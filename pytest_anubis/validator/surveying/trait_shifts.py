@@ -59,15 +59,8 @@ def trait_shifts(
     The nodes with a value of a trait are compared with the other nodes of the class, metric by metric, by
     ranks (Mann and Whitney 1947); all comparisons share the error rate (Bonferroni). What a trait explains is
     removed before the next search, so that the racks of a slow batch are not named as well. A trait whose
-    nodes are only rejected more often (exact results, failed tests) is found too.
-
-    Args:
-        table: The class's samples.
-        traits: Node -> name of a trait -> its value; of two traits with the same nodes the first one is
-            named.
-        rejected: The nodes of the class that are rejected.
-        started: (run, node) -> when the run began; the latest run of a node counts, since traits are of
-            today.
+    nodes are only rejected more often (exact results, failed tests) is found too. Of two traits with the same
+    nodes the first one is named. The latest run of a node counts, since traits are of today.
     """
     nodes, goodness = table.by_node(started)
     groups = _groups(nodes, traits)
@@ -118,11 +111,6 @@ def part_shifts(
     If faults were independent, each of a node's m switches (or NUMA nodes) would be hit alike, and the number
     of nodes that name a given one would be binomial with n nodes and 1 / m. P-values are corrected for the m
     parts (Bonferroni).
-
-    Args:
-        hardware_class: The class.
-        parts: Each of its nodes -> the parts that slow devices share by its latest run.
-        rejected: The nodes of the class that are rejected.
     """
     found: dict[tuple[str, int], dict[str, dict[str, None]]] = {}
     for node, own in sorted(parts.items()):

@@ -27,21 +27,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitMedians:
-    """Medians of a class's samples relative to typical values of the class.
+    """Medians of a class's samples relative to typical values of the class."""
 
-    Attributes:
-        hardware_class: The class.
-        columns: Its metrics, except exact ones.
-        nodes: Length n, the node of each row.
-        runs: Length n, the run of each row.
-        goodness: Shape (n, columns): ratio to the typical value, inverted if lower is better, so that 1 is
-            typical and less is worse. The worst device counts. NaN if nothing usable was measured.
-    """
-
-    hardware_class: str
-    columns: tuple[Column, ...]
-    nodes: tuple[str, ...]
-    runs: tuple[str, ...]
+    hardware_class: str  # the class
+    columns: tuple[Column, ...]  # its metrics, except exact ones
+    nodes: tuple[str, ...]  # length n, the node of each row
+    runs: tuple[str, ...]  # length n, the run of each row
+    # Shape (n, columns): ratio to the typical value, inverted if lower is better, so that 1 is
+    # typical and less is worse. The worst device counts. NaN if nothing usable was measured.
     goodness: FloatArray
 
     def by_node(

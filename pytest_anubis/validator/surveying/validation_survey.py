@@ -30,12 +30,9 @@ MIN_HOURS = 0.1
 def validation_figures(
     runs: Sequence[ValidationRun], defects: Sequence[Defect] | None, older: int = 0
 ) -> ValidationFigures:
-    """Return the figures.
+    """Return the figures of the runs that were read; defects that none of them found are left out.
 
-    Args:
-        runs: The runs of some nodes and time that were read.
-        defects: All defects; those that none of the runs found are left out. None if they are unknown.
-        older: How many older runs were not read.
+    Without known defects (None) no figure rests on them. `older` counts the runs that were not read.
     """
     dated = [
         (one, int(one.began // _DAY)) for one in runs if one.decision and one.began is not None

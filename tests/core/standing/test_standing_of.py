@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,13 +13,20 @@ from hypothesis import strategies as st
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.recorded_run import judged_of, judged_run, model_of, passed_checks
+from pytest_anubis.core.standing.recorded_run import (
+    judged_of,
+    judged_run,
+    model_of,
+    passed_checks,
+    said_of_node,
+)
 from pytest_anubis.core.standing.standing_of import (
     GATE,
     GONE,
     XFAIL,
     JudgedRun,
     Key,
+    Said,
     Standing,
     relevant_runs,
 )
@@ -44,6 +52,20 @@ def key(part: str) -> Key:
     return f"t.py::test_{part}", "rate", "cuda:0", ""
 
 
+def said(
+    name: str, began: float, decision: str, *found: Said, profile: str = "standard"
+) -> JudgedRun:
+    return judged_run(
+        found,
+        run=name,
+        began=began,
+        ended=began + 0.5,
+        decision=decision,
+        benchmarks={one[0][0] for one in found if one[0][0].startswith("t.py")},
+        profile=profile,
+    )
+
+
 def run(
     name: str,
     began: float,
@@ -56,18 +78,14 @@ def run(
         (key(part), Outcome(outcome), Reason.WITHIN, beside, None)
         for part, outcome in outcomes.items()
     ]
-    return judged_run(
-        found,
-        run=name,
-        began=began,
-        ended=began + 0.5,
-        decision=decision,
-        benchmarks={one[0][0] for one in found},
-        profile=profile,
-    )
+    return said(name, began, decision, *found, profile=profile)
 
 
-GOOD = run("good", 0, "ACCEPTED", a="PASS", b="PASS")
+def passed(name: str, began: float, decision: str = "ACCEPTED") -> JudgedRun:
+    return run(name, began, decision, a="PASS", b="PASS")
+
+
+GOOD = passed("good", 0)
 BAD = run("bad", 1, "REJECTED", a="PASS", b="FAIL")
 
 
@@ -80,10 +98,10 @@ BAD = run("bad", 1, "REJECTED", a="PASS", b="FAIL")
         ([run("another part", 2, "ACCEPTED", a="PASS")], Decision.REJECTED),
         ([run("unclear", 2, "UNDECIDED", b="INCONCLUSIVE")], Decision.REJECTED),
         ([run("killed", 2, "", b="PASS")], Decision.REJECTED),  # came to no verdict
-        ([run("began before", 0.5, "ACCEPTED", a="PASS", b="PASS")], Decision.REJECTED),
-        ([run("at the same moment", 1, "ACCEPTED", a="PASS", b="PASS")], Decision.REJECTED),
+        ([passed("began before", 0.5)], Decision.REJECTED),
+        ([passed("at the same moment", 1)], Decision.REJECTED),
         ([run("that part", 2, "UNDECIDED", b="PASS")], Decision.UNDECIDED),
-        ([run("mended", 2, "ACCEPTED", a="PASS", b="PASS")], Decision.ACCEPTED),
+        ([passed("mended", 2)], Decision.ACCEPTED),
         ([run("unusual", 2, "ACCEPTED", a="PASS", b="MARGINAL")], Decision.ACCEPTED),
         (
             [run("that part", 2, "UNDECIDED", b="PASS"), run("rest", 3, "ACCEPTED", a="PASS")],
@@ -116,14 +134,12 @@ def test_a_mean_says_no_more_where_a_device_itself_is_bad(waived: bool) -> None:
     card, mean = key("b"), (*key("b")[:2], "node", "")
     bad = (Outcome.NOT_TESTED, Reason.WAIVED) if waived else (Outcome.FAIL, Reason.BEYOND)
     for found, decision in (((card, mean), Decision.UNDECIDED), ((mean,), Decision.REJECTED)):
-        first = judged_run(
-            [(one, *bad, Reference.FLEET, ENDED if waived else None) for one in found],
-            run="first",
-            began=1,
-            ended=1,
-            decision="ACCEPTED" if waived else "REJECTED",
-            benchmarks=(),
-            profile="standard",
+        by = ENDED if waived else None
+        first = said(
+            "first",
+            1,
+            "ACCEPTED" if waived else "REJECTED",
+            *((one, *bad, Reference.FLEET, by) for one in found),
         )
         assert standing_of([first]).decision is Decision.REJECTED
         again = run("again", 2, "UNDECIDED", b="PASS")
@@ -156,8 +172,7 @@ def cycle(one: JudgedRun, soak: str = "s") -> JudgedRun:
 
 
 OPEN = run("open", 1, "UNDECIDED", a="PASS", b="INCONCLUSIVE")
-PASSED = run("passed", 2, "ACCEPTED", a="PASS", b="PASS")
-AFTER = run("after", 3, "ACCEPTED", a="PASS", b="PASS")
+PASSED, AFTER = passed("passed", 2), passed("after", 3)
 
 
 @pytest.mark.parametrize(
@@ -198,30 +213,19 @@ def test_the_other_devices_or_the_own_past_clear_only_what_they_found(
 
 def test_what_has_no_norm_is_no_pass_unless_peers_judged_it() -> None:
     bad = run("bad", 1, "REJECTED", Reference.PEERS, b="FAIL")
-    said = [
-        (key("b"), Outcome.INCONCLUSIVE, Reason.NO_BASELINE, Reference.NONE, None),
-        (key("b"), Outcome.PASS, Reason.WITHIN, Reference.PEERS, None),
-    ]
-    for outcomes, decision in ((said, Decision.UNDECIDED), (said[:1], Decision.REJECTED)):
-        later = judged_run(
-            outcomes,
-            run="later",
-            began=2,
-            ended=2,
-            decision="UNDECIDED",
-            benchmarks=(),
-            profile="standard",
-        )
-        assert standing_of([bad, later]).decision is decision
+    without = key("b"), Outcome.INCONCLUSIVE, Reason.NO_BASELINE, Reference.NONE, None
+    by_peers = key("b"), Outcome.PASS, Reason.WITHIN, Reference.PEERS, None
+    later = said("later", 2, "UNDECIDED", without, by_peers)
+    assert standing_of([bad, later]).decision is Decision.UNDECIDED
+    later = said("later", 2, "UNDECIDED", without)
+    assert standing_of([bad, later]).decision is Decision.REJECTED
 
 
 @pytest.mark.parametrize("found_in", LENGTHS)
 @pytest.mark.parametrize("passed_in", LENGTHS)
 def test_a_shorter_profile_clears_nothing(found_in: str, passed_in: str) -> None:
     bad = run("bad", 1, "REJECTED", profile=found_in, b="FAIL")
-    whole = judged_run(  # rejected, and nothing failed by name
-        (), run="bad", began=1, ended=1, decision="REJECTED", benchmarks=(), profile=found_in
-    )
+    whole = said("bad", 1, "REJECTED", profile=found_in)  # nothing failed by name
     later = run("later", 2, "ACCEPTED", profile=passed_in, b="PASS")
     falls = LENGTHS.index(passed_in) >= LENGTHS.index(found_in)
     for one in (bad, whole):
@@ -233,13 +237,12 @@ def test_a_weaker_failure_does_not_take_the_place_of_a_stricter_one() -> None:
     again = run("again", 2, "REJECTED", Reference.PEERS, "smoke", b="FAIL")
     weak = run("weak", 3, "ACCEPTED", Reference.PEERS, "smoke", a="PASS", b="PASS")
     assert standing_of([BAD, again, weak]).decision is Decision.REJECTED
-    strict = run("strict", 4, "ACCEPTED", a="PASS", b="PASS")
-    assert standing_of([BAD, again, weak, strict]).decision is Decision.ACCEPTED
+    assert standing_of([BAD, again, weak, passed("strict", 4)]).decision is Decision.ACCEPTED
 
 
 def test_a_run_that_began_before_another_ended_clears_none_of_its_failures() -> None:
     long = replace(run("long", 1, "REJECTED", b="FAIL"), ended=9.0)
-    within = run("within", 2, "ACCEPTED", a="PASS", b="PASS")
+    within = passed("within", 2)
     assert standing_of([long, within]).decision is Decision.REJECTED
     assert standing_of([long, within, replace(within, run="x", began=9.0)]).failures == {}
     # The store knew that one ended before the other began, whatever the clocks say.
@@ -253,9 +256,8 @@ def test_a_clock_that_goes_back_changes_no_order() -> None:
     assert standing_of([bad, GOOD]).decision is Decision.REJECTED
     assert standing_of([GOOD, replace(bad, after="")]).decision is Decision.ACCEPTED  # nobody knows
     assert {*standing_of([GOOD, worse, bad]).failures} == {key("a"), key("b")}
-    mended = run("mended", 2, "ACCEPTED", a="PASS", b="PASS")
-    assert standing_of([mended, worse, GOOD, bad]).decision is Decision.ACCEPTED
-    early = replace(run("early", 0.5, "ACCEPTED", a="PASS", b="PASS"), after="bad")
+    assert standing_of([passed("mended", 2), worse, GOOD, bad]).decision is Decision.ACCEPTED
+    early = replace(passed("early", 0.5), after="bad")
     assert standing_of([GOOD, BAD, early]).decision is Decision.REJECTED
     circle = [replace(bad, after="worse"), worse]
     assert standing_of(circle).decision is Decision.REJECTED
@@ -269,15 +271,8 @@ def waived(
     profile: str = "standard",
 ) -> JudgedRun:
     """Return a run in which a waiver, or an xfail mark, covered that b failed."""
-    return judged_run(
-        [(key("b"), Outcome.NOT_TESTED, Reason.WAIVED, Reference.FLEET, by)],
-        run=name,
-        began=began,
-        ended=began,
-        decision=decision,
-        benchmarks=[key("b")[0]],
-        profile=profile,
-    )
+    covered = key("b"), Outcome.NOT_TESTED, Reason.WAIVED, Reference.FLEET, by
+    return said(name, began, decision, covered, profile=profile)
 
 
 @pytest.mark.parametrize(
@@ -372,24 +367,19 @@ def test_somebody_answers_by_name() -> None:
 
 
 def test_what_the_hardware_reports_falls_with_an_acceptance_as_wide() -> None:
-    xid = [
-        (
-            ("hardware", "xid-fault", "cuda:0", ""),
-            Outcome.FAIL,
-            Reason.HARDWARE,
-            Reference.NONE,
-            None,
-        ),
-        (key("a"), Outcome.PASS, Reason.WITHIN, Reference.FLEET, None),
-        (key("b"), Outcome.PASS, Reason.WITHIN, Reference.FLEET, None),
-    ]
-    bad = judged_run(
-        xid, run="x", began=1, ended=1, decision="REJECTED", benchmarks=[key("a")[0], key("b")[0]]
+    xid: Key = ("hardware", "xid-fault", "cuda:0", "")
+    bad = said(
+        "x",
+        1,
+        "REJECTED",
+        (xid, Outcome.FAIL, Reason.HARDWARE, Reference.NONE, None),
+        *((key(one), Outcome.PASS, Reason.WITHIN, Reference.FLEET, None) for one in "ab"),
+        profile="",
     )
     narrow = run("narrow", 2, "ACCEPTED", a="PASS")
     assert standing_of([bad, narrow]).decision is Decision.REJECTED
-    assert standing_of([bad, run("u", 3, "UNDECIDED", a="PASS", b="PASS")]).failures
-    wide = run("wide", 3, "ACCEPTED", a="PASS", b="PASS")
+    assert standing_of([bad, passed("u", 3, "UNDECIDED")]).failures
+    wide = passed("wide", 3)
     assert standing_of([bad, narrow, wide]).decision is Decision.ACCEPTED
     listened: Key = ("hardware", "", "kernel log", "")
     bad = replace(bad, passed=(*bad.passed, listened))
@@ -400,16 +390,9 @@ def test_what_the_hardware_reports_falls_with_an_acceptance_as_wide() -> None:
 
 
 def test_a_missing_card_falls_when_the_inventory_was_compared_again() -> None:
-    lost = [
-        (
-            ("inventory", "number of accelerators", "", ""),
-            Outcome.FAIL,
-            Reason.BEYOND,
-            Reference.FLEET,
-            None,
-        )
-    ]
-    bad = judged_run(lost, run="x", began=1, ended=1, decision="REJECTED", benchmarks=[])
+    cards: Key = ("inventory", "number of accelerators", "", "")
+    lost = cards, Outcome.FAIL, Reason.BEYOND, Reference.FLEET, None
+    bad = said("x", 1, "REJECTED", lost, profile="")
     narrow = run("without the gate", 2, "ACCEPTED", a="PASS")
     assert standing_of([bad, narrow]).decision is Decision.REJECTED
     compared = replace(narrow, passed=(*narrow.passed, GATE))
@@ -538,18 +521,15 @@ def test_what_settled_a_run_that_settled_another_one_is_needed() -> None:
         run("r3", 3, "UNDECIDED", a="PASS"),
     ]
     stands = standing_of(runs)
-    assert set(stands.failures) == {key("c")}
-    assert set(standing_of([one for one in runs if one.run in stands.needed]).failures) == {
-        key("c")
-    }
+    needed = [one for one in runs if one.run in stands.needed]
+    assert set(stands.failures) == set(standing_of(needed).failures) == {key("c")}
 
 
 def test_what_passed_at_the_gate_is_kept_with_where_a_run_looked() -> None:
     lost, log = ("inventory", "accelerators", "", ""), ("hardware", "", "log", "")
-    bad = replace(
-        run("bad", 0, "REJECTED"), failed=(lost,), passed=(("inventory", "", "count", ""),)
-    )
-    close = replace(run("close", 1, "UNDECIDED"), passed=(GATE, ("inventory", "", "count", "")))
+    count = "inventory", "", "count", ""
+    bad = replace(run("bad", 0, "REJECTED"), failed=(lost,), passed=(count,))
+    close = replace(run("close", 1, "UNDECIDED"), passed=(GATE, count))
     plain = replace(run("plain", 2, "UNDECIDED"), passed=(GATE, log))
     for kept in ([bad, close, plain], [bad, *relevant_runs([close, plain])]):
         assert standing_of(kept).decision is Decision.UNDECIDED
@@ -565,17 +545,13 @@ def test_what_more_than_one_run_found_is_confirmed_until_one_passes_it() -> None
 
 def test_an_import_has_no_inventory_to_pass_and_says_which_devices_gave_values() -> None:
     metric = Metric(name="rate", unit="GB/s", better="higher")
-    record = RunRecord(
-        run="r",
-        node="n",
-        baseline="sha256:0",
-        measurements=tuple(
-            Measurement(
-                test="t", benchmark="t", component="c", metric=metric, device=device, values=values
-            )
-            for device, values in (("cuda:0", (1.0,)), ("cuda:1", ()), ("node", (1.0,)))
-        ),
+    measured = tuple(
+        Measurement(
+            test="t", benchmark="t", component="c", metric=metric, device=device, values=values
+        )
+        for device, values in (("cuda:0", (1.0,)), ("cuda:1", ()), ("node", (1.0,)))
     )
+    record = RunRecord(run="r", node="n", baseline="sha256:0", measurements=measured)
     assert {key for key, _ in passed_checks(record)} == {(GATE[0], GONE, "cuda:0", "")}
 
 
@@ -584,7 +560,7 @@ def test_an_import_has_no_inventory_to_pass_and_says_which_devices_gave_values()
     [
         ([], "UNDECIDED", "stop"),
         ([run("part", 3, "ACCEPTED", a="PASS")], "UNDECIDED", "stop"),
-        ([run("all", 3, "ACCEPTED", a="PASS", b="PASS")], "ACCEPTED", "all"),
+        ([passed("all", 3)], "ACCEPTED", "all"),
         ([run("short", 3, "ACCEPTED", profile="smoke", b="PASS")], "UNDECIDED", "stop"),
         ([run("bad", 1, "REJECTED", b="FAIL")], "REJECTED", "bad"),
         ([run("bad", 3, "REJECTED", b="FAIL")], "REJECTED", "bad"),
@@ -595,8 +571,7 @@ def test_an_import_has_no_inventory_to_pass_and_says_which_devices_gave_values()
 def test_what_failed_in_a_run_that_was_broken_off_is_open(
     runs: list[JudgedRun], decision: str, by: str
 ) -> None:
-    runs = [run("good", 0, "ACCEPTED", a="PASS", b="PASS"), *runs]
-    runs.append(run("stop", 2, "UNDECIDED", a="PASS", b="FAIL"))
+    runs = [GOOD, *runs, run("stop", 2, "UNDECIDED", a="PASS", b="FAIL")]
     for kept in (runs, relevant_runs(runs)):
         stands = standing_of(kept)
         assert stands.by is not None
@@ -627,21 +602,11 @@ def test_since_is_when_the_failure_was_first_found_after_it_last_passed() -> Non
 
 
 def test_a_metric_that_was_never_recorded_falls_by_any_value_that_passes() -> None:
-    unset = judged_run(
-        [(key("b"), Outcome.FAIL, Reason.UNSET, Reference.NONE, None)],
-        run="unset",
-        began=1,
-        ended=1,
-        decision="REJECTED",
-        benchmarks=(),
-        profile="standard",
-    )
-    for reference, decision in (
-        (Reference.MACHINE, Decision.ACCEPTED),
-        (Reference.FLEET, Decision.ACCEPTED),
-    ):
+    never = key("b"), Outcome.FAIL, Reason.UNSET, Reference.NONE, None
+    unset = said("unset", 1, "REJECTED", never)
+    for reference in (Reference.MACHINE, Reference.FLEET):
         later = run("later", 2, "ACCEPTED", reference, b="PASS")
-        assert standing_of([unset, later]).decision is decision
+        assert standing_of([unset, later]).decision is Decision.ACCEPTED
     assert standing_of([unset, run("later", 2, "ACCEPTED", a="PASS")]).decision is Decision.REJECTED
 
 
@@ -654,14 +619,8 @@ def test_a_count_of_faults_without_a_criterion_passes_as_it_fails(
     one = Measurement(
         test="t", benchmark="t", component="c", metric=metric, device="node", values=values
     )
-    open_yet = MetricVerdict(
-        outcome=Outcome.INCONCLUSIVE,
-        reason=reason,
-        text="",
-        benchmark="t",
-        metric="wrong",
-        device="node",
-    )
+    about: Any = {"benchmark": "t", "metric": "wrong", "device": "node"}
+    open_yet = MetricVerdict(outcome=Outcome.INCONCLUSIVE, reason=reason, text="", **about)
     record = RunRecord(run="r", node="n", measurements=(one,), verdicts=(open_yet,))
     found = ("t", "wrong", "node", ""), Reference.SELF
     assert (found in passed_checks(record)) == passed
@@ -675,21 +634,9 @@ def test_a_right_value_without_a_baseline_answers_no_baseline(
     failed_by: Reference, cleared: bool
 ) -> None:
     """A count of faults is right or wrong by itself; where a baseline had judged it, one has to again."""
-    key = ("t", "wrong", "node", "")
-    bad, good = (
-        judged_run(
-            [(key, outcome, reason, reference, None)],
-            run=run,
-            began=began,
-            ended=None,
-            decision=decision,
-            benchmarks={"t"},
-        )
-        for run, began, outcome, reason, reference, decision in (
-            ("r1", 1.0, Outcome.FAIL, Reason.BEYOND, failed_by, "REJECTED"),
-            ("r2", 2.0, Outcome.PASS, Reason.WITHIN, Reference.SELF, "UNDECIDED"),
-        )
-    )
+    count = key("wrong")
+    bad = said("r1", 1, "REJECTED", (count, Outcome.FAIL, Reason.BEYOND, failed_by, None))
+    good = said("r2", 2, "UNDECIDED", (count, Outcome.PASS, Reason.WITHIN, Reference.SELF, None))
     found = standing_of([bad, good]).decision
     assert found is (Decision.UNDECIDED if cleared else Decision.REJECTED)
 
@@ -721,9 +668,7 @@ def test_a_sure_rejection_is_not_masked_by_one_to_be_measured_again() -> None:
     a, b = ("a", "rate", "cpu", ""), ("b", "rate", "cpu", "")
     sure = JudgedRun(run="r1", began=1.0, decision="REJECTED", failed=(a,))
     again = JudgedRun(run="r2", began=2.0, decision="REJECTED", failed=(b,), retest=True)
-    passed = JudgedRun(
-        run="r3", began=3.0, decision="REJECTED", failed=(b,), passed=(a,), retest=True
-    )
+    other = replace(again, run="r3", began=3.0, passed=(a,))
 
     def by(*runs: JudgedRun) -> str:
         found = standing_of(runs)
@@ -732,4 +677,10 @@ def test_a_sure_rejection_is_not_masked_by_one_to_be_measured_again() -> None:
 
     assert by(sure) == by(sure, again) == by(again, sure) == "r1"
     assert by(again) == "r2"
-    assert by(sure, again, passed) == "r3"
+    assert by(sure, again, other) == "r3"
+
+
+@pytest.mark.parametrize(("campaign", "said"), [("", ""), ("night", "UNDECIDED")])
+def test_a_killed_cycle_of_a_soak_leaves_its_node_undecided(campaign: str, said: str) -> None:
+    killed = RunRecord(run="r1", node="n1", started="2026-01-01T00:00:00+00:00", campaign=campaign)
+    assert said_of_node(killed) == said

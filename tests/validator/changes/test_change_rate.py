@@ -11,12 +11,13 @@ import pytest
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import Population, population_of
+from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.changes.change_rate import change_rates
 from pytest_anubis.validator.changes.cycle_steps import cycles_near, find_steps, step_onset
 from pytest_anubis.validator.changes.segments import HAZARD, changes_of, hazard_of
+from tests.validator.known import known
 
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 
@@ -29,22 +30,29 @@ def fleet(changing: int, length: int = 60, name: str = "b") -> Population:
     return population_of(list(samples), metric=RATE, benchmark=name)
 
 
+def measured(device: str, values: FloatArray, **more: Any) -> Measurement:
+    return Measurement(
+        test="t",
+        benchmark="b",
+        component="",
+        metric=RATE,
+        device=device,
+        values=tuple(values),
+        **more,
+    )
+
+
 def test_a_class_that_never_changes_expects_fewer_changes_than_one_that_does() -> None:
     (quiet,) = change_rates([(fleet(0), range(40), 0.05)])
     (lively,) = change_rates([(fleet(8), range(40), 0.05)])
-    assert quiet is not None
-    assert lively is not None
-    assert quiet < HAZARD / 5
+    assert known(quiet) < HAZARD / 5
     assert lively == pytest.approx(8 / 2400, rel=0.3)
 
 
 def test_a_metric_differs_from_its_class_only_as_far_as_its_own_runs_say() -> None:
     quiet, lively = change_rates([(fleet(0), range(40), 0.05), (fleet(8), range(40), 0.05)])
     few, _ = change_rates([(fleet(0), range(1), 0.05), (fleet(8), range(40), 0.05)])
-    assert quiet is not None
-    assert few is not None
-    assert lively is not None
-    assert quiet < few < lively
+    assert known(quiet) < known(few) < known(lively)
 
 
 def test_short_samples_tell_nothing() -> None:
@@ -65,9 +73,7 @@ def test_a_baseline_knows_the_rate_and_an_older_one_is_as_it_was() -> None:
 def test_where_changes_are_rare_more_is_needed_to_believe_one() -> None:
     values = 100 * np.exp(np.random.default_rng(26).normal(0, 0.02, 60))
     values[51:] *= 0.93  # nine values: one more than a segment needs
-    run = Measurement(
-        test="t", benchmark="b", component="", metric=RATE, device="d", values=tuple(values)
-    )
+    run = measured("d", values)
     usual = Criterion(benchmark="b", metric=RATE, centre=(100.0,))
     assert changes_of(run, usual).change is not None
     assert changes_of(run, replace(usual, change_rate=1e-5)).change is None
@@ -78,11 +84,7 @@ def test_a_part_that_broke_late_in_a_soak_is_told_with_its_cycle() -> None:
     cycles = []
     for number in range(60):
         level = 92.0 if number >= 50 else 100.0
-        values = tuple(level * np.exp(rng.normal(0, 0.003, 5)))
-        measured = Measurement(
-            test="t", benchmark="b", component="", metric=RATE, device="cuda:3", values=values
-        )
-        cycles.append([measured])
+        cycles.append([measured("cuda:3", level * np.exp(rng.normal(0, 0.003, 5)))])
     (step,) = find_steps(cycles)
     assert step.onset == 51
     assert step.text.startswith("b rate cuda:3: 7.9 % slower since cycle 51 of 60 (median")
@@ -95,28 +97,18 @@ def test_a_step_over_cycles_is_joined_to_a_sensor(fallen: int, moved: bool, coun
     rng = np.random.default_rng(3)
     cycles = []
     for number in range(60):
-        values = tuple((92.0 if number >= 50 else 100.0) * np.exp(rng.normal(0, 0.003, 5)))
+        values = (92.0 if number >= 50 else 100.0) * np.exp(rng.normal(0, 0.003, 5))
         clock = (1410.0 if number >= fallen else 1980.0) * np.exp(rng.normal(0, 0.003, 9))
         telemetry: Any = (("GPU 3 SM clock (MHz)", tuple(clock)),)
         if counter:  # which is not recorded where it does not change
             telemetry = (("GPU 3 replays (/s)", (0.0, 41.0, 0.0)),) if number >= fallen else ()
             telemetry += (("GPU 1 power (W)", (90.0,)),)
-        measured = Measurement(
-            test="t",
-            benchmark="b",
-            component="",
-            metric=RATE,
-            device="cuda:3",
-            values=values,
-            disturbance=("busy",) if number == 7 else (),
-            telemetry=telemetry,
-        )
-        cycles.append([measured])
+        busy = ("busy",) if number == 7 else ()
+        cycles.append([measured("cuda:3", values, disturbance=busy, telemetry=telemetry)])
     (step,) = find_steps(cycles)
     near, places = cycles_near(step, cycles)
     assert step.onset == 50  # among the 59 that count
     assert places[step.onset - 1 - near.start] == 50
-    onset = step_onset(step, near, [cycles[place] for place in places])
-    assert onset is not None
+    onset = known(step_onset(step, near, [cycles[place] for place in places]))
     assert (onset.number, onset.count) == (50, 59)
     assert (onset.sensor is not None) is moved

@@ -13,6 +13,7 @@ from pytest_anubis.core.onset import ClockLimit, Onset, RaisedLimit, SensorMove
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.changes.onset_sensors import Moment, moved_at, onset_of
 from pytest_anubis.validator.changes.segments import Segments, changes_of
+from tests.validator.known import known
 
 Series = dict[str, FloatArray]
 
@@ -39,9 +40,7 @@ def node(rng: np.random.Generator, count: int = 30, at: int = 15) -> Series:
 
 def moved(series: Series, moment: Moment = HALF) -> Onset:
     telemetry = [(name, tuple(values.tolist())) for name, values in series.items()]
-    found = moved_at(telemetry, moment, number=22, count=44, size=0.12)
-    assert found is not None
-    return found
+    return known(moved_at(telemetry, moment, number=22, count=44, size=0.12))
 
 
 def measured(metric: Metric, values: FloatArray, series: Series) -> Measurement:
@@ -60,12 +59,10 @@ def measured(metric: Metric, values: FloatArray, series: Series) -> Measurement:
 @given(SEEDS)
 def test_the_clock_that_fell_is_named(seed: int) -> None:
     found = moved(node(np.random.default_rng(seed)))
-    assert found.sensor is not None
-    assert (found.sensor.part, found.sensor.quantity, found.sensor.unit) == (
-        *("GPU 3", "SM clock", "MHz"),
-    )
-    assert found.sensor.before == pytest.approx(1980, rel=0.02)
-    assert found.sensor.after == pytest.approx(1410, rel=0.02)
+    sensor = known(found.sensor)
+    assert (sensor.part, sensor.quantity, sensor.unit) == ("GPU 3", "SM clock", "MHz")
+    assert sensor.before == pytest.approx(1980, rel=0.02)
+    assert sensor.after == pytest.approx(1410, rel=0.02)
     assert found.limits == (RaisedLimit(part="GPU 3", limit=ClockLimit.POWER_BRAKE),)
 
 
@@ -128,25 +125,21 @@ def test_slow_values_take_their_share_of_time(metric: Metric, factor: float) -> 
     # Half of the work is done after 2 of 7 parts of the time.
     sensors = node(rng, 70, 20)
     found = changes_of(one := measured(metric, values, sensors))
-    onset = onset_of(one, found)
-    assert onset is not None
+    onset = known(onset_of(one, found))
     assert (onset.number, onset.count) == (31, 60)
-    assert onset.sensor is not None
-    assert onset.sensor.quantity == "SM clock"
+    assert known(onset.sensor).quantity == "SM clock"
 
 
 def test_the_end_of_a_change_is_known() -> None:
     values = np.tile([100.0, 101.0], 60)
     values[40:80] *= 0.8
     found = changes_of(one := measured(RATE, values, node(np.random.default_rng(5), 60, 20)))
-    onset = onset_of(one, found)
-    assert onset is not None
+    onset = known(onset_of(one, found))
     assert onset.number == 41
     assert onset.until == pytest.approx(80, abs=2)
     values[80:] *= 0.8
     found = changes_of(one := measured(RATE, values, node(np.random.default_rng(5), 60, 20)))
-    onset = onset_of(one, found)
-    assert onset is not None
+    onset = known(onset_of(one, found))
     assert (onset.number, onset.until) == (41, 0)
 
 
@@ -155,7 +148,6 @@ def test_a_ramp_has_no_moment() -> None:
     values = np.linspace(100, 70, 120) * np.exp(rng.normal(0, 0.01, 120))
     one = measured(TIME, values[::-1].copy(), node(rng))
     found = changes_of(one)
-    assert found.change is not None
-    assert found.change.kind == "ramp"
+    assert known(found.change).kind == "ramp"
     assert onset_of(one, found) is None
     assert onset_of(one, Segments(count=120)) is None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from pytest_anubis.core.onset import Onset
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator import segments, with_segments
+from tests.validator.known import known
 
 
 def series(rng: np.random.Generator, noise: float, count: int = 300) -> FloatArray:
@@ -23,9 +26,7 @@ def test_the_unit_of_the_values_does_not_matter(factor: float) -> None:
     rng = np.random.default_rng(5)
     values = series(rng, 0.01, 90)
     values[50:] *= 0.96
-    here, there = segments(values, "higher").change, segments(values * factor, "higher").change
-    assert here is not None
-    assert there is not None
+    here, there = (known(segments(values * one, "higher").change) for one in (1, factor))
     assert (there.onset, there.until, there.kind) == (here.onset, here.until, here.kind)
     assert there.probability == pytest.approx(here.probability, abs=1e-6)
     assert there.size == pytest.approx(here.size, rel=1e-6)
@@ -59,8 +60,7 @@ def test_only_a_change_for_the_worse_counts(better: Direction, factor: float) ->
     values = 100 * np.exp(rng.normal(0, 0.01, 200))
     worse = np.where(np.arange(200) >= 100, values * factor, values)
     improved = np.where(np.arange(200) >= 100, values / factor, values)
-    change = segments(worse, better).change
-    assert change is not None
+    change = known(segments(worse, better).change)
     assert change.size == pytest.approx(0.1, abs=0.02)
     assert change.onset == pytest.approx(100, abs=2)
     assert segments(improved, better).change is None
@@ -71,9 +71,9 @@ def test_an_episode_that_ends_is_found_with_its_end() -> None:
     values = 100 * np.exp(rng.normal(0, 0.01, 240))
     values[100:150] *= 0.85
     found = segments(values, "higher")
-    assert found.change is not None
-    assert found.change.onset == pytest.approx(100, abs=2)
-    assert 140 <= found.change.until <= 160
+    change = known(found.change)
+    assert change.onset == pytest.approx(100, abs=2)
+    assert 140 <= change.until <= 160
     assert "until value" in found.sentence("higher", "GB/s")
 
 
@@ -81,8 +81,7 @@ def test_a_slow_ramp_is_found_though_it_has_no_step() -> None:
     rng = np.random.default_rng(3)
     values = np.linspace(100, 93, 300) * np.exp(rng.normal(0, 0.01, 300))
     found = segments(values, "higher")
-    assert found.change is not None
-    assert found.change.kind in ("ramp", "step")
+    assert known(found.change).kind in ("ramp", "step")
     gentle = np.linspace(100, 97, 300) * np.exp(rng.normal(0, 0.01, 300))
     assert "slowly became" in segments(gentle, "higher").sentence("higher", "GB/s")
 
@@ -106,15 +105,12 @@ def test_what_is_no_series_has_no_segments() -> None:
 def test_a_change_makes_a_pass_marginal_and_names_the_onset() -> None:
     values = np.array([100.0, 101.0] * 50 + [80.0, 81.0] * 50)
     found = segments(values, "higher")
-    passed = MetricVerdict(
-        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", benchmark="b", metric="rate"
-    )
+    about: Any = {"text": "", "benchmark": "b", "metric": "rate"}
+    passed = MetricVerdict(outcome=Outcome.PASS, reason=Reason.WITHIN, **about)
     marginal = with_segments(passed, found)
     assert (marginal.outcome, marginal.reason) == (Outcome.MARGINAL, Reason.CHANGE_POINT)
     assert "from value 101 of 200" in marginal.text
-    failed = MetricVerdict(
-        outcome=Outcome.FAIL, reason=Reason.BEYOND, text="", benchmark="b", metric="rate"
-    )
+    failed = MetricVerdict(outcome=Outcome.FAIL, reason=Reason.BEYOND, **about)
     assert with_segments(failed, found).outcome is Outcome.FAIL
     assert with_segments(failed, found).evidence
     onset = Onset(number=101, count=200, size=0.2, compared=3)

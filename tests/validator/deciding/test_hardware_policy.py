@@ -61,10 +61,9 @@ def found(
 def state(*reports: HardwareFound, slow: tuple[int, ...] = (), cards: int = 8) -> RunState:
     """A run whose tests passed, but for those of slow cards, and what the hardware reported meanwhile."""
     made = RunState()
+    settings = {"mode": "judge"}
     made.apply(
-        RunStarted(
-            run="r", node="n", settings={"mode": "judge"}, baseline="x", devices=CARDS[:cards]
-        )
+        RunStarted(run="r", node="n", settings=settings, baseline="x", devices=CARDS[:cards])
     )
     for number, device in enumerate(CARDS[:cards]):
         value = 80.0 if number in slow else 100.0
@@ -166,14 +165,12 @@ def test_where_memory_errors_are_is_kept_and_decides_nothing(
     assert (collected.decision, set(collected.modules)) == (Decision.ACCEPTED, set(modules))
 
 
-def test_the_next_step_of_a_pending_remap_is_a_reset() -> None:
-    (verdict,) = verdicts_of_hardware(state(found("remap-pending")).record())
+def test_the_next_step_of_a_pending_remap_is_a_reset_which_the_headline_tells() -> None:
+    made = state(found("remap-pending"))
+    (verdict,) = verdicts_of_hardware(made.record())
     assert verdict.action.startswith("reset the card")
     assert verdict.action.endswith("then test again")
-
-
-def test_what_is_undecided_tells_the_next_step_in_its_headline() -> None:
-    headline = decided(state(found("remap-pending"))).headline
+    headline = decided(made).headline
     assert "; next step: reset the card" in headline
     assert headline.endswith("then test again")
 
@@ -199,12 +196,10 @@ def test_a_hot_room_has_no_serial_number() -> None:
 
 
 def test_a_slow_card_is_named_by_device_slot_and_serial_number() -> None:
-    headline = decide_run(numbered(state(slow=(3,))), BASELINE).node_verdict.headline
-    assert headline.startswith(
-        "node n rejected: b. cuda:3 (slot 0000:53:00.0, serial number 1650000003): rate is 80"
-    )
-    evidence = evidence_of(numbered(state(slow=(3,))))
-    assert evidence.cards["cuda:3"] == "slot 0000:53:00.0, serial number 1650000003"
+    record, card = numbered(state(slow=(3,))), "slot 0000:53:00.0, serial number 1650000003"
+    headline = decide_run(record, BASELINE).node_verdict.headline
+    assert headline.startswith(f"node n rejected: b. cuda:3 ({card}): rate is 80")
+    assert evidence_of(record).cards["cuda:3"] == card
 
 
 def test_repeats_are_one_verdict_with_a_count_and_all_tests() -> None:
@@ -232,8 +227,9 @@ def test_hardware_comes_before_what_its_tests_found() -> None:
     assert verdict.headline.startswith("node n rejected: accelerator.memory, ")
 
 
-def test_one_hot_card_is_rejected_whether_or_not_it_is_slow() -> None:
+def test_one_hot_card_is_rejected_whether_or_not_it_is_slow_or_alone_in_its_room() -> None:
     assert decided(state(found("thermal-slowdown"))).decision is Decision.REJECTED
+    assert decided(state(found("thermal-slowdown", 0), cards=1)).decision is Decision.REJECTED
     verdict = decided(state(found("thermal-slowdown"), slow=(3,)))
     assert verdict.decision is Decision.REJECTED
     assert verdict.components[0] == "accelerator.cooling"
@@ -270,10 +266,6 @@ def test_heat_excuses_no_wrong_value_and_no_power_brake() -> None:
     )  # fmt: skip
     made.apply(Judged(verdict=exact))
     assert decided(made).decision is Decision.REJECTED
-
-
-def test_a_card_alone_cannot_be_told_from_its_room_and_is_blamed() -> None:
-    assert decided(state(found("thermal-slowdown", 0), cards=1)).decision is Decision.REJECTED
 
 
 def judged_anew(record: RunRecord) -> NodeVerdict:
@@ -324,9 +316,8 @@ def test_collected_values_of_a_hot_room_reject_nobody(tmp_path: Path) -> None:
 
 def test_an_xfail_mark_waives_no_report_of_the_hardware() -> None:
     made = state(found("xid-fault"))
-    made.apply(
-        TestFinished(result=TestResult(test=node_id("cuda:3"), benchmark="b", outcome="xfailed"))
-    )
+    marked = TestResult(test=node_id("cuda:3"), benchmark="b", outcome="xfailed")
+    made.apply(TestFinished(result=marked))
     assert decided(made).decision is Decision.REJECTED
 
 

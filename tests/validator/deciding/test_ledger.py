@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -186,31 +187,22 @@ def lived(plan: PlannedTest, fate: str) -> list[Event]:
         return [Judged(verdict=one)] if metric else []
 
     good, bad = verdict(Outcome.PASS, Reason.WITHIN), verdict(Outcome.FAIL, Reason.BEYOND)
+    unclear = verdict(Outcome.INCONCLUSIVE, Reason.DISTURBED)
+    again = [TestRepeated(test=test, text="slow"), *begun, *good, ended("passed")]
     return {
         "passed": [*begun, *good, ended("passed")],
         "failed": [*begun, ended("failed")],
         "metric failed": [*begun, *bad, ended("failed")],
         "marginal": [*begun, *verdict(Outcome.MARGINAL, Reason.UNUSUAL), ended("passed")],
         "skipped": [*begun, ended("skipped")],
-        "inconclusive": [
-            *begun,
-            *verdict(Outcome.INCONCLUSIVE, Reason.DISTURBED),
-            ended("skipped"),
-        ],
+        "inconclusive": [*begun, *unclear, ended("skipped")],
         "crashed": [*begun, WorkerDied(test=test, text="signal 9"), ended("crashed")],
         "xfailed": [*begun, *bad, ended("xfailed")],
         "xfailed by itself": [*begun, ended("xfailed")],
         "deselected": [],
         "never reported": [],
         "report lost": [*begun, *good],
-        "repeated": [
-            *begun,
-            *bad,
-            TestRepeated(test=test, text="slow"),
-            *begun,
-            *good,
-            ended("passed"),
-        ],
+        "repeated": [*begun, *bad, *again],
         "written wrongly": [*begun, ended("failed", "no direction")],
         "errors in its teardown": [*begun, *good, ended("error")],
     }[fate]
@@ -239,16 +231,31 @@ runs = st.fixed_dictionaries(
 )
 
 
-@given(runs)
-def test_what_is_accepted_was_judged_on_every_device_or_is_named(run: dict) -> None:  # type: ignore[type-arg]
+def begun(plans: Sequence[PlannedTest]) -> RunState:
     state = RunState()
     state.apply(RunStarted(run="r", node="n", baseline="sha256:1", devices=DEVICES))
+    state.apply(TestsPlanned(tests=tuple(plans)))
+    return state
+
+
+def baseline_of(devices: tuple[str, ...], checks: tuple[PlainCheck, ...]) -> Baseline:
+    return Baseline(
+        hardware_class="c",
+        criteria=tuple(criterion(b, devices) for b in BENCHMARKS),
+        created="2026-01-01",
+        nodes=("x", "y", "z"),
+        checks=checks,
+    )
+
+
+@given(runs)
+def test_what_is_accepted_was_judged_on_every_device_or_is_named(run: dict) -> None:  # type: ignore[type-arg]
     fates = dict(zip((plan.test for plan in PLANS), run["fates"], strict=True))
     for plan in PLANS:
         if plan.benchmark in run["pruned"]:
             fates[plan.test] = "pruned"
-    planned = tuple(p for p in PLANS if fates[p.test] not in ("deselected", "pruned"))
-    state.apply(TestsPlanned(tests=planned))
+    planned = [p for p in PLANS if fates[p.test] not in ("deselected", "pruned")]
+    state = begun(planned)
     for plan in planned:
         for event in lived(plan, fates[plan.test]):
             state.apply(event)
@@ -258,13 +265,7 @@ def test_what_is_accepted_was_judged_on_every_device_or_is_named(run: dict) -> N
     left_out = [judged(b, "", Outcome.NOT_TESTED, Reason.PRUNED, "") for b in run["pruned"]]
     verdict = decide_run(
         state.record(),
-        Baseline(
-            hardware_class="c",
-            criteria=tuple(criterion(b, devices) for b in BENCHMARKS),
-            created="2026-01-01",
-            nodes=("x", "y", "z"),
-            checks=CHECKS if run["checks"] else (),
-        ),
+        baseline_of(devices, CHECKS if run["checks"] else ()),
         fail_on=run["fail_on"],
         left_out=LeftOut(verdicts=tuple(left_out), risk_after=lambda _: run["risk"])
         if left_out
@@ -285,9 +286,7 @@ def test_what_is_accepted_was_judged_on_every_device_or_is_named(run: dict) -> N
             assert plan.benchmark.rpartition("/")[2] in verdict.headline
         elif plan.benchmark:
             assert fate in answered, (plan.test, fate)
-        elif run[
-            "checks"
-        ]:  # what the nodes of the baseline passed was passed here, or is waived by name
+        elif run["checks"]:  # the baseline's nodes passed it: passed here, or waived by name
             assert fate in (*answered, "inconclusive", "xfailed", "xfailed by itself")
         else:  # a plain check that nobody deselected ended well, was waived or did not apply here
             assert fate in (
@@ -300,19 +299,11 @@ def test_what_is_accepted_was_judged_on_every_device_or_is_named(run: dict) -> N
 
 def test_the_property_meets_acceptance_and_every_way_to_miss_it() -> None:
     """The property above says nothing unless runs are accepted: a run of which all passed is."""
-    state = RunState()
-    state.apply(RunStarted(run="r", node="n", baseline="sha256:1", devices=DEVICES))
-    state.apply(TestsPlanned(tests=tuple(PLANS)))
+    state = begun(PLANS)
     for plan in PLANS:
         for event in lived(plan, "passed"):
             state.apply(event)
-    baseline = Baseline(
-        hardware_class="c",
-        criteria=tuple(map(criterion, BENCHMARKS)),
-        created="2026-01-01",
-        nodes=("x", "y", "z"),
-        checks=CHECKS,
-    )
+    baseline = baseline_of(DEVICES, CHECKS)
     whole = state.record()
     assert decide_run(whole, baseline).node_verdict.decision is Decision.ACCEPTED
     for plan in PLANS:

@@ -51,20 +51,14 @@ def test_a_baseline_of_one_machine_accepts_no_other_one() -> None:
     cards = replace(LEARNED, one_machine=False)  # one table of its cards: units, but one node
     assert judge_node([PASS], baseline=cards, node="n1").decision is Decision.ACCEPTED
     assert judge_node([PASS], baseline=cards, node="n2").decision is Decision.UNDECIDED
-    asked = judge_node(
-        [PASS], baseline=LEARNED, node="n2", evidence=RunEvidence(other_machine=True)
-    )
-    assert asked.decision is Decision.ACCEPTED
-    assert "(learned on one other machine, n1)" in asked.headline
-    strict = judge_node(
-        [PASS],
-        baseline=LEARNED,
-        node="n2",
-        evidence=RunEvidence(other_machine=True),
-        require_all=True,
-    )
-    assert strict.decision is Decision.ACCEPTED
-    assert "was to be used here all the same" in strict.noted[0]
+    evidence = RunEvidence(other_machine=True)
+    for every in (False, True):
+        asked = judge_node(
+            [PASS], baseline=LEARNED, node="n2", evidence=evidence, require_all=every
+        )
+        assert asked.decision is Decision.ACCEPTED
+        assert "(learned on one other machine, n1)" in asked.headline
+        assert "was to be used here all the same" in asked.noted[0]
     fleet = replace(LEARNED, one_machine=False, nodes=("n1", "n3", "n4"))
     assert judge_node([PASS], baseline=fleet, node="n2").decision is Decision.ACCEPTED
 
@@ -106,12 +100,8 @@ def test_marks_of_odd_inventories_are_none() -> None:
 
 
 def test_a_run_tells_which_machine_it_was_on_and_what_it_was_asked() -> None:
-    run = RunRecord(
-        run="r",
-        node="n2",
-        inventory=machine(chassis="CZ123", system="b01dface01"),
-        settings={"other_machine": True},
-    )
-    evidence = evidence_of(run)
+    inventory = machine(chassis="CZ123", system="b01dface01")
+    settings = {"other_machine": True}
+    evidence = evidence_of(RunRecord(run="r", node="n2", inventory=inventory, settings=settings))
     assert evidence.other_machine
     assert len(*evidence.machines) == 2

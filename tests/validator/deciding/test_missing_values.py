@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
+from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import ABSENT, Population, SampleProblem, population_of
-from pytest_anubis.core.verdict import Decision, NodeVerdict, Reason
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Reason, Waiver
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, NodeDetail, judge_fleet
 
 NODES, CARDS = 12, 8
+ALL, HALF = range(CARDS), range(CARDS // 2)
+STARTED = {
+    (f"r{day}", f"n{number:02d}"): f"2026-01-0{1 + day}"
+    for day in range(4)
+    for number in range(NODES)
+}
 METRICS = {name: name.partition("_")[0] for name in ("gemm_a", "gemm_b", "hbm_a", "hbm_b")}
 """Metric -> its component."""
 MISSING = SampleProblem(kind="missing", text="no value was recorded")
@@ -53,10 +61,14 @@ def fleet(
     return found
 
 
+@cache
+def learned() -> Baseline:
+    return learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+
+
 def judged(missing: Collection[Cell], allowed: float = 0.05, **more: RunEvidence) -> JudgedFleet:
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
     evidence = {("", node): said for node, said in more.items()}
-    return judge_fleet(fleet(missing), {"": learned}, evidence=evidence, allow_missing=allowed)
+    return judge_fleet(fleet(missing), {"": learned()}, evidence=evidence, allow_missing=allowed)
 
 
 def node(found: JudgedFleet, name: str = "n03") -> NodeVerdict:
@@ -69,6 +81,43 @@ def detail(found: JudgedFleet, name: str = "n03") -> NodeDetail:
 
 def gone(*cards: int) -> set[Cell]:
     return {("n03", name, f"cuda:{card}") for name in METRICS for card in cards}
+
+
+def all_but(cards: Collection[int]) -> set[Cell]:
+    return gone(*set(ALL).difference(cards))
+
+
+def gathered(*several: Sequence[Population]) -> tuple[Population, ...]:
+    gather = Gather()
+    for population in (one for populations in several for one in populations):
+        gather.add_population(population)
+    return gather.populations()
+
+
+def slowed(population: Population, cards: Collection[int]) -> Population:
+    """Return a fleet in which these cards of n03 are slow."""
+    values = population.values.copy()
+    slow = {("n03", f"cuda:{card}") for card in cards}
+    for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
+        if unit in slow:
+            values[population.offsets[row] : population.offsets[row + 1]] *= 0.8
+    return replace(population, values=values)
+
+
+def slow_fleet(cards: Collection[int]) -> list[Population]:
+    return [slowed(one, cards) for one in fleet()]
+
+
+def of_n03(populations: Sequence[Population]) -> list[Population]:
+    return [
+        one.only([row for row, name in enumerate(one.nodes) if name == "n03"])
+        for one in populations
+    ]
+
+
+def decided(*runs: Sequence[Population]) -> NodeVerdict:
+    """Return what is decided of n03 after these runs, of r0, r1, r2 and r3."""
+    return node(judge_fleet(gathered(*runs), {"": learned()}, started=STARTED))
 
 
 def test_a_card_without_any_value_is_gone_and_its_node_comes_first() -> None:
@@ -92,8 +141,8 @@ def test_a_device_of_any_name_is_gone(name: str) -> None:
             for one in populations
         ]
 
-    learned = learn_baseline(called(fleet()), hardware_class="", created="2026-01-01")
-    found = judge_fleet(called(fleet(gone(6))), {"": learned}, allow_missing=0.2)
+    of_names = learn_baseline(called(fleet()), hardware_class="", created="2026-01-01")
+    found = judge_fleet(called(fleet(gone(6))), {"": of_names}, allow_missing=0.2)
     assert node(found).gone == (names["cuda:6"],)
 
 
@@ -108,8 +157,7 @@ def test_a_device_under_another_name_is_not_gone() -> None:
         )
         for one in fleet()
     ]
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    found = node(judge_fleet(renamed, {"": learned}, allow_missing=1.0))
+    found = node(judge_fleet(renamed, {"": learned()}, allow_missing=1.0))
     assert (found.gone, found.decision) == ((), Decision.UNDECIDED)
 
 
@@ -126,18 +174,10 @@ def test_of_a_node_with_a_run_of_ours_the_inventory_decides() -> None:
 
 
 def test_a_card_that_a_later_run_has_is_not_gone() -> None:
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    started = {
-        ("r0", "n03"): "2026-01-01T00:00:00+00:00",
-        ("r1", "n03"): "2026-01-02T00:00:00+00:00",
-    }
     for first, then, lost in ((gone(6), (), ()), ((), gone(6), ("cuda:6",))):
         runs = [*fleet(first), *(replace(one, runs=("r1",) * len(one)) for one in fleet(then))]
-        found = judge_fleet(runs, {"": learned}, started=started)
+        found = judge_fleet(runs, {"": learned()}, started=STARTED)
         assert node(found).gone == lost
-
-
-ALL, HALF = range(CARDS), range(CARDS // 2)
 
 
 @pytest.mark.parametrize(
@@ -155,15 +195,12 @@ ALL, HALF = range(CARDS), range(CARDS // 2)
 def test_half_of_the_cards_without_a_value_in_the_latest_run_are_no_acceptance(
     measured: tuple[range, ...], decision: Decision
 ) -> None:
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    runs = [f"r{number}" for number in range(len(measured))]
-    started = {(run, "n03"): f"2026-01-0{1 + number}" for number, run in enumerate(runs)}
     several = [
         population
-        for run, cards in zip(runs, measured, strict=True)
-        for population in fleet(run=run, left_out=gone(*set(ALL).difference(cards)))
+        for number, cards in enumerate(measured)
+        for population in fleet(run=f"r{number}", left_out=all_but(cards))
     ]
-    verdict = node(judge_fleet(several, {"": learned}, started=started))
+    verdict = node(judge_fleet(several, {"": learned()}, started=STARTED))
     assert verdict.decision is decision
     assert len(verdict.blocking) == (decision is Decision.UNDECIDED)
 
@@ -180,7 +217,6 @@ def test_half_of_the_cards_without_a_value_in_the_latest_run_are_no_acceptance(
 def test_a_table_of_some_cards_of_most_nodes_loses_none_that_an_earlier_one_has(
     lacking: int, before: bool, decision: Decision
 ) -> None:
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
     cells = {
         (f"n{number:02d}", name, f"cuda:{card}")
         for number in range(lacking)
@@ -188,9 +224,8 @@ def test_a_table_of_some_cards_of_most_nodes_loses_none_that_an_earlier_one_has(
         for card in (5, 6, 7)
     }
     names = [f"n{number:02d}" for number in range(NODES)]
-    started = {(f"r{day}", name): f"2026-01-0{1 + day}" for day in range(2) for name in names}
     runs = gathered(*([fleet()] if before else []), fleet(run="r1", left_out=cells))
-    found = judge_fleet(runs, {"": learned}, started=started, allow_missing=0.5)
+    found = judge_fleet(runs, {"": learned()}, started=STARTED, allow_missing=0.5)
     assert {node(found, name).decision for name in names[:lacking]} == {decision}
     assert {node(found, name).decision for name in names[lacking:]} <= {Decision.ACCEPTED}
 
@@ -201,10 +236,8 @@ def test_a_table_of_some_cards_of_most_nodes_loses_none_that_an_earlier_one_has(
 def test_few_empty_cells_of_a_later_run_are_as_allowed_as_those_of_the_only_one(
     allowed: float, decision: Decision
 ) -> None:
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
     runs = gathered(fleet(), fleet(run="r1", left_out={("n03", "gemm_a", "cuda:2")}))
-    found = judge_fleet(runs, {"": learned}, started=started, allow_missing=allowed)
+    found = judge_fleet(runs, {"": learned()}, started=STARTED, allow_missing=allowed)
     assert node(found).decision is decision
 
 
@@ -221,19 +254,9 @@ def test_few_empty_cells_of_a_later_run_are_as_allowed_as_those_of_the_only_one(
 def test_a_metric_that_is_measured_again_on_some_cards_lacks_the_others_unless_these_had_failed(
     failed: tuple[int, ...], again: Collection[int], decision: Decision
 ) -> None:
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
-    first = fleet()
-    for card in failed:
-        first = [slowed(one, "n03", f"cuda:{card}") for one in first[:1]] + first[1:]
-    cells = {("n03", name, f"cuda:{card}") for name in METRICS for card in ALL}
-    kept = {("n03", "gemm_a", f"cuda:{card}") for card in again}
-    late = [
-        one.only([row for row, name in enumerate(one.nodes) if name == "n03"])
-        for one in fleet(run="r1", left_out=cells - kept)[:1]
-    ]
-    found = judge_fleet(gathered(first, late), {"": learned}, started=started)
-    assert node(found).decision is decision
+    gemm_a, *others = fleet()
+    late = of_n03(fleet(run="r1", left_out=all_but(again))[:1])
+    assert decided([slowed(gemm_a, failed), *others], late).decision is decision
 
 
 @pytest.mark.parametrize(
@@ -244,28 +267,15 @@ def test_a_retest_of_the_failed_card_alone_clears_it(
     again: tuple[int, ...], decision: Decision
 ) -> None:
     """Cards that had not failed say nothing of the one that had; beside them the others are missing."""
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
-    first = [slowed(one, "n03", "cuda:5") for one in fleet()]
-    late = fleet(run="r1", left_out=gone(*set(ALL).difference(again)))
-    retest = [
-        one.only([row for row, name in enumerate(one.nodes) if name == "n03"]) for one in late
-    ]
-    assert node(judge_fleet(first, {"": learned}, started=started)).decision is Decision.REJECTED
-    found = judge_fleet(gathered(first, retest), {"": learned}, started=started)
-    assert node(found).decision is decision
+    first, retest = slow_fleet({5}), of_n03(fleet(run="r1", left_out=all_but(again)))
+    assert decided(first).decision is Decision.REJECTED
+    assert decided(first, retest).decision is decision
 
 
 def test_a_mean_has_the_earlier_value_of_a_card_without_one() -> None:
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
-    first = fleet()
-    for card in (4, 5, 6):
-        first = [slowed(one, "n03", f"cuda:{card}") for one in first]
-    late = fleet({("n03", "gemm_a", "cuda:2")}, run="r1")
-    mine = [one.only([r for r, n in enumerate(one.nodes) if n == "n03"]) for one in late]
-    verdict = node(judge_fleet(gathered(first, mine), {"": learned}, started=started))
-    assert verdict.decision is Decision.UNDECIDED  # of the card without a value
+    late = of_n03(fleet({("n03", "gemm_a", "cuda:2")}, run="r1"))
+    found = decided(slow_fleet({4, 5, 6}), late)
+    assert found.decision is Decision.UNDECIDED  # of the card without a value
 
 
 FEW = (*range(CARDS - 2),)
@@ -283,50 +293,21 @@ FEW = (*range(CARDS - 2),)
 def test_a_retest_is_of_what_was_bad_when_it_began(
     between: tuple[Sequence[int], ...], again: Sequence[int], decision: Decision
 ) -> None:
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    first = fleet()
-    for card in FEW:
-        first = [slowed(one, "n03", f"cuda:{card}") for one in first]
     later = [
-        fleet(run=f"r{number}", left_out=gone(*set(ALL).difference(cards)))
+        of_n03(fleet(run=f"r{number}", left_out=all_but(cards)))
         for number, cards in enumerate((*between, again), 1)
     ]
-    mine = [
-        [one.only([r for r, n in enumerate(one.nodes) if n == "n03"]) for one in x] for x in later
-    ]
-    started = {(f"r{number}", "n03"): f"2026-01-0{1 + number}" for number in range(4)}
-    found = judge_fleet(gathered(first, *mine), {"": learned}, started=started)
-    assert node(found).decision is decision
+    assert decided(slow_fleet(FEW), *later).decision is decision
 
 
 def test_a_retest_of_two_cards_answers_no_loss_of_all_cards() -> None:
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
-    first = fleet()
-    for card in ALL:
-        first = [slowed(one, "n03", f"cuda:{card}") for one in first]
-    two_cards = fleet(run="r1", left_out=gone(*set(ALL).difference({4, 5})))
-    for retest, answers in ((two_cards, False), (fleet(run="r1"), True)):
-        mine = [one.only([r for r, n in enumerate(one.nodes) if n == "n03"]) for one in retest]
-        found = judge_fleet(gathered(first, mine), {"": learned}, started=started)
+    first = slow_fleet(ALL)
+    for cards, answers in (({4, 5}, False), (ALL, True)):
+        retest = of_n03(fleet(run="r1", left_out=all_but(cards)))
+        found = judge_fleet(gathered(first, retest), {"": learned()}, started=STARTED)
         whole = [v for v in detail(found).verdicts if v.scope == "node"]
         assert whole
         assert all((v.reason is Reason.ANSWERED) == answers for v in whole)
-
-
-def gathered(*several: Sequence[Population]) -> tuple[Population, ...]:
-    gather = Gather()
-    for population in (one for populations in several for one in populations):
-        gather.add_population(population)
-    return gather.populations()
-
-
-def slowed(population: Population, name: str, card: str) -> Population:
-    values = population.values.copy()
-    for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
-        if unit == (name, card):
-            values[population.offsets[row] : population.offsets[row + 1]] *= 0.8
-    return replace(population, values=values)
 
 
 @pytest.mark.parametrize(
@@ -344,10 +325,9 @@ def test_few_values_that_are_missing_block_nothing_where_the_component_answered(
     found = judged(missing, allowed)
     verdict = node(found)
     assert verdict.decision is decision
-    (detail,) = [
-        detail for one, detail in zip(found.nodes, found.details, strict=True) if one.node == "n03"
-    ]
-    assert {(cell.metric, cell.device) for cell in detail.missing} == {cell[1:] for cell in missing}
+    assert {(cell.metric, cell.device) for cell in detail(found).missing} == {
+        cell[1:] for cell in missing
+    }
     words = f"{len(missing)} of 32 values"
     blocking = [*map(str, verdict.blocking)]
     where = blocking if decision is Decision.UNDECIDED else verdict.noted
@@ -361,14 +341,11 @@ def test_a_benchmark_without_any_value_is_no_matter_of_single_ones() -> None:
 
 
 def test_a_waiver_that_names_it_covers_a_device_that_is_gone() -> None:
-    from pytest_anubis.core.verdict import Waiver
-
     waiver = Waiver(owner="me", reason="sent in", expires="2027-01-01", metric="gone", node="n03")
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    found = judge_fleet(fleet(gone(6)), {"": learned}, waivers=(waiver,))
-    (detail,) = [d for v, d in zip(found.nodes, found.details, strict=True) if v.node == "n03"]
+    found = judge_fleet(fleet(gone(6)), {"": learned()}, waivers=(waiver,))
     assert node(found).decision is Decision.ACCEPTED
-    assert [v.reason for v in detail.verdicts if v.benchmark == "inventory"] == [Reason.WAIVED]
+    verdicts = detail(found).verdicts
+    assert [v.reason for v in verdicts if v.benchmark == "inventory"] == [Reason.WAIVED]
 
 
 @pytest.mark.parametrize(
@@ -383,14 +360,12 @@ def test_a_run_that_measures_some_metrics_again_leaves_the_others_as_they_were(
     kept: tuple[str, ...], decision: Decision
 ) -> None:
     """A table in which most nodes have all metrics says of this one that it lacks the rest."""
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
     cells = {("n03", name, f"cuda:{c}") for name in METRICS if name not in kept for c in ALL}
     absent = SampleProblem(kind=ABSENT, text="not in the results")
     late = [
         replace(one, problems=dict.fromkeys(one.problems, absent)) for one in fleet(cells, run="r1")
     ]
-    found = judge_fleet(gathered(fleet(), late), {"": learned}, started=started)
+    found = judge_fleet(gathered(fleet(), late), {"": learned()}, started=STARTED)
     assert node(found).decision is decision
     open_ones = {v.reason for one in found.columns for v in one.verdicts() if v.text}
     assert (Reason.NOT_REPORTED in open_ones) is (decision is Decision.UNDECIDED)
@@ -398,18 +373,11 @@ def test_a_run_that_measures_some_metrics_again_leaves_the_others_as_they_were(
 
 
 def test_some_values_of_all_metrics_that_are_measured_again_lose_no_card() -> None:
-    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
-    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
-    every = {("n03", name, f"cuda:{card}") for name in METRICS for card in ALL}
     for kept, lost in ((2, ()), (CARDS - 1, (f"cuda:{CARDS - 1}",))):
         some = {  # other cards for each metric, and the last one for none
             ("n03", name, f"cuda:{(2 * place + one) % (CARDS - 1)}")
             for place, name in enumerate(METRICS)
             for one in range(kept)
         }
-        late = [
-            one.only([row for row, name in enumerate(one.nodes) if name == "n03"])
-            for one in fleet(run="r1", left_out=every - some)
-        ]
-        found = judge_fleet(gathered(fleet(), late), {"": learned}, started=started)
-        assert node(found).gone == lost
+        late = of_n03(fleet(run="r1", left_out=gone(*ALL) - some))
+        assert decided(fleet(), late).gone == lost

@@ -42,12 +42,17 @@ def verdict(
     )
 
 
-def baseline(*metrics: str) -> Baseline:
-    criteria = tuple(
-        Criterion(benchmark="b", metric=Metric(name=m, unit="s", better="lower"), centre=(1.0,))
-        for m in metrics
-    )
+def criterion(metric: str, group: str = "", nodes: int = 0) -> Criterion:
+    rate = Metric(name=metric, unit="s", better="lower")
+    return Criterion(benchmark="b", metric=rate, centre=(1.0,), group=group, nodes=nodes)
+
+
+def of(*criteria: Criterion) -> Baseline:
     return Baseline(hardware_class="c", criteria=criteria, created="-", nodes=("x", "y", "z"))
+
+
+def baseline(*metrics: str) -> Baseline:
+    return of(*map(criterion, metrics))
 
 
 PASS = verdict(Outcome.PASS, Reason.WITHIN)
@@ -127,21 +132,16 @@ def test_a_headline_says_which_case_of_a_test_or_which_test_itself_failed() -> N
     assert "rejected: memory. all devices: m says why" in judge_node([pooled]).headline
 
 
-def test_what_was_left_out_at_a_risk_that_nobody_knows_blocks() -> None:
-    pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "other")
-    node = judge_node([PASS, pruned], baseline=baseline("m", "other"))
+def test_what_was_left_out_at_an_unknown_risk_blocks_unless_it_was_for_a_budget() -> None:
+    verdicts = [PASS, verdict(Outcome.NOT_TESTED, Reason.PRUNED, "other")]
+    node = judge_node(verdicts, baseline=baseline("m", "other"))
     assert node.decision is Decision.UNDECIDED
     assert "at an unknown risk" in node.headline
-
-
-def test_what_a_budget_left_out_at_an_unknown_risk_is_accepted_as_that() -> None:
-    verdicts = [PASS, verdict(Outcome.NOT_TESTED, Reason.PRUNED, "other")]
     within = RunEvidence(budget=(20.0, 155.0))
     found = judge_node(verdicts, baseline=baseline("m", "other"), evidence=within)
     assert found.decision is Decision.ACCEPTED
     assert found.residual_risk is None
     assert "within a budget (20 s of 155 s; the risk is unknown)" in found.headline
-    assert judge_node(verdicts, baseline=baseline("m", "other")).decision is Decision.UNDECIDED
 
 
 @pytest.mark.parametrize("reason", [Reason.NO_CRITERION, Reason.NOT_RUN])
@@ -169,11 +169,8 @@ def test_a_comparison_is_no_criterion_where_all_is_required(reference: Reference
 def test_what_was_judged_is_not_listed_among_what_was_not() -> None:
     hidden = verdict(Outcome.PASS, Reason.UNDETECTABLE, "other")
     missing = verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, "extra", benchmark="elsewhere")
-    node = judge_node(
-        [PASS, hidden, missing],
-        baseline=baseline("m", "other"),
-        evidence=RunEvidence(notes=("an attempt was repeated",)),
-    )
+    noted = RunEvidence(notes=("an attempt was repeated",))
+    node = judge_node([PASS, hidden, missing], baseline=baseline("m", "other"), evidence=noted)
     assert node.decision is Decision.ACCEPTED
     assert [line.split()[0] for line in node.listed] == ["NOT_TESTED"]
     assert [line.split()[0] for line in node.noted] == ["PASS", "an"]
@@ -186,34 +183,21 @@ def test_a_whole_benchmark_that_was_not_run_speaks_for_its_metrics() -> None:
     assert sum(one.word == "NOT_TESTED" for one in node.blocking) == 1
     pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "")
     kept = verdict(Outcome.PASS, Reason.WITHIN, "k")
-    risky = judge_node(
-        [pruned, kept],
-        baseline=baseline("m", "other", "k"),
-        evidence=RunEvidence(residual_risk=0.02),
-    )
-    assert risky.decision is Decision.ACCEPTED
-    assert "accepted at risk 2.0 %:" in risky.headline
-    bounded = judge_node(
-        [pruned, kept],
-        baseline=baseline("m", "other", "k"),
-        evidence=RunEvidence(residual_risk=0.02, residual_interval=(0.006, 0.06)),
-    )
-    assert "accepted at risk 2.0 % (95 % within 0.60 % to 6.0 %):" in bounded.headline
-    assert bounded.residual_interval == (0.006, 0.06)
+    for interval, said in ((None, ""), ((0.006, 0.06), " (95 % within 0.60 % to 6.0 %)")):
+        risk = RunEvidence(residual_risk=0.02, residual_interval=interval)
+        risky = judge_node([pruned, kept], baseline=baseline("m", "other", "k"), evidence=risk)
+        assert risky.decision is Decision.ACCEPTED
+        assert f"accepted at risk 2.0 %{said}:" in risky.headline
+        assert risky.residual_interval == interval
 
 
 def test_nothing_is_accepted_without_a_baseline_but_it_can_be_rejected() -> None:
     peers = verdict(Outcome.PASS, Reason.WITHIN, reference=Reference.PEERS)
-    assert judge_node([peers]).decision is Decision.UNDECIDED
-    assert judge_node([peers], baseline=baseline()).decision is Decision.UNDECIDED
+    for known in (None, baseline(), baseline("m")):
+        assert judge_node([peers], baseline=known).decision is Decision.UNDECIDED
     bad = verdict(Outcome.FAIL, Reason.BEYOND, reference=Reference.PEERS)
     assert judge_node([peers, bad]).decision is Decision.REJECTED
     assert judge_node([], baseline=baseline("m")).decision is Decision.UNDECIDED
-
-
-def test_peers_do_not_stand_in_for_the_baseline() -> None:
-    peers = verdict(Outcome.PASS, Reason.WITHIN, reference=Reference.PEERS)
-    assert judge_node([peers], baseline=baseline("m")).decision is Decision.UNDECIDED
 
 
 def test_marginal_rejects_at_a_strict_gate() -> None:
@@ -224,9 +208,7 @@ def test_marginal_rejects_at_a_strict_gate() -> None:
 
 def test_the_worst_component_comes_first_and_the_headline_names_it() -> None:
     mild = verdict(Outcome.FAIL, Reason.BEYOND, "m", component="disk", similarity=0.9)
-    bad = verdict(
-        Outcome.FAIL, Reason.BEYOND, "o", component="network", similarity=0.3, action="reseat it"
-    )
+    bad = replace(mild, metric="o", component="network", similarity=0.3, action="reseat it")
     node = judge_node([mild, bad], baseline=baseline("m", "o"))
     assert node.components == ("network", "disk")
     assert "network" in node.headline
@@ -244,28 +226,13 @@ def test_a_blocker_from_outside_blocks() -> None:
 def test_where_nothing_had_to_be_measured_a_baseline_is_all_that_acceptance_needs() -> None:
     pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "")
     why = "the risk is 0.3 %, accepted 1 %"
-    node = judge_node(
-        [pruned], baseline=baseline("m"), evidence=RunEvidence(residual_risk=0.003), unneeded=why
-    )
+    risk = RunEvidence(residual_risk=0.003)
+    node = judge_node([pruned], baseline=baseline("m"), evidence=risk, unneeded=why)
     assert node.decision is Decision.ACCEPTED
     said = f"accepted at risk 0.30 % without any measurement: {why}; left out by the Selector: b"
     assert node.headline.endswith(said)
     assert judge_node([pruned], baseline=baseline("m")).decision is Decision.UNDECIDED
     assert judge_node([pruned], unneeded=why).decision is Decision.UNDECIDED
-
-
-def grouped(*groups: tuple[str, int]) -> Baseline:
-    criteria = tuple(
-        Criterion(
-            benchmark="b",
-            metric=Metric(name="m", unit="s", better="lower"),
-            centre=(1.0,),
-            group=group,
-            nodes=nodes,
-        )
-        for group, nodes in groups
-    )
-    return Baseline(hardware_class="c", criteria=criteria, created="-", nodes=("x", "y", "z"))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +252,7 @@ def test_nothing_stands_in_for_the_judgement_against_a_criterion(instead: Metric
 
 def test_a_group_that_most_nodes_have_must_be_judged() -> None:
     inner = verdict(Outcome.PASS, Reason.WITHIN, group="inner")
-    zones = grouped(("inner", 3), ("outer", 3))
+    zones = of(criterion("m", "inner", 3), criterion("m", "outer", 3))
     missing = judge_node([inner], baseline=zones)
     assert missing.decision is Decision.UNDECIDED
     assert any(one.subject == "b m (outer)" for one in missing.blocking)
@@ -294,7 +261,8 @@ def test_a_group_that_most_nodes_have_must_be_judged() -> None:
 
 
 def test_a_group_that_a_node_has_no_place_in_is_not_missed() -> None:
-    stages = grouped(("stage 1", 1), ("stage 2", 1), ("all", 3))
+    places = {"stage 1": 1, "stage 2": 1, "all": 3}
+    stages = of(*(criterion("m", group, nodes) for group, nodes in places.items()))
     second = [verdict(Outcome.PASS, Reason.WITHIN, group=group) for group in ("stage 2", "all")]
     assert judge_node(second, baseline=stages).decision is Decision.ACCEPTED
     unknown = verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, group="stage 7")
@@ -302,8 +270,7 @@ def test_a_group_that_a_node_has_no_place_in_is_not_missed() -> None:
 
 
 def test_pooled_values_that_nobody_judged_are_missed_unless_there_is_one_device() -> None:
-    whole = replace(baseline("m").criteria[0], scope="node")
-    both = replace(baseline("m"), criteria=(*baseline("m").criteria, whole))
+    both = of(criterion("m"), replace(criterion("m"), scope="node"))
     first, second = (replace(PASS, device=device) for device in ("cuda:0", "cuda:1"))
     missing = judge_node([first, second], baseline=both)
     assert missing.decision is Decision.UNDECIDED
@@ -324,20 +291,14 @@ def test_the_headline_says_why_nothing_was_judged_rather_than_that_it_was_not() 
 def test_an_acceptance_counts_metrics_once_and_names_what_is_to_be_looked_at() -> None:
     other = replace(PASS, device="cuda:1")
     unusual = verdict(Outcome.MARGINAL, Reason.UNUSUAL, similarity=0.97)
+    slower = replace(unusual, unit="GB/s", better="higher")
     changed = verdict(Outcome.MARGINAL, Reason.CHANGE_POINT)
-    accepted = judge_node(
-        [replace(unusual, unit="GB/s", better="higher"), PASS, other, changed],
-        baseline=baseline("m"),
-    )
+    accepted = judge_node([slower, PASS, other, changed], baseline=baseline("m"))
     assert "accepted: 1 metric judged, none failed" in accepted.headline
     assert "; to be looked at: b m (changed within its run) and 1 more" in accepted.headline
     assert accepted.triage is Triage.INVESTIGATE
-
-
-def test_a_median_of_zero_is_named_as_one() -> None:
-    unusual = verdict(Outcome.MARGINAL, Reason.UNUSUAL, similarity=0.6)
-    seen = replace(unusual, unit="GB/s", better="higher", value=0.0, expected=5.0, count=5)
-    accepted = judge_node([seen, PASS], baseline=baseline("m"))
+    zero = replace(slower, similarity=0.6, value=0.0, expected=5.0, count=5)
+    accepted = judge_node([zero, PASS], baseline=baseline("m"))
     assert "; to be looked at: b m (nothing at all)" in accepted.headline
 
 
@@ -373,12 +334,10 @@ def test_what_is_not_sure_is_to_be_measured_again_before_anything_is_replaced() 
 def test_what_broke_stands_before_the_lack_of_a_baseline() -> None:
     hung = verdict(Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, "", "t::test_hang")
     near = verdict(Outcome.INCONCLUSIVE, Reason.DISTURBED, "m", "t::test_rec")
-    node = judge_node(
-        [near, hung], evidence=RunEvidence(blockers=(Blocker(cause="worker gw0 died"),))
-    )
-    assert node.headline.startswith(
-        "node n1 is neither accepted nor rejected: worker gw0 died (and"
-    )
+    died = RunEvidence(blockers=(Blocker(cause="worker gw0 died"),))
+    node = judge_node([near, hung], evidence=died)
+    said = "node n1 is neither accepted nor rejected: worker gw0 died (and"
+    assert node.headline.startswith(said)
     assert [str(one).partition(":")[0] for one in node.blocking] == [
         "worker gw0 died",
         "INCONCLUSIVE t",

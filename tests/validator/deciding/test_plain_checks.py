@@ -38,12 +38,8 @@ def test_a_check_belongs_to_the_baseline_where_most_nodes_passed_it() -> None:
 
 def test_a_check_keeps_its_component() -> None:
     run = run_of("a", ("x", "y"))
-    plans = tuple(
-        replace(plan, component="gpu" if plan.test == "x" else "") for plan in run.planned
-    )
-    found = plain_checks(
-        [replace(run, planned=plans), replace(run_of("b", ("x", "y")), planned=plans)]
-    )
+    plans = tuple(replace(one, component="gpu" if one.test == "x" else "") for one in run.planned)
+    found = plain_checks([replace(run, planned=plans, node=node) for node in "ab"])
     assert [(check.test, check.component) for check in found] == [("x", "gpu"), ("y", "")]
 
 
@@ -56,10 +52,8 @@ def test_many_runs_of_one_node_among_others_count_once() -> None:
 def test_a_device_counts_where_most_of_the_nodes_that_passed_have_it() -> None:
     def on(node: str, devices: tuple[str, ...]) -> RunRecord:
         plans = tuple(PlannedTest(test=f"b[{d}]", benchmark="b", device=d) for d in devices)
-        results = tuple(
-            TestResult(test=plan.test, benchmark="b", outcome="passed") for plan in plans
-        )
-        return RunRecord(run="r", node=node, planned=plans, results=results)
+        good = (TestResult(test=plan.test, benchmark="b", outcome="passed") for plan in plans)
+        return RunRecord(run="r", node=node, planned=plans, results=tuple(good))
 
     runs = [on("a", ("cuda:0", "cuda:1")), on("b", ("cuda:0", "cuda:1")), on("c", ("cuda:0",))]
     assert plain_checks(runs) == (PlainCheck(test="b", devices=("cuda:0", "cuda:1")),)
@@ -79,17 +73,13 @@ def test_what_most_runs_leave_out_is_known() -> None:
 
 def test_a_failure_that_no_sample_tells_of_is_found_unless_waived_or_broken_off() -> None:
     waiver = Waiver(owner="ada", reason="known", expires="2099-01-01", test="y", metric="check")
-    end = "2026-01-01T01:00:00+00:00"
+    broken_off = run_of("d", ("x",), failed=("y",))
+    bad = replace(broken_off, node="b", ended="2026-01-01T01:00:00+00:00", exit_status=1)
     runs = [
-        replace(run_of("a", ("x", "y")), ended=end, exit_status=0),
-        replace(run_of("b", ("x",), failed=("y",)), ended=end, exit_status=1),
-        replace(
-            run_of("c", ("x",), failed=("y",)),
-            ended=end,
-            exit_status=1,
-            events=(WaiversRead(waivers=(waiver,)),),
-        ),
-        run_of("d", ("x",), failed=("y",)),  # never finished
+        replace(run_of("a", ("x", "y")), ended=bad.ended, exit_status=0),
+        bad,
+        replace(bad, node="c", events=(WaiversRead(waivers=(waiver,)),)),
+        broken_off,
     ]
     unmeasured = {("r", node): ("y",) for node in "bcd"}
     found = failed_checks(runs, unmeasured)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -32,38 +33,27 @@ def result(run: RunRecord, *unmeasured: str) -> list[tuple[str, str]]:
     return [(v.outcome.value, v.reason.value) for v in evidence_of(run, unmeasured).verdicts]
 
 
+def verdict(outcome: Outcome, reason: Reason, benchmark: str, **more: Any) -> MetricVerdict:
+    about = {"metric": "", "text": "said of it", "benchmark": benchmark} | more
+    return MetricVerdict(outcome=outcome, reason=reason, **about)
+
+
 def test_a_test_that_failed_without_a_sample_rejects() -> None:
     assert result(RUN, TEST) == [("FAIL", "test-failed")]
     assert result(RUN) == []  # other runs know its metrics: it has a row there
-
-
-def test_a_test_that_failed_rejects_though_the_plan_was_lost() -> None:
-    assert result(replace(RUN, planned=()), TEST) == [("FAIL", "test-failed")]
+    assert result(replace(RUN, planned=()), TEST) == [("FAIL", "test-failed")]  # its plan was lost
 
 
 def test_what_the_run_itself_said_about_a_test_is_not_said_twice() -> None:
-    said = MetricVerdict(
-        outcome=Outcome.INCONCLUSIVE,
-        reason=Reason.NOT_REPORTED,
-        text="its worker died",
-        benchmark="suite.py::test_other",
-        metric="",
-        device="cuda:0",
-    )
+    silent = Outcome.INCONCLUSIVE, Reason.NOT_REPORTED
+    said = verdict(*silent, "suite.py::test_other", device="cuda:0")
     assert result(replace(RUN, verdicts=(said,)), TEST) == [("INCONCLUSIVE", "not-reported")]
 
 
 def test_a_plain_test_that_failed_is_said_once() -> None:
     plan = PlannedTest(test="suite.py::test_plain", device="node")
     failed = TestResult(test=plan.test, benchmark="", outcome="failed", text="assert 0")
-    said = MetricVerdict(
-        outcome=Outcome.FAIL,
-        reason=Reason.TEST_FAILED,
-        text="the test itself failed",
-        benchmark=plan.test,
-        metric="",
-        device="node",
-    )
+    said = verdict(Outcome.FAIL, Reason.TEST_FAILED, plan.test, device="node")
     run = replace(RUN, planned=(plan,), results=(failed,))
     assert result(run, plan.test) == [("FAIL", "test-failed")]
     assert result(replace(run, verdicts=(said,)), plan.test) == [("FAIL", "test-failed")]
@@ -78,11 +68,8 @@ def test_a_run_says_which_tests_it_had() -> None:
 def unjudged(measured: list[Measurement]) -> RunRecord:
     """Return a run of these measurements without a baseline."""
     verdicts = tuple(
-        MetricVerdict(
-            outcome=Outcome.INCONCLUSIVE,
-            reason=Reason.NO_BASELINE,
-            text="no baseline",
-            benchmark=one.benchmark,
+        verdict(
+            *(Outcome.INCONCLUSIVE, Reason.NO_BASELINE, one.benchmark),
             metric=one.metric.name,
             device=one.device,
             test=one.test,
@@ -92,35 +79,39 @@ def unjudged(measured: list[Measurement]) -> RunRecord:
     return replace(RUN, measurements=tuple(measured), verdicts=verdicts, results=(), planned=())
 
 
+def on_card(card: int, metric: Metric, values: tuple[float, ...], **more: Any) -> Measurement:
+    return Measurement(
+        test=f"suite.py::test_sum[cuda:{card}]",
+        benchmark="suite.py::test_sum",
+        component="accelerator",
+        metric=metric,
+        device=f"cuda:{card}",
+        values=values,
+        **more,
+    )
+
+
 def test_load_does_not_excuse_a_device_whose_exact_result_differs_from_its_peers() -> None:
     wrong = Metric(name="wrong", unit="elements", better="equal")
-    measured = [
-        Measurement(
-            test=f"suite.py::test_sum[cuda:{card}]",
-            benchmark="suite.py::test_sum",
-            component="accelerator",
-            metric=wrong,
-            device=f"cuda:{card}",
-            values=(3.0 if card == 5 else 0.0,) * 5,
-            disturbance=("other processes used 2.0 of 2 cores",),
-        )
-        for card in range(8)
-    ]
-    run = unjudged(measured)
+    load = ("other processes used 2.0 of 2 cores",)
+    run = unjudged(
+        [
+            on_card(card, wrong, (3.0 if card == 5 else 0.0,) * 5, disturbance=load)
+            for card in range(8)
+        ]
+    )
     found = {v.device: v.outcome for v in comparisons(run, None, tuple)}
     assert [device for device, outcome in found.items() if outcome is Outcome.FAIL] == ["cuda:5"]
 
 
 def test_each_card_keeps_its_own_nominal_rate_among_its_peers() -> None:
     best = [NominalRate(value=32.0 if card == 5 else 40.0, of="PCIe") for card in range(8)]
+    rate = Metric(name="rate", unit="GB/s", better="higher")
     measured = [
-        Measurement(
-            test=f"suite.py::test_copy[cuda:{card}]",
-            benchmark="suite.py::test_copy",
-            component="link",
-            metric=Metric(name="rate", unit="GB/s", better="higher", nominal=best[card]),
-            device=f"cuda:{card}",
-            values=tuple(30.0 + 0.01 * (number + card) for number in range(9)),
+        on_card(
+            card,
+            replace(rate, nominal=best[card]),
+            tuple(30.0 + 0.01 * (number + card) for number in range(9)),
         )
         for card in range(8)
     ]

@@ -11,13 +11,7 @@ from pytest_anubis.codec import from_plain, to_plain
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
-from pytest_anubis.core.verdict import (
-    MetricVerdict,
-    Outcome,
-    Reason,
-    Triage,
-    Trouble,
-)
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Triage, Trouble
 from pytest_anubis.core.waiving import waived_verdict
 from pytest_anubis.validator import judge_columns, judge_sample
 from pytest_anubis.validator.judging.certainty import SURE, certainty_of
@@ -101,9 +95,8 @@ def test_a_verdict_has_the_size_of_its_loss_on_the_scale_of_its_values() -> None
 
 
 def test_an_exact_value_is_sure_and_a_good_sample_needs_no_probability() -> None:
-    exact = replace(
-        criterion(), metric=Metric(name="e", unit="count", better="equal"), centre=(0.0,)
-    )
+    errors = Metric(name="e", unit="count", better="equal")
+    exact = replace(criterion(), metric=errors, centre=(0.0,))
     wrong = judge_sample([3.0], exact)
     assert (wrong.triage, wrong.certainty) == (Triage.REJECT, 1.0)
     good = judge_sample([100.0] * 5, criterion())
@@ -147,9 +140,8 @@ def test_a_count_of_faults_where_none_is_normal_is_sure_and_wrong(
     name: str, triage: Triage
 ) -> None:
     metric = Metric(name=name, unit="count", better="lower")
-    found = judge_sample(
-        [17.0], replace(criterion(), metric=metric, centre=(0.0,), medians=(0.0,) * 101)
-    )
+    none = replace(criterion(), metric=metric, centre=(0.0,), medians=(0.0,) * 101)
+    found = judge_sample([17.0], none)
     assert (found.outcome, found.triage) == (Outcome.FAIL, triage)
     assert triage is Triage.RETEST or found.trouble is Trouble.FAILED
 

@@ -95,11 +95,7 @@ def test_a_card_without_one_of_the_metrics_has_no_mean(baseline: Baseline) -> No
     lost = replace(populations[0], problems={row: SampleProblem(kind="disturbed", text="load")})
     found = judged([lost, *populations[1:]], baseline)
     means = [one for one in found.columns if one.population.benchmark == whole_of(COMPONENT)]
-    units = [
-        unit
-        for one in means
-        for unit in zip(one.population.nodes, one.population.devices, strict=True)
-    ]
+    units = [(node, card) for one in means for node, card, _ in one.population.units()]
     assert len(units) == 2 * 20 - 1
     assert ("n5", "cuda:1") not in units
 

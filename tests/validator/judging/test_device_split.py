@@ -10,9 +10,9 @@ import pytest
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
-from pytest_anubis.core.verdict import Decision, Outcome
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
 from pytest_anubis.validator import learn_baseline
-from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
+from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
 from pytest_anubis.validator.judging.device_split import slower_part
 
 
@@ -36,16 +36,19 @@ def learned(*, wide: float = 0.8) -> Baseline:
     return replace(baseline, criteria=criteria)
 
 
+def marginal(judged: JudgedFleet) -> dict[str, MetricVerdict]:
+    """Return the MARGINAL verdicts of the second node, by device."""
+    (detail,) = [d for v, d in zip(judged.nodes, judged.details, strict=True) if v.node == "n1"]
+    return {v.device: v for v in detail.verdicts if v.outcome is Outcome.MARGINAL}
+
+
 def test_a_slower_half_within_a_wide_limit_is_to_be_looked_at() -> None:
     judged = judge_fleet([fleet((0, 1, 2, 3))], {"": learned()})
-    (detail,) = [d for v, d in zip(judged.nodes, judged.details, strict=True) if v.node == "n1"]
-    marginal = {v.device: v for v in detail.verdicts if v.outcome is Outcome.MARGINAL}
-    assert sorted(marginal) == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
-    assert (
-        "4 of the 8 devices of this node are 7.9 % slower than the others"
-        in marginal["cuda:0"].text
-    )
-    assert marginal["cuda:0"].worth_a_look
+    found = marginal(judged)
+    assert sorted(found) == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
+    said = "4 of the 8 devices of this node are 7.9 % slower than the others"
+    assert said in found["cuda:0"].text
+    assert found["cuda:0"].worth_a_look
     assert [v.decision for v in judged.nodes] == [Decision.ACCEPTED] * 3
     assert "to be looked at" in judged.nodes[1].headline
 
@@ -55,11 +58,9 @@ def test_a_device_that_measured_nothing_does_not_hide_the_others() -> None:
     values = tested.values.copy()
     dead = next(d for d in range(24) if (tested.nodes[d], tested.devices[d]) == ("n1", "cuda:7"))
     values[tested.offsets[dead] : tested.offsets[dead + 1]] = 0
-    judged = judge_fleet([replace(tested, values=values)], {"": learned()})
-    (detail,) = [d for v, d in zip(judged.nodes, judged.details, strict=True) if v.node == "n1"]
-    marginal = {v.device for v in detail.verdicts if v.outcome is Outcome.MARGINAL}
-    assert marginal == {"cuda:0", "cuda:1", "cuda:2"}
-    assert any("3 of the 7 devices" in v.text for v in detail.verdicts)
+    found = marginal(judge_fleet([replace(tested, values=values)], {"": learned()}))
+    assert found.keys() == {"cuda:0", "cuda:1", "cuda:2"}
+    assert any("3 of the 7 devices" in v.text for v in found.values())
 
 
 def test_healthy_devices_are_left_alone() -> None:

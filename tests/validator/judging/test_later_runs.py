@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population, SampleProblem, population_of
 from pytest_anubis.core.standing.standing_of import JudgedRun
-from pytest_anubis.core.verdict import (
-    Decision,
-    MetricVerdict,
-    NodeVerdict,
-    Outcome,
-    Reason,
-    Waiver,
-)
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 from pytest_anubis.validator.judging.later_runs import LaterRuns
 
 NODES, NAN = 30, float("nan")
+LAST = f"n{NODES - 1}"
 STARTED = {f"r{r}": f"2026-01-0{r + 1}T00:00:00+00:00" for r in range(3)}
+OF_LAST = {(run, LAST): began for run, began in STARTED.items()}
 
 
 def table(*last: float | None, nodes: int = NODES) -> Population:
@@ -49,10 +47,39 @@ def table(*last: float | None, nodes: int = NODES) -> Population:
     )
 
 
+@cache
+def learned() -> Baseline:
+    return learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
+
+
+def of_last(population: Population, **more: Any) -> NodeVerdict:
+    """Return what is decided of the last node, the runs of which began as in STARTED."""
+    judged = judge_fleet([population], {"": learned()}, **{"started": OF_LAST} | more)
+    (verdict,) = [one for one in judged.nodes if one.node == LAST]
+    return verdict
+
+
+def of_test(benchmark: str, outcome: Outcome, reason: Reason, run: str) -> MetricVerdict:
+    return MetricVerdict(
+        outcome=outcome,
+        reason=reason,
+        text="said of a whole test",
+        benchmark=benchmark,
+        metric="",
+        node=LAST,
+        run=run,
+    )
+
+
+def passes(benchmark: str, passed: str) -> list[JudgedRun]:
+    """Return the last node's runs; the test passed in this one."""
+    check = (benchmark, "", "", "")
+    return [JudgedRun(run=r, began=0.0, passed=(check,) if r == passed else ()) for r in STARTED]
+
+
 def decided(
     *last: float | None, dated: bool = True, soak: tuple[str, ...] = (), long: str = ""
 ) -> tuple[NodeVerdict, list[MetricVerdict]]:
-    learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
     population = table(*last)
     units = zip(population.runs, population.nodes, strict=True)
     started = {unit: STARTED[unit[0]] if dated else "" for unit in units}
@@ -60,18 +87,17 @@ def decided(
         JudgedRun(run=run, began=float(place), campaign="s" if run in soak else "")
         for place, run in enumerate(STARTED)
     ]
-    node = f"n{NODES - 1}"
     judged = judge_fleet(
         [population],
-        {"": learned},
+        {"": learned()},
         started=started,
-        ended={(long, node): "2026-01-09T00:00:00+00:00"},
-        checked={node: cycles} if soak else {},  # imports have none of their own
+        ended={(long, LAST): "2026-01-09T00:00:00+00:00"},
+        checked={LAST: cycles} if soak else {},  # imports have none of their own
     )
     (found,) = [
         (verdict, detail)
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
-        if verdict.node == f"n{NODES - 1}"
+        if verdict.node == LAST
     ]
     return found[0], [v for v in found[1].verdicts if v.text]
 
@@ -81,7 +107,8 @@ def test_runs_that_began_before_another_ended_do_not_answer_it() -> None:
     assert decided(0.8, 1.0, 1.0, long="r0")[0].decision is Decision.REJECTED
     assert decided(0.8, 1.0, 1.0, long="r1")[0].decision is Decision.ACCEPTED
     assert decided(0.8, 1.0, 1.0, long="r0", soak=("r1",))[0].decision is Decision.REJECTED
-    assert decided(0.8, 1.0, 1.0, long="r0", dated=False)[0].decision is Decision.REJECTED
+    for long in ("r0", ""):
+        assert decided(0.8, 1.0, 1.0, long=long, dated=False)[0].decision is Decision.REJECTED
 
 
 @pytest.mark.parametrize(
@@ -153,12 +180,12 @@ def test_a_pass_in_another_class_answers_as_in_a_nodes_standing(
             for one in (before, after)
         },
         started={(run, f"n{n}"): STARTED[day] for run, day in days.items() for n in range(NODES)},
-        checked={f"n{NODES - 1}": runs},
+        checked={LAST: runs},
     )
     decisions = {
         detail.hardware_class: verdict.decision
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
-        if verdict.node == f"n{NODES - 1}"
+        if verdict.node == LAST
     }
     assert decisions[before] is (decision if later else Decision.REJECTED)
     assert decisions[after] is Decision.ACCEPTED
@@ -180,54 +207,21 @@ def test_an_answered_failure_is_told_as_such_and_rejects_nothing() -> None:
     assert len(node.noted) == 1
 
 
-def test_runs_without_a_date_answer_nothing() -> None:
-    assert decided(0.8, 1.0, 1.0, dated=False)[0].decision is Decision.REJECTED
-
-
 def test_a_test_that_failed_and_passes_in_a_later_run_is_answered() -> None:
-    learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
-    failed = MetricVerdict(
-        outcome=Outcome.FAIL,
-        reason=Reason.TEST_FAILED,
-        text="the test itself failed",
-        benchmark="check",
-        metric="",
-        node="n29",
-        run="r0",
-    )
-    population = table(1, 1, 1)
-    units = zip(population.runs, population.nodes, strict=True)
-    started = {unit: STARTED[unit[0]] for unit in units}
-    for passed, decision in ((("r1",), Decision.ACCEPTED), ((), Decision.REJECTED)):
-        checked = tuple(
-            JudgedRun(
-                run=f"r{r}", began=0.0, passed=(("check", "", "", ""),) if f"r{r}" in passed else ()
-            )
-            for r in range(3)
-        )
-        evidence = {("", "n29"): RunEvidence(verdicts=(failed,))}
-        judged = judge_fleet(
-            [population],
-            {"": learned},
-            started=started,
-            evidence=evidence,
-            checked={"n29": checked},
-        )
-        (node,) = [verdict for verdict in judged.nodes if verdict.node == "n29"]
-        assert node.decision is decision
+    failed = of_test("check", Outcome.FAIL, Reason.TEST_FAILED, "r0")
+    evidence = {("", LAST): RunEvidence(verdicts=(failed,))}
+    for passed, decision in (("r1", Decision.ACCEPTED), ("", Decision.REJECTED)):
+        found = of_last(table(1, 1, 1), evidence=evidence, checked={LAST: passes("check", passed)})
+        assert found.decision is decision
 
 
 def test_a_clock_that_went_back_makes_no_earlier_run_the_answer() -> None:
     """The bad run r2 is dated before r1, which it came after, as its store knew."""
-    learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
-    population, node = table(1.0, 1.0, 0.8), f"n{NODES - 1}"
-    dates = STARTED | {"r2": "2000-01-01T00:00:00+00:00"}
-    started = {(run, node): dates[run] for run in STARTED}
+    started = OF_LAST | {("r2", LAST): "2000-01-01T00:00:00+00:00"}
     known = [JudgedRun(run=run, began=0.0, after="r1" if run == "r2" else "") for run in STARTED]
-    for checked, decision in (({}, Decision.ACCEPTED), ({node: known}, Decision.REJECTED)):
-        judged = judge_fleet([population], {"": learned}, started=started, checked=checked)
-        (verdict,) = [one for one in judged.nodes if one.node == node]
-        assert verdict.decision is decision
+    for checked, decision in (({}, Decision.ACCEPTED), ({LAST: known}, Decision.REJECTED)):
+        found = of_last(table(1.0, 1.0, 0.8), started=started, checked=checked)
+        assert found.decision is decision
 
 
 @pytest.mark.parametrize(
@@ -249,15 +243,11 @@ def test_what_failed_in_a_broken_off_run_rejects_nothing_and_is_to_be_judged_aga
     last: tuple[float | None, ...], broken: set[str], decision: Decision
 ) -> None:
     """None is a run without that metric; the last node alone has journals."""
-    learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
-    node, kept = f"n{NODES - 1}", [r for r, factor in enumerate(last) if factor is not None]
+    kept = [r for r, factor in enumerate(last) if factor is not None]
     population = table(*(factor for factor in last if factor is not None))
     population = replace(population, runs=tuple(f"r{kept[int(r[1])]}" for r in population.runs))
-    started = {(run, node): began for run, began in STARTED.items()}
-    evidence = {("", node): RunEvidence(broken_off=dict.fromkeys(broken, "never finished"))}
-    judged = judge_fleet([population], {"": learned}, started=started, evidence=evidence)
-    (verdict,) = [one for one in judged.nodes if one.node == node]
-    assert verdict.decision is decision
+    evidence = {("", LAST): RunEvidence(broken_off=dict.fromkeys(broken, "never finished"))}
+    assert of_last(population, evidence=evidence).decision is decision
 
 
 @pytest.mark.parametrize(
@@ -271,33 +261,12 @@ def test_what_failed_in_a_broken_off_run_rejects_nothing_and_is_to_be_judged_aga
 def test_a_test_that_came_to_nothing_is_answered_by_a_later_run(
     outcome: Outcome, reason: Reason
 ) -> None:
-    learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
-    node = f"n{NODES - 1}"
-    silent = MetricVerdict(
-        outcome=outcome,
-        reason=reason,
-        text="never reported",
-        benchmark="b",
-        metric="",
-        node=node,
-        run="r1",
-    )
+    silent = of_test("b", outcome, reason, "r1")
     said = RunEvidence(verdicts=(silent,), broken_off={"r1": "never finished"})
-    started = {(run, node): began for run, began in STARTED.items()}
     for passed, decision in (("r2", Decision.ACCEPTED), ("r0", Decision.UNDECIDED)):
-        checked = [
-            JudgedRun(run=run, began=0.0, passed=(("b", "", "", ""),) if run == passed else ())
-            for run in STARTED
-        ]
-        judged = judge_fleet(
-            [table(1, 1, 1)],
-            {"": learned},
-            started=started,
-            evidence={("", node): said},
-            checked={node: checked},
-        )
-        (verdict,) = [one for one in judged.nodes if one.node == node]
-        assert verdict.decision is decision
+        checked = {LAST: passes("b", passed)}
+        found = of_last(table(1, 1, 1), evidence={("", LAST): said}, checked=checked)
+        assert found.decision is decision
 
 
 def cards(last: list[list[float]]) -> Population:
@@ -335,26 +304,21 @@ def test_the_mean_of_all_cards_is_answered_with_the_card_that_was_bad(
     judged = judge_fleet(
         [population], {"": learned}, started={unit: STARTED[unit[0]] for unit in units}
     )
-    (node,) = [one for one in judged.nodes if one.node == f"n{NODES - 1}"]
+    (node,) = [one for one in judged.nodes if one.node == LAST]
     assert node.decision is decision
 
 
 def test_the_mean_of_all_cards_follows_a_card_whose_failure_is_waived() -> None:
     learned = learn_baseline([cards([[1.0] * 4] * 2)], hardware_class="", created="2026-01-01")
-    waiver = Waiver(
-        metric="copy",
-        node=f"n{NODES - 1}",
-        device="cuda:0",
-        owner="j",
-        reason="r",
-        expires="2999-01-01",
-    )
+    covered: Any = {"metric": "copy", "node": LAST, "device": "cuda:0"}
+    waiver = Waiver(owner="j", reason="r", expires="2999-01-01", **covered)
     population = cards([[0.6, 1.0, 1.0, 1.0]] * 2)
-    found = judge_fleet([population], {"": learned}, waivers=[waiver])
-    assert {one.decision for one in found.nodes} == {Decision.ACCEPTED}
-    assert Decision.REJECTED in {
-        one.decision for one in judge_fleet([population], {"": learned}).nodes
-    }
+    decisions = [
+        {one.decision for one in judge_fleet([population], {"": learned}, waivers=waivers).nodes}
+        for waivers in ([waiver], [])
+    ]
+    assert decisions[0] == {Decision.ACCEPTED}
+    assert Decision.REJECTED in decisions[1]
 
 
 def test_runs_of_years_are_compared_with_what_overlaps_them_alone() -> None:

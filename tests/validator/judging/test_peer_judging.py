@@ -1,4 +1,4 @@
-"""Devices beside the other devices of their node: what is named, and what healthy nodes are spared."""
+"""Devices beside the other devices of their node, or their own past: what is named, and what is spared."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Population, SampleProblem, population_of
-from pytest_anubis.core.verdict import Outcome, Reason, Reference
-from pytest_anubis.validator import judge_by_history, judge_by_peers
+from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference
+from pytest_anubis.validator import judge_by_history, judge_by_peers, judge_node
+from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
 Samples = list[FloatArray]
 
@@ -89,6 +91,21 @@ def test_every_verdict_names_the_peers_and_the_table_agrees_with_the_columns() -
         assert verdict.outcome is (Outcome.FAIL if row == 11 else Outcome.PASS)
         assert verdict.similarity == pytest.approx(judged.similarity[row])
     assert "by 7 other devices of this node" in judged.verdict(11).text
+    assert judge_node([judged.verdict(11)]).decision is Decision.REJECTED
+
+
+def test_peers_are_blind_to_a_uniformly_slow_node_and_never_accept() -> None:
+    (judged,) = judge_by_peers([nodes([0.5 * one for one in noise(0, 8)])])
+    verdicts = list(judged.verdicts())
+    assert {v.outcome for v in verdicts} == {Outcome.PASS}
+    assert judge_node(verdicts).decision is Decision.UNDECIDED
+
+
+def test_too_few_peers_say_so_and_noisy_ones_do_not_reject_each_other() -> None:
+    (judged,) = judge_by_peers([nodes(noise(0, 2), 2)])
+    assert {v.outcome for v in judged.verdicts()} == {Outcome.INCONCLUSIVE}
+    assert "3 needed" in judged.verdict(0).text
+    assert failed(nodes(noise(0, 8, 0.05))) == []
 
 
 def test_a_disturbed_device_is_no_peer_and_cannot_reject() -> None:
@@ -121,6 +138,7 @@ def test_a_problem_means_beside_peers_what_it_means_against_a_fleet(
     verdict = judged.verdict(3)
     assert (verdict.outcome, verdict.reason) == (outcome, reason)
     assert "told" in verdict.text
+    assert judged.verdict(0).population == "6 other devices of this node"
 
 
 def test_exact_results_are_compared_with_what_most_devices_say() -> None:
@@ -150,52 +168,65 @@ def test_samples_of_different_lengths_are_compared() -> None:
     assert failed(nodes(samples, 6)) == ["cuda:1"]
 
 
-def history(samples: Samples, device: int = 0) -> Population:
+def history(samples: Samples, problems: dict[int, SampleProblem] | None = None) -> Population:
     return population_of(
         samples,
         metric=Metric(name="rate", unit="GB/s", better="higher"),
         benchmark="b",
         nodes=["n000"] * len(samples),
-        devices=[f"cuda:{device}"] * len(samples),
+        devices=["cuda:0"] * len(samples),
         runs=[f"r{i}" for i in range(len(samples))],
+        problems=problems,
     )
 
 
-def test_each_device_is_held_against_its_own_past() -> None:
-    now = nodes([0.85 * noise(7, 1)[0], noise(8, 1)[0]], 2)
-    (found,) = judge_by_history([now], [history(noise(9, 6), device=0)])
+@pytest.mark.parametrize(("factor", "outcome"), [(1.0, Outcome.PASS), (0.88, Outcome.FAIL)])
+def test_each_device_is_held_against_its_own_past(factor: float, outcome: Outcome) -> None:
+    now = nodes([factor * noise(7, 1)[0], noise(8, 1)[0]], 2)
+    (found,) = judge_by_history([now], [history(noise(9, 6))])
     assert set(found) == {0}  # cuda:1 has no past
-    assert (found[0].outcome, found[0].reference) == (Outcome.FAIL, Reference.SELF)
+    assert (found[0].outcome, found[0].reference) == (outcome, Reference.SELF)
     assert found[0].population == "6 earlier runs of this device"
+    assert judge_node([found[0]]).decision is not Decision.ACCEPTED
 
 
 def test_a_short_or_unusable_past_is_none() -> None:
     now = nodes(noise(7, 1), 1)
     assert judge_by_history([now], [history(noise(9, 2))]) == [{}]
-    past = history(noise(9, 4))
-    spoiled = population_of(
-        [past.sample(i) for i in range(4)],
-        metric=past.metric,
-        benchmark="b",
-        nodes=past.nodes,
-        devices=past.devices,
-        runs=past.runs,
-        problems={
-            0: SampleProblem(kind="disturbed", text="x"),
-            1: SampleProblem(kind="failed", text="y"),
-        },
-    )
-    assert judge_by_history([now], [spoiled]) == [{}]
+    kinds = enumerate(("disturbed", "failed"))
+    problems = {row: SampleProblem(kind=kind, text="x") for row, kind in kinds}
+    assert judge_by_history([now], [history(noise(9, 4), problems)]) == [{}]
 
 
 def test_healthy_runs_of_many_metrics_are_not_rejected_by_the_past() -> None:
     rejected = 0
     for seed in range(20):
-        populations = [nodes(noise(1000 + 40 * seed + m, 1, 0.01), 1, name="rate") for m in [0]]
-        past = [history(noise(5000 + seed, 6, 0.01))]
-        (found,) = judge_by_history(populations, past)
+        now = nodes(noise(1000 + 40 * seed, 1, 0.01), 1)
+        (found,) = judge_by_history([now], [history(noise(5000 + seed, 6, 0.01))])
         rejected += found[0].outcome is Outcome.FAIL
     assert rejected <= 1
+
+
+@pytest.mark.parametrize(
+    ("known", "population", "reference"),
+    [
+        (True, nodes(noise(0, 8)), Reference.FLEET),
+        (False, nodes(noise(0, 8)), Reference.PEERS),
+        (False, history(noise(0, 6)), Reference.SELF),
+        (False, nodes(noise(0, 1), 1), Reference.NONE),
+    ],
+)
+def test_the_strongest_reference_decides_and_is_named(
+    known: bool, population: Population, reference: Reference
+) -> None:
+    criterion = Criterion(benchmark="b", metric=population.metric, centre=(100.0,), nodes=9)
+    baseline = Baseline(hardware_class="", criteria=(criterion,), created="-")
+    judged = judge_fleet([population], {"": baseline} if known else {})
+    verdict = judged.columns[0].verdict(len(population) - 1)
+    assert verdict.reference is reference
+    unknown = reference is Reference.NONE
+    assert verdict.outcome is (Outcome.INCONCLUSIVE if unknown else Outcome.PASS)
+    assert (judged.nodes[0].decision is Decision.ACCEPTED) is (reference is Reference.FLEET)
 
 
 def test_ways_to_other_nodes_have_no_peers() -> None:

@@ -3,12 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator import backtest, judge_columns, settle_shift
+from tests.validator.known import known
 
 METRIC = Metric(name="rate", unit="GB/s", better="higher")
 CRITERION = Criterion(
@@ -23,17 +25,17 @@ def nodes(factors: FloatArray) -> Population:
 
 
 def outcomes(factors: FloatArray) -> tuple[list[Outcome], list[str]]:
-    judged, finding = settle_shift(judge_columns(nodes(factors), CRITERION))
-    return [v.outcome for v in judged.verdicts()], [finding.kind] if finding else []
+    judged = settle_shift(judge_columns(nodes(factors), CRITERION))
+    return [v.outcome for v in judged.verdicts()], [judged.shift.kind] if judged.shift else []
 
 
 def test_a_class_that_moved_together_is_one_finding_and_the_slow_node_stays() -> None:
     factors = np.full(20, 0.92)
     factors[4] = 0.5
-    judged, finding = settle_shift(judge_columns(nodes(factors), CRITERION))
-    assert finding is not None
-    assert finding.kind == "class-shift"
-    assert "20 of 20 nodes moved together" in finding.text
+    judged = settle_shift(judge_columns(nodes(factors), CRITERION))
+    shift = known(judged.shift)
+    assert shift.kind == "class-shift"
+    assert "20 of 20 nodes moved together" in shift.text
     verdicts = list(judged.verdicts())
     assert [v.node for v in verdicts if v.outcome is Outcome.FAIL] == ["n4"]
     assert verdicts[0].outcome is Outcome.INCONCLUSIVE
@@ -41,17 +43,20 @@ def test_a_class_that_moved_together_is_one_finding_and_the_slow_node_stays() ->
     assert "most of the class" in verdicts[0].text
 
 
-def test_a_third_of_slow_nodes_is_no_shift() -> None:
-    factors = np.ones(21)
-    factors[:7] = 0.9
+@pytest.mark.parametrize(
+    ("factors", "failed"),
+    [
+        pytest.param(np.array([0.9] * 7 + [1.0] * 14), 7, id="a third is slow"),
+        pytest.param(np.linspace(0.3, 0.9, 20), 20, id="slow nodes do not agree"),
+        pytest.param(np.full(3, 0.9), 3, id="few nodes"),
+        pytest.param(np.ones(20), 0, id="healthy nodes"),
+    ],
+)
+def test_there_is_no_shift_if_most_nodes_did_not_move_alike(
+    factors: FloatArray, failed: int
+) -> None:
     verdicts, finding = outcomes(factors)
-    assert verdicts.count(Outcome.FAIL) == 7
-    assert finding == []
-
-
-def test_slow_nodes_that_do_not_agree_are_no_shift() -> None:
-    verdicts, finding = outcomes(np.linspace(0.3, 0.9, 20))
-    assert verdicts.count(Outcome.FAIL) == 20
+    assert verdicts.count(Outcome.FAIL) == failed
     assert finding == []
 
 
@@ -59,11 +64,6 @@ def test_an_improvement_is_reported_and_changes_no_verdict() -> None:
     verdicts, finding = outcomes(np.full(10, 1.2))
     assert set(verdicts) == {Outcome.PASS}
     assert finding == ["class-shift"]
-
-
-def test_few_nodes_or_healthy_ones_have_no_shift() -> None:
-    assert outcomes(np.full(3, 0.9))[1] == []
-    assert outcomes(np.ones(20))[1] == []
 
 
 def cards(factors: FloatArray) -> Population:
@@ -85,16 +85,14 @@ def test_a_promise_within_the_noise_makes_no_shift_of_what_noise_moves() -> None
     before = judge_columns(cards(factors), promise)
     beyond = {v.node for v in before.verdicts() if v.outcome is Outcome.FAIL}
     assert len(beyond) > 10  # most nodes have some card beyond it
-    judged, finding = settle_shift(before)
-    assert finding is None
-    assert judged is before
+    assert settle_shift(before) is before
 
 
 def test_one_place_that_moved_in_all_nodes_is_a_shift() -> None:
     factors = np.ones((20, 8))
     factors[:, 3] = 0.9
-    judged, finding = settle_shift(judge_columns(cards(factors), CRITERION))
-    assert finding is not None
+    judged = settle_shift(judge_columns(cards(factors), CRITERION))
+    assert judged.shift is not None
     assert {v.reason for v in judged.verdicts() if v.device == "cuda:3"} == {Reason.CLASS_SHIFT}
 
 
@@ -108,9 +106,8 @@ def test_a_backtest_names_what_would_change() -> None:
     assert (result.rejected_before, result.rejected_after) == (2, 1)
     assert result.newly_passed == ("n1",)
     assert result.newly_rejected == ()
-    assert [(f.node, f.before, f.after) for f in result.changes] == [
-        ("n1", Outcome.FAIL, Outcome.PASS)
-    ]
+    (change,) = result.changes
+    assert (change.node, change.before, change.after) == ("n1", Outcome.FAIL, Outcome.PASS)
     assert result.per_thousand == 0
     assert result.stated == 10
     back = backtest([nodes(factors)], new, old)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.baseline import Baseline, Criterion, SecondPopulation, Unjudged
-from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.metric import Direction, Metric, value_text
 from pytest_anubis.core.sample import SampleProblem, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator import judge_columns, judge_populations, judge_sample
@@ -117,11 +118,17 @@ def test_the_percentile_is_the_share_of_healthy_units_that_are_no_better(
     assert judge([100.0] * 4, criterion(better="equal")).percentile is None
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
-def test_values_that_are_none_are_inconclusive(value: float) -> None:
-    verdict = judge([100.0, value], criterion())
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
+def test_a_value_that_is_none_spoils_its_own_sample_only(value: float) -> None:
+    samples = [GOOD, [100.0, value], GOOD]
+    verdict = judge(samples[1], criterion())
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.INVALID)
     assert "value 2" in verdict.text
+    population = population_of(samples, metric=criterion().metric, benchmark="b")
+    judged = judge_columns(population, criterion())
+    assert [OUTCOMES[code] for code in judged.outcome] == ["PASS", "INCONCLUSIVE", "PASS"]
+    assert REASONS[judged.reason[1]] is Reason.INVALID
+    assert np.isnan(judged.similarity[1])
 
 
 def test_too_few_values_are_inconclusive() -> None:
@@ -131,21 +138,21 @@ def test_too_few_values_are_inconclusive() -> None:
     assert "1 value, at least 3 needed" in verdict.text
 
 
-@pytest.mark.parametrize(("unit", "better"), [("MB/s", "higher"), ("GB/s", "lower")])
-def test_another_unit_or_direction_is_never_compared(unit: str, better: Direction) -> None:
-    other = Metric(name="rate", unit=unit, better=better)
-    verdict = judge(GOOD, criterion(), metric=other)
-    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.WRONG_UNIT)
+@pytest.mark.parametrize(
+    ("other", "reason", "named"),
+    [
+        ({"unit": "MB/s"}, Reason.WRONG_UNIT, ()),
+        ({"better": "lower"}, Reason.WRONG_UNIT, ()),
+        ({"version": 3}, Reason.OTHER_VERSION, ("version 3", "version 1")),
+    ],
+)
+def test_another_unit_direction_or_version_is_never_compared(
+    other: Any, reason: Reason, named: tuple[str, ...]
+) -> None:
+    verdict = judge(GOOD, criterion(), metric=replace(criterion().metric, **other))
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, reason)
     assert verdict.similarity is None
-
-
-def test_another_version_of_the_benchmark_is_never_compared_and_both_are_named() -> None:
-    other = Metric(name="rate", unit="GB/s", better="higher", version=3)
-    verdict = judge(GOOD, criterion(), metric=other)
-    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.OTHER_VERSION)
-    assert verdict.similarity is None
-    assert "version 3" in verdict.text
-    assert "version 1" in verdict.text
+    assert all(one in verdict.text for one in named)
 
 
 def test_a_disturbed_sample_can_pass_but_never_reject() -> None:
@@ -182,21 +189,18 @@ def test_load_excuses_no_wrong_value_and_never_contradicts_the_threshold() -> No
 
 def test_without_criterion_or_baseline() -> None:
     metric = Metric(name="rate", unit="GB/s", better="higher")
-    nothing = judge_sample(GOOD, None, metric=metric, benchmark="b")
+
+    def without(known: Baseline | None, group: str = "") -> MetricVerdict:
+        return judge_sample(GOOD, None, known, group=group, metric=metric, benchmark="b")
+
+    nothing, unknown = without(None), without(baseline())
     assert (nothing.outcome, nothing.reason) == (Outcome.INCONCLUSIVE, Reason.NO_BASELINE)
-    unknown = judge_sample(GOOD, None, baseline(), metric=metric, benchmark="b")
     assert (unknown.outcome, unknown.reason) == (Outcome.NOT_TESTED, Reason.NO_CRITERION)
     assert unknown.value == 100
     noisy = Unjudged(benchmark="b", metric="rate", reason="it is too noisy here (90 % at least)")
-    said = judge_sample(
-        GOOD, None, replace(baseline(), unjudged=(noisy,)), metric=metric, benchmark="b"
-    )
+    said = without(replace(baseline(), unjudged=(noisy,)))
     assert said.text == "no criterion was learned, since it is too noisy here"
-    known = replace(baseline(), criteria=(replace(criterion(0.9), group="size 1"),))
-    ours = criterion(0.9)
-    other = judge_sample(
-        GOOD, None, known, group="size 2", metric=ours.metric, benchmark=ours.benchmark
-    )
+    other = without(baseline(replace(criterion(0.9), group="size 1")), group="size 2")
     assert other.reason is Reason.NO_CRITERION
     assert "size 1" in other.text
     assert "size 2" in other.text
@@ -345,21 +349,6 @@ def test_likely_sick_unit_near_a_slower_group() -> None:
     assert columns.threshold[0] == single.threshold == 0.65
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
-def test_a_value_that_is_none_spoils_its_own_sample_only(value: float) -> None:
-    population = population_of(
-        [GOOD, [100.0, value], GOOD], metric=criterion().metric, benchmark="b"
-    )
-    judged = judge_columns(population, criterion())
-    assert [OUTCOMES[code] for code in judged.outcome] == [
-        Outcome.PASS,
-        Outcome.INCONCLUSIVE,
-        Outcome.PASS,
-    ]
-    assert REASONS[judged.reason[1]] is Reason.INVALID
-    assert np.isnan(judged.similarity[1])
-
-
 def assert_close(number: float, other: float | None) -> None:
     assert number == pytest.approx(math.nan if other is None else other, abs=1e-9, nan_ok=True)
 
@@ -431,11 +420,8 @@ def test_pooled_values_were_looked_at_as_often_as_their_least_looked_at_device()
         looks={0: 3, 1: 7, 2: 11, 4: 2},
     )
     whole = pooled(population)
-    assert dict(zip(whole.nodes, map(whole.looks.get, range(3)), strict=True)) == {
-        "a": 3,
-        "b": None,
-        "c": 2,
-    }
+    assert whole.nodes == ("a", "b", "c")
+    assert [whole.looks.get(row) for row in range(3)] == [3, None, 2]
 
 
 def test_another_hardware_class_is_no_baseline_never_close_enough() -> None:
@@ -446,3 +432,24 @@ def test_another_hardware_class_is_no_baseline_never_close_enough() -> None:
     [verdict] = columns.verdicts()
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.NO_BASELINE)
     assert np.isnan(columns.similarity).all()
+
+
+@pytest.mark.parametrize("value", [123456.7, 1e6, 8602.9, 0.00012345])
+def test_a_sentence_writes_a_value_as_tables_do(value: float) -> None:
+    rate = Metric(name="rate", unit="op/s", better="higher")
+    normal = Criterion(benchmark="b", metric=rate, component="c", centre=(2 * value,) * 9)
+    result = judge_sample([value] * 9, normal).text
+    seen, usual = (value_text(number, "op/s") for number in (value, 2 * value))
+    assert f"rate is {seen}, expected {usual}" in result
+
+
+def test_what_fails_by_its_distribution_is_not_called_no_worse() -> None:
+    rate = Metric(name="rate", unit="GB/s", better="higher")
+    normal = Criterion(
+        benchmark="b", metric=rate, component="c", centre=(100.0,) * 9, alpha=0.999, learned=0.999
+    )
+    judged = judge_sample([100.0] * 8 + [97.0], normal)
+    assert judged.similarity is not None
+    assert 0.995 < judged.similarity < 0.999
+    assert "no worse" not in judged.text
+    assert "no worse" in judge_sample([100.0] * 9, normal).text

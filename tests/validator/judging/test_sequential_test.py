@@ -56,10 +56,8 @@ def test_it_is_bounded_even_on_the_line() -> None:
 
 def test_one_burst_alone_never_rejects() -> None:
     rng = np.random.default_rng(3)
-    burst = look(rng, 0.15)
-    assert closer_look([burst], CRITERION) == "more"
-    later = [burst, look(rng, 0.0)]
-    assert closer_look(later, CRITERION) == "more"
+    burst, later = look(rng, 0.15), look(rng, 0.0)
+    assert closer_look([burst], CRITERION) == closer_look([burst, later], CRITERION) == "more"
 
 
 def steady(middle: float, noise: float, looks: int) -> list[FloatArray]:
@@ -111,7 +109,6 @@ def test_neighbours_that_are_alike_count_as_fewer_values() -> None:
 def test_what_cannot_be_judged_is_not_measured_again() -> None:
     assert closer_look([[float("nan")]], CRITERION) == "enough"
     assert closer_look([], CRITERION) == "enough"
-    exact = Criterion(
-        benchmark="b", metric=Metric(name="e", unit="count", better="equal"), centre=(0.0,)
-    )
+    errors = Metric(name="e", unit="count", better="equal")
+    exact = Criterion(benchmark="b", metric=errors, centre=(0.0,))
     assert closer_look([[1.0]], exact) == "enough"

@@ -132,3 +132,19 @@ def test_a_fleet_and_another_that_is_somewhat_better_have_none(
         again = population_of(rows, metric=other.metric, benchmark="b", nodes=list(other.nodes))
         columns = judge_columns(again, criterion, baseline=baseline)
         assert REASONS.index(Reason.TOO_GOOD) not in columns.reason.tolist()
+
+
+@pytest.mark.parametrize(
+    ("unit", "usual", "seen"), [("packets", 10.0, 0.0), ("degC", 60.0, 38.0), ("W", 70.0, 45.0)]
+)
+def test_less_of_what_is_no_time_passes(unit: str, usual: float, seen: float) -> None:
+    metric = Metric(name="dropped", unit=unit, better="lower")
+    criterion = Criterion(benchmark="b", metric=metric, centre=(usual,), medians=(usual,))
+    assert judge_sample([seen] * 5, criterion).outcome is Outcome.PASS
+
+
+def test_a_time_of_next_to_nothing_does_not() -> None:
+    metric = Metric(name="step", unit="ms", better="lower")
+    criterion = Criterion(benchmark="b", metric=metric, centre=(100.0,), medians=(100.0,))
+    found = judge_sample([0.1] * 5, criterion)
+    assert (found.outcome, found.reason) == (Outcome.INCONCLUSIVE, Reason.TOO_GOOD)

@@ -13,6 +13,7 @@ from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import LearnError, judge_columns, judge_sample, learn_baseline
 from pytest_anubis.validator.learning.subpopulations import separating_attribute
+from tests.validator.known import known
 
 
 def population(
@@ -52,17 +53,11 @@ def test_a_quiet_metric_gets_a_higher_threshold_than_alpha_and_a_noisy_one_a_low
     quiet = population("quiet", noise(0, 240, spread=0.002))
     noisy = population("noisy", noise(1, 240, spread=0.02))
     baseline = learn(quiet, noisy)
-    tight, loose = baseline.find("b", "quiet"), baseline.find("b", "noisy")
-    assert tight is not None
-    assert loose is not None
-    assert tight.learned is not None
-    assert loose.learned is not None
-    assert tight.learned > 0.97
-    assert loose.learned < 0.95
-    assert loose.detectable is not None
-    assert tight.detectable is not None
-    assert loose.detectable > 1 / loose.learned - 1
-    assert 1 / 0.95 - 1 < tight.detectable < 1 / 0.94 - 1
+    tight, loose = known(baseline.find("b", "quiet")), known(baseline.find("b", "noisy"))
+    assert known(tight.learned) > 0.97
+    assert known(loose.learned) < 0.95
+    assert known(loose.detectable) > 1 / known(loose.learned) - 1
+    assert 1 / 0.95 - 1 < known(tight.detectable) < 1 / 0.94 - 1
     assert baseline.factor is not None
     shifted = [x * 1.03 for x in tight.centre]
     assert judge_sample(shifted, tight, baseline).outcome is Outcome.MARGINAL
@@ -118,13 +113,9 @@ def test_faulty_nodes_do_not_lower_the_threshold() -> None:
     clean = noise(0, 240)
     dirty = clean.copy()
     dirty[:50] *= 2
-    pure = learn(population("m", clean)).find("b", "m")
-    with_faults = learn(population("m", dirty)).find("b", "m")
-    assert pure is not None
-    assert with_faults is not None
-    assert pure.learned is not None
-    assert with_faults.learned is not None
-    assert abs(pure.learned - with_faults.learned) < 0.005
+    pure = known(learn(population("m", clean)).find("b", "m"))
+    with_faults = known(learn(population("m", dirty)).find("b", "m"))
+    assert abs(known(pure.learned) - known(with_faults.learned)) < 0.005
     assert np.median(with_faults.centre) == pytest.approx(float(np.median(pure.centre)), rel=0.01)
 
 
@@ -226,6 +217,12 @@ def runs(seed: int, metrics: int, count: int, between: float = 0.01) -> list[Pop
     ]
 
 
+def on_virtual_machine(memory: str, *populations: Population) -> Baseline:
+    return learn_baseline(
+        populations, hardware_class="k", attributes={"memory": memory}, created="2026-12-01"
+    )
+
+
 def test_one_machine_drops_nothing_and_its_spread_decides() -> None:
     baseline = learn(*runs(0, 40, 5))
     assert baseline.one_machine
@@ -239,17 +236,7 @@ def test_one_machine_accepts_itself_and_sees_a_tenth_less() -> None:
     rejected, found = 0, 0
     for seed in range(8):
         quiet = runs(seed, 40, 6, between=0.007)
-        learned = [
-            population_of(
-                [p.sample(i) for i in range(5)],
-                metric=p.metric,
-                benchmark="b",
-                nodes=["me"] * 5,
-                runs=[f"r{i}" for i in range(5)],
-            )
-            for p in quiet
-        ]
-        baseline = learn(*learned)
+        baseline = learn(*(p.only(range(5)) for p in quiet))
         for p, criterion in zip(quiet, baseline.criteria, strict=True):
             rejected += judge_sample(p.sample(5), criterion, baseline).outcome is Outcome.FAIL
             found += judge_sample(p.sample(5) * 1.12, criterion, baseline).outcome is Outcome.FAIL
@@ -272,12 +259,7 @@ def test_the_memory_of_a_virtual_machine_may_lose_what_others_take_of_it(
         replace(one, devices=[device] * len(one), component=component, benchmark=benchmark)
         for one, (component, benchmark) in zip(runs(0, 3, 6), times, strict=True)
     ]
-    baseline = learn_baseline(
-        populations,
-        hardware_class="k",
-        attributes={"memory": memory},
-        created="2026-12-01T00:00:00+00:00",
-    )
+    baseline = on_virtual_machine(memory, *populations)
     assert not any(one.shared for one in baseline.criteria)
     for population, (component, benchmark) in zip(populations, times, strict=True):
         (criterion,) = (one for one in baseline.criteria if one.benchmark == benchmark)
@@ -290,29 +272,22 @@ def test_the_memory_of_a_virtual_machine_may_lose_what_others_take_of_it(
 @pytest.mark.parametrize("memory", ["virtual", "64 GB"])
 def test_the_disk_of_a_virtual_machine_may_lose_what_others_take_of_it(memory: str) -> None:
     disk, core = runs(0, 2, 6)
-    baseline = learn_baseline(
-        [replace(disk, component="storage.disk"), replace(core, component="compute.matrix")],
-        hardware_class="k",
-        attributes={"memory": memory},
-        created="2026-11-20T00:00:00+00:00",
+    baseline = on_virtual_machine(
+        memory, replace(disk, component="storage.disk"), replace(core, component="compute.matrix")
     )
     found = {one.component: one for one in baseline.criteria}
-    shown = found["storage.disk"].shown_loss
-    assert shown is not None
     assert not found["storage.disk"].coarse
-    assert (shown > 0.4) is (memory == "virtual")
+    assert (known(found["storage.disk"].shown_loss) > 0.4) is (memory == "virtual")
     assert [one.component for one in baseline.criteria if one.shared] == (
         ["storage.disk"] if memory == "virtual" else []
     )
-    outcome = judge_sample(disk.sample(5) * 1.6, found["storage.disk"], baseline).outcome
-    assert (outcome is Outcome.FAIL) is (memory != "virtual")
-    assert (
-        judge_sample(disk.sample(5) * 2.2, found["storage.disk"], baseline).outcome is Outcome.FAIL
-    )
-    assert (
-        judge_sample(core.sample(5) * 1.6, found["compute.matrix"], baseline).outcome
-        is Outcome.FAIL
-    )
+    for component, of, loss, fails in (
+        ("storage.disk", disk, 1.6, memory != "virtual"),
+        ("storage.disk", disk, 2.2, True),
+        ("compute.matrix", core, 1.6, True),
+    ):
+        outcome = judge_sample(of.sample(5) * loss, found[component], baseline).outcome
+        assert (outcome is Outcome.FAIL) is fails
 
 
 def test_the_loss_stated_of_recorded_values_is_found_although_nobody_looks_again() -> None:
@@ -321,9 +296,9 @@ def test_the_loss_stated_of_recorded_values_is_found_although_nobody_looks_again
     baseline, looked_at = learn(*recorded), learn(*(p.only(range(5)) for p in measured))
     found = 0
     for p, criterion, other in zip(measured, baseline.criteria, looked_at.criteria, strict=True):
-        assert criterion.detectable is not None
-        assert criterion.detectable > (other.detectable or 0.0)
-        slower = p.sample(5) * (1 + criterion.detectable)
+        detectable = known(criterion.detectable)
+        assert detectable > (other.detectable or 0.0)
+        slower = p.sample(5) * (1 + detectable)
         found += judge_sample(slower, criterion, baseline).outcome is Outcome.FAIL
     assert found >= 36  # of 40; by what ten further looks would find it was 25
 
@@ -332,20 +307,16 @@ def test_what_a_promise_costs_a_machine_is_told() -> None:
     baseline = learn(*runs(3, 1, 5, between=0.04), promises={"": 0.05})
     [tight] = baseline.criteria
     [result] = [f.text for f in baseline.findings if f.kind == "promise"]
-    assert tight.learned is not None
-    assert tight.learned > 0.95
-    cost = re.search(r"rejects up to ([\d.]+) % of its healthy runs", result)
-    assert cost is not None
+    assert known(tight.learned) > 0.95
+    cost = known(re.search(r"rejects up to ([\d.]+) % of its healthy runs", result))
     assert 10 < float(cost[1]) <= 50
 
 
 def test_a_machine_with_wild_runs_does_not_reject_itself() -> None:
     wild = learn(*runs(3, 1, 5, between=0.04))
     [criterion] = wild.criteria
-    assert criterion.learned is not None
-    assert criterion.learned < 0.85
-    assert criterion.detectable is not None
-    assert criterion.detectable > 0.15
+    assert known(criterion.learned) < 0.85
+    assert known(criterion.detectable) > 0.15
 
 
 def test_a_metric_that_could_not_show_that_performance_has_halved_is_coarse_and_fails_what_it_shows() -> (

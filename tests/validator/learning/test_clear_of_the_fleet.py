@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
 from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL
 from pytest_anubis.validator.limits.healthy_null import healthy_null
+from tests.validator.known import known
 
 NODES, METRICS = 150, 8
 
@@ -36,14 +37,9 @@ def fleet(seed: int, spread: float, sick: dict[int, float]) -> list[Population]:
     return [population(place, one) for place, one in enumerate(rates)]
 
 
-def learned(populations: list[Population]) -> Baseline:
-    return learn_baseline(populations, hardware_class="c", created="2026-01-01T00:00:00Z")
-
-
-def unit_criterion(baseline: Baseline) -> Criterion:
-    found = baseline.find("b", "rate0", scope="unit")
-    assert found is not None
-    return found
+def unit_criterion(populations: list[Population]) -> Criterion:
+    baseline = learn_baseline(populations, hardware_class="c", created="2026-01-01T00:00:00Z")
+    return known(baseline.find("b", "rate0", scope="unit"))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -52,7 +48,7 @@ def test_sick_units_beyond_ten_spreads_fail_however_many_they_are(seed: int, sha
     losses = np.geomspace(0.1, 0.5, round(share * NODES))
     sick = dict(zip(range(0, NODES, 2), losses.tolist(), strict=False))
     populations = fleet(seed, 0.01, sick)
-    outcome = judge_columns(populations[0], unit_criterion(learned(populations))).outcome
+    outcome = judge_columns(populations[0], unit_criterion(populations)).outcome
     assert (outcome[list(sick)] == FAIL).all()
     healthy = np.setdiff1d(np.arange(NODES), list(sick))
     assert (outcome[healthy] == FAIL).sum() <= 1
@@ -62,7 +58,7 @@ def test_a_loss_that_noise_could_explain_is_to_be_looked_at() -> None:
     looked_at = 0
     for seed in range(6):
         populations = fleet(seed, 0.015, {3: 0.12, 40: 0.1, 41: 0.09, 77: 0.3})
-        criterion = unit_criterion(learned(populations))
+        criterion = unit_criterion(populations)
         outcome = judge_columns(populations[0], criterion).outcome
         looked_at += int((outcome == MARGINAL).sum())
         assert (outcome == MARGINAL).sum() <= 6

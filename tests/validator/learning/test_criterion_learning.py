@@ -25,6 +25,7 @@ from pytest_anubis.validator.similarity.centre import (
 )
 from pytest_anubis.validator.similarity.distance import similarity
 from pytest_anubis.validator.similarity.usable_rows import rows_of
+from tests.validator.known import known
 
 SCOPES: tuple[Scope, ...] = ("unit", "node")
 
@@ -67,16 +68,16 @@ def test_flags_the_same_units_as_the_naive_algorithm(method: str, seed: int) -> 
     learned = learn_criterion(population(samples), method=method)  # type: ignore[arg-type]
     assert np.flatnonzero(learned.flagged).tolist() == naive(samples, "lower", 0.95) == [0, 1, 2, 3]
     assert {e.node for e in learned.exclusions} == {"n0", "n1", "n2", "n3"}
-    assert learned.criterion is not None
-    assert learned.criterion.nodes == 26
+    assert known(learned.criterion).nodes == 26
 
 
 def test_the_smallest_loss_that_is_found_is_stated_where_there_is_one() -> None:
     for better, loss in (("lower", 1 / 0.9 - 1), ("higher", 0.1), ("equal", None)):
         samples = [[100.0] * 6] * 5
         learned = learn_criterion(population(samples, better=better), alpha=0.9)  # type: ignore[arg-type]
-        assert learned.criterion is not None
-        assert learned.criterion.detectable == (None if loss is None else pytest.approx(loss))
+        assert known(learned.criterion).detectable == (
+            None if loss is None else pytest.approx(loss)
+        )
 
 
 def test_a_fleet_with_49_percent_at_half_speed_still_finds_them_all() -> None:
@@ -85,10 +86,8 @@ def test_a_fleet_with_49_percent_at_half_speed_still_finds_them_all() -> None:
         samples[i] = [2 * x for x in samples[i]]
     learned = learn_criterion(population(samples))
     assert np.flatnonzero(learned.flagged).tolist() == list(range(49))
-    assert [finding.kind for finding in learned.findings] == [
-        "second-population",
-        "undecided-population",
-    ]
+    kinds = [finding.kind for finding in learned.findings]
+    assert kinds == ["second-population", "undecided-population"]
     assert all("49 of 100 nodes" in finding.text for finding in learned.findings)
 
 
@@ -98,29 +97,23 @@ def test_of_two_groups_of_nearly_one_size_the_slower_one_is_marginal_whichever_i
         for i in range(slow):
             samples[i] = [1.3 * x for x in samples[i]]
         learned = learn_criterion(population(samples))
-        criterion = learned.criterion
-        assert criterion is not None
+        criterion = known(learned.criterion)
         assert criterion.second is not None
         assert (criterion.second.members, criterion.second.whole) == (slow, 100)
         assert criterion.second.alpha == 0.95
         fast, other = np.median(samples[99]), np.median(samples[0])
         assert criterion.typical == pytest.approx(fast, rel=0.02)
         assert criterion.second.typical == pytest.approx(other, rel=0.02)
-        outcomes = [
-            judge_sample(
-                [x * factor for x in samples[99]], replace(criterion, learned=0.97)
-            ).outcome
-            for factor in (1.0, 1.3, 2.0)
-        ]
-        assert outcomes == [Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL]
+        tight = replace(criterion, learned=0.97)
+        for factor, outcome in ((1, Outcome.PASS), (1.3, Outcome.MARGINAL), (2, Outcome.FAIL)):
+            assert judge_sample([x * factor for x in samples[99]], tight).outcome is outcome
 
 
 def test_a_small_slower_group_is_a_batch_of_sick_nodes() -> None:
     samples = fleet(5, n=100, slow=0)
     for i in range(25):
         samples[i] = [1.3 * x for x in samples[i]]
-    criterion = learn_criterion(population(samples)).criterion
-    assert criterion is not None
+    criterion = known(learn_criterion(population(samples)).criterion)
     assert criterion.second is None
     assert judge_sample(samples[0], criterion).outcome is Outcome.FAIL
 
@@ -144,10 +137,8 @@ def test_the_order_of_the_input_does_not_matter(order: list[int], method: str) -
     samples = [list(np.random.default_rng(i).normal(100, 3, 2 + i % 3)) for i in range(12)]
     names = [f"n{i}" for i in range(12)]
     one = learn_criterion(population(samples, nodes=names), method=method)  # type: ignore[arg-type]
-    two = learn_criterion(
-        population([samples[i] for i in order], nodes=[names[i] for i in order]),
-        method=method,  # type: ignore[arg-type]
-    )
+    mixed = population([samples[i] for i in order], nodes=[names[i] for i in order])
+    two = learn_criterion(mixed, method=method)  # type: ignore[arg-type]
     assert one.criterion == two.criterion
     assert set(one.exclusions) == set(two.exclusions)
 
@@ -191,8 +182,7 @@ def test_repeatability_by_prefix_sums_is_close_to_that_over_all_pairs(spread: fl
         means = columns[:, i + 1 :].mean(axis=0) + columns[:, i].mean()
         losses.append(apart / ((means + apart) / 2))
     every = float(np.concatenate(losses).mean())
-    found = repeatability(columns, np.ones(count, dtype=np.bool_))
-    assert found is not None
+    found = known(repeatability(columns, np.ones(count, dtype=np.bool_)))
     assert 1 - found == pytest.approx(every, rel=0.05)
 
 
@@ -233,22 +223,17 @@ def test_no_criterion_says_why(samples: list[list[float]], word: str) -> None:
 
 
 def test_nodes_are_counted_not_values() -> None:
-    samples = [[100.0, 101.0]] * 16
-    two = learn_criterion(
-        population(samples, nodes=["a", "b"] * 8, devices=[str(i) for i in range(16)])
-    )
+    samples, devices = [[100.0, 101.0]] * 16, [str(i) for i in range(16)]
+    two = learn_criterion(population(samples, nodes=["a", "b"] * 8, devices=devices))
     assert "2 nodes, at least 3" in two.reason
-    one = learn_criterion(
-        population(samples, nodes=["a"] * 16, devices=[str(i) for i in range(16)])
-    )
-    assert one.criterion is not None
-    assert (one.criterion.nodes, one.criterion.units, one.criterion.weak) == (1, 16, False)
+    one = learn_criterion(population(samples, nodes=["a"] * 16, devices=devices))
+    criterion = known(one.criterion)
+    assert (criterion.nodes, criterion.units, criterion.weak) == (1, 16, False)
 
 
 @pytest.mark.parametrize("n", [3, 4])
 def test_three_or_four_units_make_a_weak_criterion(n: int) -> None:
-    criterion = learn_criterion(population([[100.0]] * n)).criterion
-    assert criterion is not None
+    criterion = known(learn_criterion(population([[100.0]] * n)).criterion)
     assert criterion.weak
 
 
@@ -262,8 +247,7 @@ def test_bad_samples_are_left_out_with_their_reason() -> None:
     assert "infinite" in reasons["n8"]
     assert "negative" in reasons["n9"]
     assert reasons["n10"] == "failed: return code 3"
-    assert learned.criterion is not None
-    assert learned.criterion.units == 6
+    assert known(learned.criterion).units == 6
 
 
 def test_a_population_of_only_bad_samples_is_no_traceback() -> None:
@@ -275,8 +259,7 @@ def test_a_population_of_only_bad_samples_is_no_traceback() -> None:
 def test_exact_metrics_learn_the_constant_of_the_majority() -> None:
     samples = [[0.0] * 3] * 7 + [[0.0, 2.0, 0.0]]
     learned = learn_criterion(population(samples, "equal"))
-    assert learned.criterion is not None
-    assert learned.criterion.centre == (0.0,)
+    assert known(learned.criterion).centre == (0.0,)
     assert [e.node for e in learned.exclusions] == ["n7"]
     undecided = learn_criterion(population([[1.0], [2.0], [3.0], [4.0]], "equal"))
     assert "agree on one value" in undecided.reason
@@ -297,33 +280,21 @@ def test_samples_of_many_sizes_lose_nothing_on_the_way_to_the_losses() -> None:
     rng = np.random.default_rng(3)
     samples = [list(rng.normal(100, 2, size)) for size in (3, 7, 11, 30, 31, 64, 97, 5, 8)]
     learned = learn_criterion(population(samples))
-    assert learned.criterion is not None
+    centre = known(learned.criterion).centre
     for sample, loss in zip(samples, learned.losses, strict=True):
-        assert 1 - one_sided(sample, learned.criterion.centre, "lower") == pytest.approx(
-            loss, abs=1e-9
-        )
+        assert 1 - one_sided(sample, centre, "lower") == pytest.approx(loss, abs=1e-9)
 
 
 def test_node_scope_pools_devices_and_a_missing_device_is_no_pooled_sample() -> None:
-    nodes = [f"n{i // 2}" for i in range(8)]
-    devices = ["d0", "d1"] * 4
-    samples = [[100.0 + i] for i in range(8)]
-    learned = learn_criterion(population(samples, nodes=nodes, devices=devices), scope="node")
-    assert learned.criterion is not None
-    assert (learned.criterion.scope, learned.criterion.units) == ("node", 4)
+    samples, nodes = [[100.0 + i] for i in range(8)], [f"n{i // 2}" for i in range(8)]
+    pairs = population(samples, nodes=nodes, devices=["d0", "d1"] * 4)
+    learned = learn_criterion(pairs, scope="node")
+    criterion = known(learned.criterion)
+    assert (criterion.scope, criterion.units) == ("node", 4)
     assert learned.population.sample(1).tolist() == [102.0, 103.0]
-    problems = {3: SampleProblem(kind="missing", text="nothing recorded")}
-    holed = population(samples, nodes=nodes, devices=devices, problems=problems)
-    assert learn_criterion(holed, scope="node").criterion.nodes == 3  # type: ignore[union-attr]
-
-
-def test_what_one_device_lacks_is_left_out_once() -> None:
-    """Its node's values lack it too, which was told as one more sample."""
-    problems = {3: SampleProblem(kind="missing", text="nothing recorded")}
-    nodes, devices = [f"n{i // 2}" for i in range(8)], ["d0", "d1"] * 4
-    holed = population(
-        [[100.0 + i] for i in range(8)], nodes=nodes, devices=devices, problems=problems
-    )
+    holed = replace(pairs, problems={3: SampleProblem(kind="missing", text="nothing recorded")})
+    assert known(learn_criterion(holed, scope="node").criterion).nodes == 3
+    # What one device lacks is left out once, although its node's values lack it too.
     both = [learn_criterion(holed, scope=scope).exclusions for scope in SCOPES]
     assert [(one.node, one.device) for found in both for one in found] == [("n1", "d1")]
 
@@ -358,8 +329,7 @@ def test_some_devices_of_most_nodes_are_counted_as_devices(even: bool) -> None:
     samples = [list((85 if fast else 100) * np.exp(rng.normal(0, 0.005, 3))) for fast in faster]
     devices = [f"d{d}" for _ in range(60) for d in range(8)]
     learned = learn_criterion(population(samples, nodes=nodes, devices=devices))
-    criterion = learned.criterion
-    assert criterion is not None
+    criterion = known(learned.criterion)
     if not even:  # a few lucky devices are no reason to doubt all others
         assert criterion.second is None
         assert criterion.typical == pytest.approx(100, rel=0.02)

@@ -9,6 +9,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.validator import judge_columns, learn_baseline
+from tests.validator.known import known
 
 METRICS, DEVICES, FAIL = 6, 8, 2
 
@@ -28,6 +29,10 @@ def populations(values: FloatArray) -> list[Population]:
     ]
 
 
+def learn(values: FloatArray) -> Baseline:
+    return learn_baseline(populations(values), hardware_class="c", created="-")
+
+
 def rejected(baseline: Baseline, values: FloatArray) -> float:
     bad = np.zeros(values.shape[1], dtype=bool)
     for one in populations(values):
@@ -42,9 +47,7 @@ def drawn(rng: np.random.Generator, noise: str, nodes: int) -> FloatArray:
     size = (METRICS, nodes, DEVICES)
     if noise == "faster":  # a few are much better, and the rest lies just below them
         return np.asarray(100 * (1 + 0.07 * (rng.exponential(size=size) - 1)))
-    if (
-        noise == "modes"
-    ):  # each device in one of two states, too near each other for two populations
+    if noise == "modes":  # each device in one of two states, too near for two populations
         return np.asarray(94 + 6 * (rng.random(size) < 0.5) + 1.3 * rng.normal(size=size))
     off = rng.normal(size=size) if noise == "normal" else rng.uniform(-1.7, 1.7, size=size)
     return np.asarray(100 * (1 + 0.04 * off))
@@ -52,8 +55,7 @@ def drawn(rng: np.random.Generator, noise: str, nodes: int) -> FloatArray:
 
 def test_normal_noise_is_followed_as_such() -> None:
     rng = np.random.default_rng(2)
-    known = populations(drawn(rng, "normal", 300))
-    baseline = learn_baseline(known, hardware_class="c", created="-")
+    baseline = learn(drawn(rng, "normal", 300))
     healthy = drawn(rng, "normal", 3000)
     # 1 % is stated; with tails that are exponential at least a tenth of it is reached, and 40 % is found.
     assert 0.002 < rejected(baseline, healthy) < 0.015
@@ -65,8 +67,7 @@ def test_normal_noise_is_followed_as_such() -> None:
 def test_noise_that_ends_just_beyond_the_practical_threshold_rejects_nobody() -> None:
     """Most of its slower side passes for sick, so that neither tails nor scores say what is healthy."""
     rng = np.random.default_rng(1)
-    known = populations(drawn(rng, "even", 400))
-    baseline = learn_baseline(known, hardware_class="c", created="-")
+    baseline = learn(drawn(rng, "even", 400))
     assert rejected(baseline, drawn(rng, "even", 1000)) < 0.015
 
 
@@ -77,9 +78,8 @@ def test_what_the_self_check_counts_is_what_the_baseline_does_to_its_own_nodes(
     """Of noise wider than the practical threshold the centre lies among the faster units."""
     rng = np.random.default_rng(seed)
     values = drawn(rng, noise, 100)
-    baseline = learn_baseline(populations(values), hardware_class="c", created="-")
-    assert baseline.self_check is not None
-    assert rejected(baseline, values) <= baseline.self_check.own_rejected + 0.03
+    baseline = learn(values)
+    assert rejected(baseline, values) <= known(baseline.self_check).own_rejected + 0.03
     assert rejected(baseline, drawn(rng, noise, 500)) < 0.02
 
 
@@ -89,8 +89,7 @@ def test_of_five_healthy_nodes_none_is_sick_by_five_pooled_values(seed: int) -> 
     sizes = [(8, 5, 1), (8, 5, 8)]
     off = [rng.normal(size=size) for size in sizes]
     values = np.asarray(100 * (1 - 0.01 * off[0] - 0.02 * off[1]))
-    baseline = learn_baseline(populations(values), hardware_class="c", created="-")
-    assert baseline.self_check is not None
-    assert baseline.self_check.holds
+    baseline = learn(values)
+    assert known(baseline.self_check).holds
     next_ones = 1 - 0.01 * rng.normal(size=(8, 500, 1)) - 0.02 * rng.normal(size=(8, 500, 8))
     assert rejected(baseline, np.asarray(100 * next_ones)) < 0.05

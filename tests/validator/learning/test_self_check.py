@@ -4,12 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.baseline import Baseline, Criterion, SelfCheck
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, SampleProblem, population_of
 from pytest_anubis.core.verdict import Outcome
@@ -17,7 +18,9 @@ from pytest_anubis.report.text.shared_lines import baseline_line
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL
+from pytest_anubis.validator.learning.self_check import MIN_NODES, joint_movement
 from pytest_anubis.validator.limits.promises import apply_decision
+from tests.validator.known import known
 
 
 def metric(name: str, values: FloatArray) -> Population:
@@ -41,6 +44,18 @@ def rates(seed: int, nodes: int, spread: float = 0.01, devices: int = 4) -> Floa
 
 def learn(*populations: Population, **more: object) -> Baseline:
     return learn_baseline(populations, hardware_class="c", created="2026-01-01", **more)  # type: ignore[arg-type]
+
+
+def table(values: Iterable[FloatArray]) -> list[Population]:
+    return [metric(f"m{m}", one) for m, one in enumerate(values)]
+
+
+def find(baseline: Baseline, name: str) -> Criterion:
+    return known(baseline.find("b", name))
+
+
+def checked(baseline: Baseline) -> SelfCheck:
+    return known(baseline.self_check)
 
 
 def smeared(seed: int, nodes: int, share: float, metrics: int = 8) -> list[FloatArray]:
@@ -100,29 +115,24 @@ def test_metrics_that_move_together_or_never_differ_are_told() -> None:
 
 def test_a_fifth_of_sick_nodes_is_counted_and_hides_nobody() -> None:
     values = smeared(1, 100, 0.2)
-    baseline = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
-    check = baseline.self_check
-    assert check is not None
+    baseline = learn(*table(values))
+    check = checked(baseline)
     assert check.holds
     assert check.nodes == 100
     assert 18 <= check.rejected <= 23
     assert check.sick == pytest.approx(20, abs=4)
-    criterion = baseline.find("b", "m0")
-    assert criterion is not None
-    assert criterion.detectable is not None
-    assert criterion.detectable < 0.1
+    criterion = find(baseline, "m0")
+    assert known(criterion.detectable) < 0.1
     assert judge_sample([70.0] * 5, criterion).outcome is Outcome.FAIL
 
 
 def test_what_is_stated_as_detectable_is_found() -> None:
     held = 400
     values = [rates(m, 150 + held, 0.004 * (1 + m)) for m in range(6)]
-    baseline = learn(*[metric(f"m{m}", v[:150]) for m, v in enumerate(values)])
+    baseline = learn(*table(v[:150] for v in values))
     for m, v in enumerate(values):
-        criterion = baseline.find("b", f"m{m}")
-        assert criterion is not None
-        assert criterion.detectable is not None
-        worse = v[150:, :1] * (1 - criterion.detectable)
+        criterion = find(baseline, f"m{m}")
+        worse = v[150:, :1] * (1 - known(criterion.detectable))
         found = judge_columns(metric(f"m{m}", worse), criterion).outcome == 2
         assert found.mean() == pytest.approx(0.95, abs=0.035)
 
@@ -130,11 +140,8 @@ def test_what_is_stated_as_detectable_is_found() -> None:
 def test_a_promise_is_kept_and_its_cost_is_told() -> None:
     populations = [metric("noisy", rates(0, 60, 0.03)), metric("quiet", rates(1, 60, 0.002))]
     plain, strict = learn(*populations), learn(*populations, promises={"": 0.1})
-    noisy, kept = plain.find("b", "noisy"), strict.find("b", "noisy")
-    assert noisy is not None
-    assert kept is not None
-    assert noisy.detectable is not None
-    assert noisy.detectable > 0.1
+    noisy, kept = find(plain, "noisy"), find(strict, "noisy")
+    assert known(noisy.detectable) > 0.1
     assert kept.detectable == pytest.approx(0.1)
     assert strict.find("b", "quiet") == plain.find("b", "quiet")
     # What fails from 10 % on is not said to show no such loss.
@@ -149,18 +156,16 @@ def test_a_promise_is_kept_and_its_cost_is_told() -> None:
 def test_groups_that_cannot_all_be_sick_are_undecided_and_one_batch_is_rejected() -> None:
     values = [rates(m, 100, 0.004) for m in range(6)]
     values[0][:25] *= 0.8
-    one = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
-    assert one.self_check is not None
-    assert one.self_check.holds
-    assert one.self_check.rejected >= 25
-    assert one.self_check.worst[0].metric == "m0"  # although its nodes took no part in the limits
-    assert one.self_check.worst[0].alone >= 25
+    one = learn(*table(values))
+    assert checked(one).holds
+    assert checked(one).rejected >= 25
+    assert checked(one).worst[0].metric == "m0"  # although its nodes took no part in the limits
+    assert checked(one).worst[0].alone >= 25
     assert "rejects-many" not in {f.kind for f in one.findings}
     for m in range(1, 4):  # each metric has its own quarter
         values[m][25 * m : 25 * m + 25] *= 0.8
-    many = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
-    assert many.self_check is not None
-    assert many.self_check.rejected <= 5
+    many = learn(*table(values))
+    assert checked(many).rejected <= 5
     second = [c.metric.name for c in many.criteria if c.second is not None and c.scope == "unit"]
     assert second == ["m0", "m1", "m2", "m3"]
     assert many.undecided == ("m0", "m1", "m2", "m3")
@@ -177,10 +182,8 @@ def test_a_group_that_nobody_has_decided_about_is_named_by_what_it_is() -> None:
     assert result["slot"].endswith("device separates them: d3 against d0, d1, d2")
     assert result["driver"].startswith("driver: 18 of 40 nodes have 79.9")
     assert result["driver"].endswith("driver separates them: 535 against 550")
-    criterion = found.find("b", "driver")
-    assert criterion is not None
-    assert criterion.second is not None
-    assert criterion.second.separates == "driver separates them: 535 against 550"
+    criterion = find(found, "driver")
+    assert known(criterion.second).separates == "driver separates them: 535 against 550"
     promised = learn(metric("driver", driver), promises={"": 0.1})
     assert promised.undecided == ()
     assert "undecided-population" not in {f.kind for f in promised.findings}
@@ -188,9 +191,8 @@ def test_a_group_that_nobody_has_decided_about_is_named_by_what_it_is() -> None:
 
 def test_a_noisy_device_of_a_faster_node_is_none_of_the_slower_group() -> None:
     rng = np.random.default_rng(3)
-    values = 100 * (
-        1 + 0.03 * rng.normal(size=(60, 8, 1))
-    )  # one device in twenty lies beyond alpha
+    # One device in twenty lies beyond alpha.
+    values = 100 * (1 + 0.03 * rng.normal(size=(60, 8, 1)))
     values[:30] *= 0.88
     found = learn(metric("m", values))
     result = [f.text for f in found.findings if f.kind == "undecided-population"]
@@ -202,8 +204,7 @@ def test_a_noisy_device_of_a_faster_node_is_none_of_the_slower_group() -> None:
 def test_a_group_just_beyond_alpha_does_not_widen_the_limit_of_the_faster_one(seed: int) -> None:
     values = rates(seed, 40, 0.01)
     values[::2] *= 0.94
-    undecided = learn(metric("m", values)).find("b", "m")
-    assert undecided is not None
+    undecided = find(learn(metric("m", values)), "m")
     for what, outcome in ((undecided, MARGINAL), (apply_decision(undecided, "faster"), FAIL)):
         judged = judge_columns(metric("m", values), what).outcome.reshape(40, -1)
         assert np.all(judged[1::2] == 0)
@@ -217,8 +218,7 @@ def test_sick_nodes_of_a_group_that_nobody_has_decided_about_count_as_rejected()
     others = [metric(f"m{m}", rates(20 + m, 60)) for m in range(3)]
     baseline = learn(metric("split", values), *others)
     assert any(one.second is not None for one in baseline.criteria)
-    assert baseline.self_check is not None
-    (worst,) = [one for one in baseline.self_check.worst if one.metric == "split"]
+    (worst,) = [one for one in checked(baseline).worst if one.metric == "split"]
     assert worst.nodes == 3
 
 
@@ -229,11 +229,10 @@ def test_the_next_step_of_a_group_in_steps_is_none_of_its_failures() -> None:
         return rng.choice([8.0, 9, 9, 9, 9, 10, 10], (nodes, 2, 1))
 
     train = [draw(60) for _ in range(10)]
-    baseline = learn(*(metric(f"m{m}", values) for m, values in enumerate(train)))
-    assert baseline.self_check is not None
-    rejecting = {one.metric for one in baseline.self_check.worst}
+    baseline = learn(*table(train))
+    rejecting = {one.metric for one in checked(baseline).worst}
     assert len(rejecting) <= 1  # pairs of (9, 9) and (9, 10) are even in one: told, not hidden
-    assert baseline.self_check.holds is (not rejecting)
+    assert checked(baseline).holds is (not rejecting)
     for criterion in baseline.criteria:
         judged = judge_columns(metric(criterion.metric.name, draw(200)), criterion)
         assert criterion.metric.name in rejecting or not (judged.outcome == FAIL).any()
@@ -242,17 +241,14 @@ def test_the_next_step_of_a_group_in_steps_is_none_of_its_failures() -> None:
 def test_a_rate_that_does_not_hold_is_told_with_its_metrics() -> None:
     rng = np.random.default_rng(5)
     values = [rates(m, 120, 0.004) for m in range(4)]
-    for node in range(
-        60
-    ):  # scattered losses in half of the nodes: no group, and no majority of sick
+    for node in range(60):  # scattered losses in half of the nodes: no group, no majority of sick
         values[0][node, rng.integers(4)] *= 1 - rng.uniform(0.1, 0.6)
-    baseline = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
-    assert baseline.self_check is not None
-    assert not baseline.self_check.holds
+    baseline = learn(*table(values))
+    assert not checked(baseline).holds
     kinds = {f.kind for f in baseline.findings}
     assert {"rate-not-held", "rejects-many"} <= kinds
-    assert baseline.self_check.worst[0].metric == "m0"
-    assert baseline.self_check.worst[0].alone > 50
+    assert checked(baseline).worst[0].metric == "m0"
+    assert checked(baseline).worst[0].alone > 50
 
 
 def test_small_fleets_find_large_losses() -> None:
@@ -261,10 +257,9 @@ def test_small_fleets_find_large_losses() -> None:
     for seed in range(6):
         values = [rates(100 * seed + m, 8, 0.02, devices=1) for m in range(12)]
         values[0][3] *= 0.75
-        baseline = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
+        baseline = learn(*table(values))
         assert not baseline.unjudged
-        criterion = baseline.find("b", "m0")
-        assert criterion is not None
+        criterion = find(baseline, "m0")
         missed += judge_sample(values[0][3, 0], criterion).outcome is not Outcome.FAIL
     assert missed <= 2
 
@@ -278,8 +273,7 @@ def test_a_node_that_is_measured_often_does_not_become_the_norm() -> None:
         nodes=[*(f"n{i}" for i in range(11)), *["suspect"] * 30],
         runs=[f"r{i}" for i in range(41)],
     )
-    criterion = learn(populations).find("b", "m")
-    assert criterion is not None
+    criterion = find(learn(populations), "m")
     assert criterion.typical == pytest.approx(100, rel=0.02)
     assert judge_sample([70.0] * 5, criterion).outcome is Outcome.FAIL
 
@@ -287,8 +281,7 @@ def test_a_node_that_is_measured_often_does_not_become_the_norm() -> None:
 def test_half_of_a_fleet_that_is_dead_excuses_nothing() -> None:
     values = rates(1, 20, 0.01, devices=1)
     values[:8] = 0.0
-    criterion = learn(metric("m", values)).find("b", "m")
-    assert criterion is not None
+    criterion = find(learn(metric("m", values)), "m")
     assert judge_sample([10.0] * 5, criterion).outcome is Outcome.FAIL
     assert judge_sample([0.0] * 5, criterion).outcome is Outcome.FAIL
 
@@ -302,10 +295,9 @@ def test_a_metric_of_few_nodes_has_alpha_alone_in_a_table_of_many() -> None:
 
 
 def test_a_promise_counts_in_the_self_check() -> None:
-    strict = learn(metric("m", rates(0, 100, 0.03)), promises={"": 0.06})
-    assert strict.self_check is not None
-    assert strict.self_check.rejected > 20
-    assert not strict.self_check.holds
+    check = checked(learn(metric("m", rates(0, 100, 0.03)), promises={"": 0.06}))
+    assert check.rejected > 20
+    assert not check.holds
 
 
 def test_sick_nodes_are_named_with_what_they_are_worst_in() -> None:
@@ -314,17 +306,12 @@ def test_sick_nodes_are_named_with_what_they_are_worst_in() -> None:
     fine[7] *= 0.9
     fine[11, 0] *= 0.8
     counts[3, 1] = 2.0
-    exact = replace(
-        metric("errors", counts), metric=Metric(name="errors", unit="count", better="equal")
-    )
-    check = learn(metric("bad", bad), metric("fine", fine), exact).self_check
-    assert check is not None
+    of_counts = Metric(name="errors", unit="count", better="equal")
+    exact = replace(metric("errors", counts), metric=of_counts)
+    check = checked(learn(metric("bad", bad), metric("fine", fine), exact))
     named = [(one.node, one.metric, one.device) for one in check.unlike]
-    assert sorted(named) == [
-        ("n003", "errors", "d1"),
-        ("n007", "bad", "d2"),
-        ("n011", "fine", "d0"),
-    ]
+    sick = {("n003", "errors", "d1"), ("n007", "bad", "d2"), ("n011", "fine", "d0")}
+    assert (len(named), {*named}) == (3, sick)
     assert named[0][0] == "n003"  # nothing of it was right
     slow = next(one for one in check.unlike if one.node == "n007")
     assert (slow.component, slow.rejected) == ("part.bad", True)
@@ -348,13 +335,11 @@ def test_few_sick_nodes_with_single_values_hide_nobody() -> None:
     missed, found, healthy = 0, [], []
     for seed in range(4):
         values, sick = small_table(seed)
-        baseline = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
+        baseline = learn(*table(values))
         rejected = np.zeros(200, dtype=np.bool_)
         for m, v in enumerate(values):
-            criterion = baseline.find("b", f"m{m}")
-            assert criterion is not None
-            assert criterion.detectable is not None
-            found.append(criterion.detectable)
+            criterion = find(baseline, f"m{m}")
+            found.append(known(criterion.detectable))
             rejected |= judge_columns(metric(f"m{m}", v), criterion).outcome == FAIL
         missed += sum(not rejected[node] for node in sick)
         healthy.append(np.delete(rejected, sorted(sick)).mean())
@@ -373,8 +358,7 @@ def test_limits_do_not_depend_on_the_order_of_the_metrics() -> None:
         tables.append(metric(f"m{m:02d}", values))
     one, other = learn(*tables), learn(*(tables[place] for place in rng.permutation(72).tolist()))
     for criterion in one.criteria:
-        same = other.find("b", criterion.metric.name)
-        assert same is not None
+        same = find(other, criterion.metric.name)
         assert same.learned == pytest.approx(criterion.learned, rel=1e-9)
         assert same.detectable == pytest.approx(criterion.detectable, rel=1e-9)
     assert other.factor == pytest.approx(one.factor, rel=1e-9)
@@ -397,10 +381,9 @@ def test_the_worst_metric_is_told_first_with_the_promise_that_mends_it() -> None
 
 def test_a_promise_that_rejects_many_healthy_nodes_is_not_proposed() -> None:
     """It was, at any price: for 100 % of the healthy nodes too."""
-    result = [
-        f for f in learn(metric("m", rates(1, 60, 0.12))).findings if f.kind == "not-repeatable"
-    ]
-    remedy = result[0].text.split("; ", 2)[-1]
+    findings = learn(metric("m", rates(1, 60, 0.12))).findings
+    first = next(f for f in findings if f.kind == "not-repeatable")
+    remedy = first.text.split("; ", 2)[-1]
     assert re.fullmatch(
         r"no --promise mends it: one of 10 % would reject [\d.]+ % of the healthy nodes; measure it longer, "
         r"or leave it out: --without m",
@@ -430,9 +413,7 @@ def test_a_node_whose_test_failed_counts_as_rejected_and_not_against_the_limits(
         problems={3: SampleProblem(kind="failed", text="return code 1")}
         | {8 + i: SampleProblem(kind="disturbed", text="steal") for i in range(4)},
     )
-    check, fine = learn(failed).self_check, learn(whole).self_check
-    assert check is not None
-    assert fine is not None
+    check, fine = checked(learn(failed)), checked(learn(whole))
     assert check.rejected == fine.rejected + 1
     assert check.holds
     worst = check.unlike[0]
@@ -450,8 +431,7 @@ def test_a_group_that_nobody_has_decided_about_is_told_wherever_it_is_judged_by(
     assert any(note.startswith(f"hardware class c: {result}: decide with") for note in judged.notes)
     assert all(result in node.headline for node in judged.nodes)
     assert "slower groups undecided in 1 metric" in baseline_line(baseline)
-    criterion = baseline.find("b", "m")
-    assert criterion is not None
+    criterion = find(baseline, "m")
     text = judge_sample(values[0, 0], criterion).text
     assert "within what a slower group reaches (typical 80" in text
     assert "about which no operator has decided" in text
@@ -463,7 +443,35 @@ def test_the_cost_of_a_promise_is_a_chance_and_says_for_which_form() -> None:
     result = [f.text for f in strict.findings if f.kind == "promise"]
     assert [text.partition(":")[0] for text in result] == ["m", "m [node]"]
     stated = float(re.findall(r"rejects ([\d.]+) %", result[0])[0]) / 100
-    criterion = strict.find("b", "m")
-    assert criterion is not None
+    criterion = find(strict, "m")
     failed = (judge_columns(population, criterion).outcome == FAIL).reshape(60, -1).any(axis=1)
     assert abs(stated - failed.mean()) < 0.1
+
+
+def test_copies_of_one_link_are_one_group_and_what_never_differs_is_named() -> None:
+    rng = np.random.default_rng(0)
+    links = rng.normal(0, 0.01, (2, 60))
+    values = np.concatenate([
+        links[0] + rng.normal(0, 0.001, (3, 60)),
+        rng.normal(0, 0.01, (4, 60)),
+        links[1] + rng.normal(0, 0.001, (2, 60)),
+        np.zeros((1, 60)),
+    ])  # fmt: skip
+    values[0, 5] = np.nan  # a node that lacks it
+    values[1, 7] = 0.9  # and one that is sick in it
+    found = joint_movement(values)
+    assert found.groups == ((0, 1, 2), (7, 8))
+    assert found.still == (9,)
+    assert found.distinct == 6
+
+
+def test_steps_of_a_coarse_clock_are_no_movement() -> None:
+    rng = np.random.default_rng(1)
+    coarse = (rng.random((200, 40)) < 0.25).astype(float)
+    assert joint_movement(coarse).groups == ()
+    assert joint_movement(coarse).distinct == 200
+
+
+def test_of_few_nodes_nothing_is_said() -> None:
+    same = np.ones((3, 1)) * np.arange(MIN_NODES - 1)
+    assert joint_movement(same) == ((), (), 3)

@@ -111,14 +111,8 @@ def test_a_promise_is_the_inverse_of_what_is_detectable(
 def test_many_metrics_are_fitted_together_in_any_company_of_their_size() -> None:
     rng = np.random.default_rng(5)
     metrics = []
-    for count in (
-        3,
-        40,
-        150,
-        1200,
-        0,
-        700,
-    ):  # padded beside each other; of one nothing is on the bad side
+    # They are padded beside each other; of one nothing is on the bad side.
+    for count in (3, 40, 150, 1200, 0, 700):
         signed = rng.standard_t(5, max(count, 4)) * 0.004
         signed[: count // 10] += 0.2
         signed = signed if count else np.zeros(4)

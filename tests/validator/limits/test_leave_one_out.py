@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.validator import learn_criterion, one_sided
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.leave_one_out import leave_one_out_losses
+from tests.validator.known import known
 
 
 @given(
@@ -23,36 +25,23 @@ def test_equals_learning_again_without_the_node(
     rng = np.random.default_rng(seed)
     samples = [rng.uniform(99, 101, 3) for _ in owners]
 
-    def learn(chosen: list[int]) -> tuple[float, ...]:
-        learned = learn_criterion(
-            population_of(
-                [samples[i] for i in chosen],
-                metric=Metric(name="m", unit="s", better=better),
-                benchmark="b",
-                nodes=[f"n{owners[i]}" for i in chosen],
-                devices=[str(i) for i in chosen],
-            )
-        )
-        assert learned.criterion is not None
-        return learned.criterion.centre
-
-    everyone = list(range(len(owners)))
-    learned = learn_criterion(
-        population_of(
-            samples,
+    def learn(chosen: list[int]) -> LearnedCriterion:
+        population = population_of(
+            [samples[i] for i in chosen],
             metric=Metric(name="m", unit="s", better=better),
             benchmark="b",
-            nodes=[f"n{o}" for o in owners],
-            devices=[str(i) for i in everyone],
+            nodes=[f"n{owners[i]}" for i in chosen],
+            devices=[str(i) for i in chosen],
         )
-    )
-    losses = leave_one_out_losses(
-        learned.population, learned.rows, learned.losses, learned.rows.usable
-    )
+        return learn_criterion(population)
+
+    everyone = list(range(len(owners)))
+    learned = learn(everyone)
+    losses = leave_one_out_losses(learned.rows, learned.losses, learned.rows.usable)
     for node in range(4):
-        centre = learn([i for i in everyone if owners[i] != node])
+        others = learn([i for i in everyone if owners[i] != node])
+        centre = known(others.criterion).centre
         for i in everyone:
             if owners[i] == node:
-                assert losses[i] == pytest.approx(
-                    1 - one_sided(samples[i], centre, better), abs=1e-9
-                )
+                loss = 1 - one_sided(samples[i], centre, better)
+                assert losses[i] == pytest.approx(loss, abs=1e-9)

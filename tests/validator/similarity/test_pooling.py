@@ -10,7 +10,6 @@ import pytest
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.samples.spilled_values import SpilledValues
-from pytest_anubis.validator.similarity import pooling
 from pytest_anubis.validator.similarity.pooling import pooled
 
 
@@ -36,7 +35,7 @@ def test_nodes_in_any_order_are_pooled_alike_in_memory_and_on_a_shelf(
         "n10": samples[0] + samples[2],
         "n2": samples[1] + samples[4],
     }
-    monkeypatch.setattr(pooling, "BLOCK", 3)  # several parts
+    monkeypatch.setattr("pytest_anubis.core.gather.CHUNK", 3)  # several parts
     monkeypatch.setattr("pytest_anubis.store.samples.spilled_values._SMALL", 0)
     with SpilledValues(0, tmp_path) as storage:
         for found in (pooled(population), pooled(population, storage)):

@@ -56,10 +56,8 @@ def named(slow: Mapping[int, float], base: float = 0.0) -> list[tuple[str, str]]
         ({2: 0.2, 3: 0.2}, [("switch", SWITCHES[1])]),
         (dict.fromkeys(range(4, 8), 0.2), [("socket", "1")]),
         ({1: 0.2, 2: 0.2}, []),  # neighbours on two switches: no single part explains them
-        (
-            {2: 0.2, 3: 0.6},
-            [("device", "cuda:3"), ("device", "cuda:2")],
-        ),  # a switch slows both alike
+        # A switch slows both alike.
+        ({2: 0.2, 3: 0.6}, [("device", "cuda:3"), ("device", "cuda:2")]),
         ({2: 0.3, 3: 0.3, 6: 0.1}, [("switch", SWITCHES[1]), ("device", "cuda:6")]),
         ({2: 0.005, 3: 0.005}, []),  # too little to matter
         ({2: -0.2, 3: -0.2}, []),  # faster
@@ -113,6 +111,9 @@ def test_a_noisy_metric_hides_no_loss_of_a_quiet_one() -> None:
     ]
     best, *_ = ranked(levels_of(found), suspects(PLACES)[:-1])
     assert best[0].name == SWITCHES[1]
+
+
+RATE = Metric(name="rate", unit="GB/s", better="higher")
 
 
 def measured(name: str, better: Direction, values: Mapping[str, float]) -> list[Measurement]:
@@ -184,7 +185,7 @@ def test_of_collected_runs_the_latest_sample_of_each_device_counts() -> None:
         devices = [(name, run, value) for run, rates in rows for name, value in rates.items()]
         known = population_of(
             [[value] * 3 for _, _, value in devices],
-            metric=Metric(name="rate", unit="GB/s", better="higher"),
+            metric=RATE,
             benchmark="t.py::test_rate",
             nodes=["n"] * len(devices),
             devices=[name for name, _, _ in devices],
@@ -221,21 +222,14 @@ def test_disturbed_and_exact_values_name_nothing() -> None:
 
 
 def test_a_baseline_shows_that_all_devices_are_slow() -> None:
-    metric = Metric(name="rate", unit="GB/s", better="higher")
     known = population_of(
         [[100 + n % 5 / 10] * 5 for n in range(12)],
-        metric=metric,
+        metric=RATE,
         benchmark="t.py::test_rate",
         nodes=[f"n{n}" for n in range(12)],
         component="memory.transfer",
     )
-    baseline = learn_baseline(
-        [known],
-        hardware_class="",
-        attributes={},
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    baseline = learn_baseline([known], hardware_class="", created="2026-01-01", error_rate=None)
     slow = {name: 80 * math.exp(level) for name, level in levels({}).items()}
     run = run_of(*measured("rate", "higher", slow))
     (part,) = shared_parts(run, baseline, failed(*CARDS))

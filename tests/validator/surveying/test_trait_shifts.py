@@ -43,12 +43,11 @@ def population(
 
 
 def table(**factors: FloatArray) -> UnitMedians:
-    (found,) = unit_medians(
-        [
-            population(name, "lower" if name.startswith("t") else "higher", f)
-            for name, f in factors.items()
-        ]
-    )
+    several = [
+        population(name, "lower" if name.startswith("t") else "higher", each)
+        for name, each in factors.items()
+    ]
+    (found,) = unit_medians(several)
     return found
 
 
@@ -62,10 +61,8 @@ def test_a_slow_batch_is_named_and_its_racks_are_not() -> None:
     assert (shift.trait, shift.value, shift.aliases) == ("batch", "B2", ("delivery May",))
     assert shift.nodes == tuple(NAMES[12:24])
     assert (shift.rejected, shift.rejected_others, shift.others, shift.worse) == (8, 1, 48, True)
-    assert [(one.metric.name, one.worse) for one in shift.metrics] == [
-        ("rate", True),
-        ("time", True),
-    ]
+    assert [one.metric.name for one in shift.metrics if one.worse] == ["rate", "time"]
+    assert len(shift.metrics) == 2
     assert shift.metrics[0].size.endswith("% slower")
     assert shift.metrics[1].size.endswith("% longer")
     assert shift.metrics[0].similarity == pytest.approx(0.93, abs=0.01)
@@ -88,15 +85,12 @@ def test_chance_a_few_slow_nodes_and_small_differences_are_no_shift() -> None:
 
 
 def test_a_rack_whose_nodes_fail_by_tests_without_numbers_is_found() -> None:
-    (shift,) = trait_shifts(table(rate=level(BATCH, 1)), TRAITS, rejected=[*NAMES[30:36], "n50"])
+    alike = table(rate=level(BATCH, 1))
+    (shift,) = trait_shifts(alike, TRAITS, rejected=[*NAMES[30:36], "n50"])
     assert (shift.trait, shift.value, shift.metrics, shift.rejected) == ("rack", "rack 5", (), 6)
     assert shift.worse
-    assert (
-        trait_shifts(
-            table(rate=level(BATCH, 1)), TRAITS, rejected=["n05", "n13", "n21", "n28", "n36", "n50"]
-        )
-        == []
-    )
+    scattered = ["n05", "n13", "n21", "n28", "n36", "n50"]
+    assert trait_shifts(alike, TRAITS, rejected=scattered) == []
 
 
 def over_time(

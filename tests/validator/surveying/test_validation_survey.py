@@ -7,6 +7,7 @@ import pytest
 from pytest_anubis.core.history import Defect
 from pytest_anubis.core.validation_figures import BenchmarkSpent, ValidationRun
 from pytest_anubis.validator.surveying.validation_survey import validation_figures
+from tests.validator.known import known
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -36,8 +37,7 @@ def defect(number: int, state: str, *runs: str, benchmarks: tuple[str, ...] = ("
 def test_without_runs_nothing_is_known() -> None:
     found = validation_figures((), ())
     assert (found.days, found.accepted_per_day, found.benchmarks) == (0, None, ())
-    assert found.rejections is not None
-    assert found.rejections.share is None
+    assert known(found.rejections).share is None
     assert validation_figures((), None).rejections is None
 
 
@@ -51,25 +51,21 @@ def test_a_node_is_accepted_once_a_day() -> None:
 @pytest.mark.parametrize("wrong", [0, 3, 10])
 def test_the_share_of_false_alarms_lies_in_its_interval(wrong: int) -> None:
     states = ["false alarm"] * wrong + ["confirmed"] * (10 - wrong)
-    found = validation_figures(
-        [run("r", 0, "REJECTED")], [defect(n, state, "r") for n, state in enumerate(states)]
-    ).rejections
-    assert found is not None
+    defects = [defect(n, state, "r") for n, state in enumerate(states)]
+    found = known(validation_figures([run("r", 0, "REJECTED")], defects).rejections)
     assert found.share == wrong / 10
     low, high = found.interval or (2.0, -1.0)
     assert low <= wrong / 10 <= high
     assert (low == 0, high == 1) == (wrong == 0, wrong == 10)
-    if wrong == 3:
-        assert (low, high) == pytest.approx(
-            (0.0667, 0.6525), abs=1e-4
-        )  # of Clopper and Pearson's tables
+    if wrong == 3:  # of Clopper and Pearson's tables
+        assert (low, high) == pytest.approx((0.0667, 0.6525), abs=1e-4)
 
 
 def test_defects_of_other_runs_do_not_count() -> None:
     by_hand, elsewhere = defect(1, "confirmed"), defect(2, "false alarm", "other")
     found = validation_figures([run("r", 0, "REJECTED", spent(HOUR))], [by_hand, elsewhere])
-    assert found.rejections is not None
-    assert (found.rejections.confirmed, found.rejections.false_alarms) == (0, 0)
+    rejections = known(found.rejections)
+    assert (rejections.confirmed, rejections.false_alarms) == (0, 0)
     assert [one.confirmed for one in found.benchmarks] == [0]
 
 
@@ -81,8 +77,7 @@ def test_defects_of_runs_without_times_give_no_rate() -> None:
     assert (found.runs, found.timed) == (2, 1)
     (one,) = found.benchmarks
     assert (one.confirmed, one.hours, one.per_hour) == (1, 2.0, 0.5)
-    assert found.rejections is not None
-    assert found.rejections.confirmed == 2
+    assert known(found.rejections).confirmed == 2
 
 
 def test_a_benchmark_without_time_has_no_rate() -> None:

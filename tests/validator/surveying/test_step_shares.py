@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pytest_anubis.core.loss_shares import StepShares
-from pytest_anubis.validator.explaining.step_shares import COMPONENTS, TimedPart, step_shares
+from pytest_anubis.validator.surveying.step_shares import COMPONENTS, TimedPart, step_shares
+from tests.validator.known import known
 
 STEP = {
     "time_matrix": 8.0,
@@ -75,8 +76,7 @@ def test_the_one_slow_kind_is_named_first(kind: str) -> None:
 
 def test_a_loss_of_all_kinds_is_one_factor() -> None:
     for seed in range(SEEDS):
-        found = explained(seed, all_by=1.3)
-        assert found is not None
+        found = known(explained(seed, all_by=1.3))
         assert found.named[0] == found.common
         assert 0.7 <= found.common.share <= 1.3
         assert abs(found.rest) < 0.3
@@ -94,16 +94,14 @@ def test_a_time_without_a_number_is_no_part() -> None:
         TimedPart(name="time_matrix", values=[13.0, 13.1, math.inf], expected=10.0),
         TimedPart(name="time_matrix", values=[13.0, 13.1, 12.9], expected=10.0, spread=math.nan),
     ):
-        found = step_shares(whole, [slow, other])
-        assert found is not None
+        found = known(step_shares(whole, [slow, other]))
         assert [one.metric for one in found.parts] == ["time_copy"]
 
 
 def test_a_slow_kind_on_a_machine_slow_as_a_whole() -> None:
     right = 0
     for seed in range(SEEDS):
-        found = explained(seed, {"time_matrix": 1.5}, all_by=1.2)
-        assert found is not None
+        found = known(explained(seed, {"time_matrix": 1.5}, all_by=1.2))
         right += {one.metric for one in found.named} == {"", "time_matrix"}
     assert right >= SEEDS - 2
 
@@ -117,7 +115,6 @@ def test_nothing_is_named_where_nothing_is_slow() -> None:
 def test_a_loss_outside_of_all_parts_is_unexplained() -> None:
     silent = 0
     for seed in range(SEEDS):
-        found = explained(seed, besides=1.25)
-        assert found is not None
+        found = known(explained(seed, besides=1.25))
         silent += not found.named and found.rest == 1
     assert silent >= SEEDS - 1

@@ -59,19 +59,12 @@ Unit = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedPart:
-    """A time and what is expected of it.
+    """A time and what is expected of it."""
 
-    Attributes:
-        name: The metric.
-        values: In the unit of the whole, in the order of the rounds.
-        expected: Median of a healthy unit.
-        spread: Standard deviation of the logarithm of healthy units' medians.
-    """
-
-    name: str
-    values: Sequence[float]
-    expected: float
-    spread: float = 0.0
+    name: str  # the metric
+    values: Sequence[float]  # in the unit of the whole, in the order of the rounds
+    expected: float  # median of a healthy unit
+    spread: float = 0.0  # standard deviation of the logarithm of healthy units' medians
 
 
 def with_step_shares(
@@ -81,10 +74,7 @@ def with_step_shares(
 ) -> list[MetricVerdict]:
     """Return the verdicts of one test, those on losses of wholes with the shares of their parts.
 
-    Args:
-        verdicts: Of the test.
-        measurements: What it recorded.
-        baseline: What is expected; without one nothing is explained.
+    Without a baseline nothing is explained.
     """
     measurements = list(measurements)
     return [_explained(one, measurements, baseline) for one in verdicts]
@@ -95,13 +85,7 @@ def with_collected_shares(
     populations: Iterable[Population],
     baselines: Mapping[str, Baseline],
 ) -> dict[Unit, tuple[MetricVerdict, ...]]:
-    """Return the verdicts on collected nodes, as `with_step_shares` of each run.
-
-    Args:
-        verdicts: (node, hardware class) -> the verdicts on it.
-        populations: The samples of all nodes.
-        baselines: Hardware class -> its baseline.
-    """
+    """Return the verdicts on collected nodes, as `with_step_shares` of each run; baselines are by class."""
     populations = list(populations)
     related: dict[tuple[str, str, str], list[Population]] = {}
     for one in populations:
@@ -115,10 +99,7 @@ def with_collected_shares(
         key: [
             (
                 one,
-                {
-                    here: row
-                    for row, here in enumerate(zip(one.nodes, one.devices, one.runs, strict=True))
-                },
+                {here: row for row, here in enumerate(one.units())},
             )
             for one in those
         ]
@@ -183,15 +164,10 @@ def _spread(criterion: Criterion) -> float:
 def step_shares(
     whole: TimedPart, parts: Iterable[TimedPart], components: Mapping[str, str] = COMPONENTS
 ) -> StepShares | None:
-    """Return which parts carry the loss of a time.
+    """Return which parts carry the loss of a time; None if it is no longer than expected, or has no parts.
 
-    Args:
-        whole: The time that is longer than expected.
-        parts: Its parts; one that cannot be compared (no value, none above 0) is left out.
-        components: Name of a part -> component that it points at.
-
-    Returns:
-        The shares; None if the whole is not longer than expected, or has no parts.
+    A part that cannot be compared (no value, none above 0) is left out. `components` maps a part to the
+    component that it points at.
     """
     parts = sorted((one for one in parts if _comparable(one)), key=lambda one: one.name)
     if not (parts and _comparable(whole) and np.median(whole.values) > whole.expected):
