@@ -193,8 +193,8 @@ def _fleet(options: argparse.Namespace) -> int:
     places = [options.history] if options.history else options.fleet
     wanted = wanted_of(options)
     baselines = baselines_in_force(options)
-    known = [*files, *histories_of(options)]
-    judged = judge_collected(runs, baselines, known, **strictness_of(options, baselines))
+    origins = [*files, *histories_of(options)]
+    judged = judge_collected(runs, baselines, origins, **strictness_of(options, baselines))
     rows = rows_of(judged)
     if not rows:
         raise CommandError("no node has a sample in there; give other runs or imports")
@@ -253,8 +253,8 @@ def _collected(
         every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # checked below
         runs = read_collected(paths, every_class)
     runs = split_classes(runs, options.split)
-    known = [*paths, *histories_of(options)]
-    judged = judge_collected(runs, baselines, known, **strictness_of(options, baselines))
+    origins = [*paths, *histories_of(options)]
+    judged = judge_collected(runs, baselines, origins, **strictness_of(options, baselines))
     every = rows_of(judged)
     rows = [row for row in every if options.node in (None, row.verdict.node)]
     classes = sorted({row.hardware_class for row in rows})
