@@ -3,8 +3,8 @@
 Simulated rates of 300 values with 1 % of outliers, of which some drop for good: the share of drops that is
 found, the share of steady series with a finding, and the error of the onset. `segments` has its defaults,
 which the search over a soak's cycles uses; judging a run asks for a loss of 5 % ("judged"). PELT (squared
-error) has outliers clipped. Its penalty is the one with as many false alarms as ours on the same steady series
-(first figure), or with 2 % (second).
+error) has outliers clipped. Its penalty is the one with as many false alarms as ours on the same steady
+series (first figure), or with 2 % (second).
 
 Usage: python benchmarks/validator/segments.py [--series 500]
 PELT needs the extra `oracles`.
