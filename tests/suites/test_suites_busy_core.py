@@ -20,7 +20,7 @@ import pytest
 
 from benchmarks.suites import coverage_table
 from pytest_anubis.benchmarking.hosts.pair_group import PairRates
-from pytest_anubis.benchmarking.models.collective_times import Tier
+from pytest_anubis.benchmarking.tier_schedule import Tier
 from pytest_anubis.core.events import Measured
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.hardware import round_plans
@@ -224,7 +224,7 @@ class TrafficRanks:
             "check_experts": ({"float64": 0.0}, 0),
             "prepare_layers": Orders([0], [0], 1.0, 1.0),
             "wrong_in_layers": 0,
-            "prepare_tiers": ([Tier(ranks=2, topology="switch", bandwidth=1e9)] * 2, []),
+            "prepare_tiers": ([Tier(ranks=2, bandwidth=1e9)] * 2, []),
             "tiers": TierTimes(within=1.0, across=1.0, together=1.0),
             "wrong_in_tiers": 0,
             "jobs": JobTimes(apart=2.0, in_turns=1.0),
