@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pytest_anubis.core.inventory import REDACTED, Accelerator, FindingKind, GateFinding
 from pytest_anubis.hardware.gate.single_checks import (
     Severity,
     at_least,
     at_most,
+    deviation,
     equal,
     gib,
     no_reading,
@@ -23,6 +25,10 @@ _CARD = "accelerator"
 RESEAT = "reseat the card, then look at its slot, riser and the BIOS's bifurcation"
 RESET = "reset the card (with its vendor's tool, or by a reboot), then test again"
 REPLACE = "let the vendor's field diagnostic confirm it, then replace the card"
+POWER_CYCLE = (
+    "look for its last words in the kernel log (XID 79: fell off the bus), power-cycle the node, then reseat "
+    "or replace the card"
+)
 _FLASH = "bring the firmware to the version of the other nodes"
 _SMALL = "test again after a cold start; should it stay so, replace the card"
 
@@ -121,39 +127,29 @@ def card_findings(
 
 
 def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFinding]:
-    def finding(what: str, expected: str, found: str, how: Severity, action: str) -> GateFinding:
-        return GateFinding(
-            what=what,
-            slot=card_place(card),
-            expected=expected,
-            found=found,
-            severity=how,
-            component="accelerator.memory",
-            action=action,
-        )
-
+    wrong = partial(deviation, card_place(card), "accelerator.memory")
     if card.remap_failed:
         found = "failed: the spare rows are used up"
-        yield finding("row remapping", "working", found, "FAIL", REPLACE)
+        yield wrong("row remapping", "working", found, "FAIL", REPLACE)
     if card.sram_threshold:
-        yield finding("the vendor's limit of SRAM errors", "kept", "exceeded", "FAIL", REPLACE)
+        yield wrong("the vendor's limit of SRAM errors", "kept", "exceeded", "FAIL", REPLACE)
     if card.spares_none and not card.remap_failed:
         # The next uncorrected error there may not be remapped. Stricter than NVIDIA's policy, which
         # replaces the card once that remapping has failed.
         what = "number of memory banks without spare rows"
-        yield finding(what, "0", str(card.spares_none), "FAIL", REPLACE)
+        yield wrong(what, "0", str(card.spares_none), "FAIL", REPLACE)
     elif card.spares_low:
         what = "number of memory banks with few spare rows"
-        yield finding(what, "0", str(card.spares_low), "NOTE", "watch it")
+        yield wrong(what, "0", str(card.spares_low), "NOTE", "watch it")
     if card.remap_pending:
-        yield finding("row remapping", "complete", "waiting for a reset", "INCONCLUSIVE", RESET)
+        yield wrong("row remapping", "complete", "waiting for a reset", "INCONCLUSIVE", RESET)
     elif card.ecc_uncorrected:
         found = f"{card.ecc_uncorrected} since the driver was loaded"
-        yield finding("number of uncorrected ECC errors", "0", found, "INCONCLUSIVE", RESET)
+        yield wrong("number of uncorrected ECC errors", "0", found, "INCONCLUSIVE", RESET)
     if (card.ecc_corrected or 0) > limits.ecc_corrected:
         expected = f"at most {limits.ecc_corrected}"
         found = str(card.ecc_corrected)
-        yield finding("number of corrected ECC errors", expected, found, "NOTE", "watch it")
+        yield wrong("number of corrected ECC errors", expected, found, "NOTE", "watch it")
     yield from at_most(
         "number of retired pages",
         card_place(card),
@@ -166,27 +162,8 @@ def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFindin
 
 def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> Iterator[GateFinding]:
     """Yield settings, services and pending actions that prevent a test of the card."""
-
-    def finding(
-        what: str,
-        expected: str,
-        found: str,
-        action: str,
-        part: str = "",
-        how: Severity = "INCONCLUSIVE",
-        kind: FindingKind = FindingKind.OTHER,
-    ) -> GateFinding:
-        return GateFinding(
-            what=what,
-            slot=card_place(card),
-            expected=expected,
-            found=found,
-            severity=how,
-            component=f"accelerator.{part}" if part else "accelerator",
-            action=action,
-            kind=kind,
-        )
-
+    place = card_place(card)
+    wrong = partial(deviation, place, "accelerator")
     gpu = f"nvidia-smi -i {card.index}"
     unlinked = (
         alone and not card.nvlinks_active
@@ -196,17 +173,18 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         action = (
             f"switch it off ({gpu} -mig 0): whole cards are tested, and CUDA shows one slice only"
         )
-        yield finding("partitioning (MIG)", "off", "on", action)
+        yield wrong("partitioning (MIG)", "off", "on", "INCONCLUSIVE", action)
     elif card.mig is not None and golden is not None and card.mig != bool(split):
         action = "switch partitioning as on the other nodes"
-        yield finding("partitioning", "on" if split else "off", "on" if card.mig else "off", action)
+        yield wrong("partitioning", bool(split), card.mig, "INCONCLUSIVE", action)
     if card.compute_mode == "prohibited":
         action = f"allow programs on it ({gpu} -c DEFAULT)"
-        yield finding("compute mode", "default", "prohibited: no program may use the card", action)
+        found = "prohibited: no program may use the card"
+        yield wrong("compute mode", "default", found, "INCONCLUSIVE", action)
     if card.recovery_action not in (None, "none"):
         found = f"waiting: {card.recovery_action}"
         action = f"{card.recovery_action}, then test again; the kernel log says why (XIDs)"
-        yield finding("recovery that the driver asks for", "none", found, action)
+        yield wrong("recovery that the driver asks for", "none", found, "INCONCLUSIVE", action)
     usual = golden.clock_limited if golden is not None else None
     if card.clock_limited and not usual:
         # Older cards may report this with their factory clocks. Without a golden card, which was read at rest
@@ -214,7 +192,7 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         found = "held down by a setting (locked or application clocks)"
         action = f"give it free ({gpu} -rgc and {gpu} -rac)"
         limited: Severity = "NOTE" if usual is None else "INCONCLUSIVE"
-        yield finding("clock", "free", found, action, how=limited, kind=FindingKind.LOAD_DEPENDENT)
+        yield wrong("clock", "free", found, limited, action, FindingKind.LOAD_DEPENDENT)
     if card.fabric not in (None, "completed"):
         action = (
             "start the fabric manager of the driver's own version (systemctl start "
@@ -223,17 +201,18 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         )
         waits = unlinked or (alone and card.fabric in UNDER_WAY)
         blocks: Severity = "NOTE" if waits else "INCONCLUSIVE"
-        yield finding("NVSwitch fabric", "completed", str(card.fabric), action, "link", blocks)
+        link = "accelerator.link"
+        yield deviation(place, link, "NVSwitch fabric", "completed", card.fabric, blocks, action)
     elif card.fabric_health not in (None, "healthy"):
         broken = any(fault in str(card.fabric_health) for fault in BROKEN_FABRIC)
         how: Severity = "NOTE" if unlinked else "FAIL" if broken else "INCONCLUSIVE"
         action = "look at the fabric manager's log and the SXids of the kernel log"
-        found = str(card.fabric_health)
-        yield finding("NVSwitch fabric's health", "healthy", found, action, "link", how)
+        what, link = "NVSwitch fabric's health", "accelerator.link"
+        yield deviation(place, link, what, "healthy", card.fabric_health, how, action)
     if card.persistence is False:
         action = "switch it on (nvidia-persistenced, or nvidia-smi -pm 1)"
         found = "off: error counts vanish with the last program, and every first call is slow"
-        yield finding("driver persistence", "on", found, action, how="NOTE")
+        yield wrong("driver persistence", "on", found, "NOTE", action)
 
 
 def _compared(
@@ -275,15 +254,8 @@ def _memory(card: Accelerator, golden: Accelerator, share: float) -> Iterator[Ga
     if card.memory is None:
         yield no_reading("memory", place, gib(golden.memory), "accelerator.memory")
     elif card.memory < share * golden.memory:
-        yield GateFinding(
-            what="memory",
-            slot=place,
-            expected=gib(golden.memory),
-            found=gib(card.memory),
-            severity="FAIL",
-            component="accelerator.memory",
-            action=_SMALL,
-        )
+        sizes = gib(golden.memory), gib(card.memory)
+        yield deviation(place, "accelerator.memory", "memory", *sizes, "FAIL", _SMALL)
 
 
 def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, GateFinding]]:
@@ -298,18 +270,10 @@ def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, 
             yield "link_width", finding
     elif card.link_width and card.link_width_max and card.link_width < card.link_width_max:
         # The slot may be narrow by design, which only a golden inventory could show.
-        yield (
-            "link_width",
-            GateFinding(
-                what="PCIe link width",
-                slot=place,
-                expected=f"{card.link_width_max}, which card and slot can do",
-                found=str(card.link_width),
-                severity="INCONCLUSIVE",
-                component=component,
-                action=RESEAT,
-            ),
-        )
+        expected, found = f"{card.link_width_max}, which card and slot can do", card.link_width
+        what = "PCIe link width"
+        wrong = deviation(place, component, what, expected, found, "INCONCLUSIVE", RESEAT)
+        yield "link_width", wrong
     if golden is None:
         return
     what = "highest PCIe generation"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_anubis.core.inventory import Accelerator, FindingKind, GateFinding, Inventory
 from pytest_anubis.hardware.gate.card_checks import (
+    POWER_CYCLE,
     CardLimits,
     card_findings,
     card_place,
@@ -38,6 +39,7 @@ _CABLE = (
     "reseat or exchange cable and transceiver, look at the port of the switch, then test again "
     "(ethtool, ibstat)"
 )
+_RESET = "look for its XIDs in the kernel log, reset it or reboot the node, then test again"
 _ASK_FOR_ALL = (
     "let this job have all cards of the node (Slurm: --exclusive, or --gres=gpu:{count}; in a container pass "
     "all of /dev/nvidia*), then test again"
@@ -337,14 +339,7 @@ def _lost_cards(inventory: Inventory, lost: Sequence[str]) -> Iterator[GateFindi
     places = silent if len(silent) == len(lost) else [""] * len(lost)
     for note, address in zip(lost, places, strict=True):
         name, _, reason = note.partition(": ")
-        action = (
-            "look for its last words in the kernel log (XID 79: fell off the bus), power-cycle the node, "
-            "then reseat or replace the card"
-        )
-        if needs_reset := _NEEDS_RESET in reason:
-            action = (
-                "look for its XIDs in the kernel log, reset it or reboot the node, then test again"
-            )
+        needs_reset = _NEEDS_RESET in reason
         yield GateFinding(
             what="card",
             slot=name + (f" ({address})" if address else ""),
@@ -352,7 +347,7 @@ def _lost_cards(inventory: Inventory, lost: Sequence[str]) -> Iterator[GateFindi
             found=f"{'needs a reset' if needs_reset else 'lost'}: {reason}",
             severity="FAIL",
             component="accelerator",
-            action=action,
+            action=_RESET if needs_reset else POWER_CYCLE,
         )
 
 
@@ -362,10 +357,7 @@ def _silent_card(card: Accelerator, notes: Sequence[str]) -> Iterator[GateFindin
         reason = note.partition(": ")[2]
         if reason.startswith(NOT_ASKED):
             continue
-        action = (
-            "look for its XIDs in the kernel log, reset it or reboot the node, then test again; should it "
-            "hang again, replace the card"
-        )
+        action = f"{_RESET}; should it hang again, replace the card"
         yield GateFinding(
             what="card",
             slot=card_place(card),
