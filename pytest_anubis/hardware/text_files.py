@@ -7,15 +7,9 @@ import os
 from pathlib import Path
 
 # Errors for files that do not exist, or whose device does not have the value.
-_ABSENT = {
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EINVAL,
-    errno.ENODEV,
-    errno.ENXIO,
-    errno.EOPNOTSUPP,
-    errno.ENODATA,
-}
+_ABSENT = frozenset((
+    errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, errno.ENODATA,
+))  # fmt: skip
 
 
 class Files:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from pytest_anubis.core.inventory import REDACTED, Accelerator, FindingKind, GateFinding
@@ -70,24 +70,14 @@ _COMMANDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardLimits:
-    """Limits of one accelerator's counters; all are inclusive.
+MAX_CORRECTED = 1000
+"""Corrected memory errors since the driver was loaded. They are harmless, but more get a note."""
 
-    NVIDIA's policy (GPU Memory Error Management, "RMA Policy") replaces a card that remaps rows for either of
-    two flags that the card sets: a failed remapping, or an exceeded limit of SRAM errors. A memory bank
-    without spare rows sets neither, but fails here too: stricter than that policy.
+MAX_RETIRED_PAGES = 60
+"""Retired pages on older cards, which can retire 64 in all."""
 
-    Attributes:
-        ecc_corrected: Corrected memory errors since the driver was loaded. They are harmless, but a large
-            number gets a note.
-        retired_pages: Retired pages on older cards, which can retire 64 in all.
-        memory_share: Minimum share of the expected device memory; drivers reserve different amounts.
-    """
-
-    ecc_corrected: int = 1000
-    retired_pages: int = 60
-    memory_share: float = 0.99
+MEMORY_SHARE = 0.99
+"""Minimum share of the expected device memory; drivers reserve different amounts."""
 
 
 def card_place(card: Accelerator) -> str:
@@ -102,23 +92,22 @@ def with_serial(card: Accelerator, action: str) -> str:
 
 
 def card_findings(
-    card: Accelerator, golden: Accelerator | None, limits: CardLimits, *, alone: bool = False
+    card: Accelerator, golden: Accelerator | None, *, alone: bool = False
 ) -> Iterator[GateFinding]:
     """Yield the findings about one accelerator.
 
     Args:
         card: The card.
         golden: The card of its class in that slot; None if unknown.
-        limits: Limits of its counters.
         alone: The card is the node's only one, so it works without links.
     """
     noted = {note.partition(":")[0] for note in card.unreadable}
     if SILENT in noted:  # nothing else is known about it, and the gate reports that once
         return
     for field, finding in (
-        *(("", finding) for finding in _memory_errors(card, limits)),
+        *(("", finding) for finding in _memory_errors(card)),
         *(("", finding) for finding in _readiness(card, golden, alone)),
-        *_compared(card, golden, limits),
+        *_compared(card, golden),
         *_link(card, golden),
     ):
         # The gate itself reports a failed sensor once, with the reason.
@@ -126,7 +115,7 @@ def card_findings(
             yield replace(finding, action=with_serial(card, finding.action))
 
 
-def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFinding]:
+def _memory_errors(card: Accelerator) -> Iterator[GateFinding]:
     wrong = partial(deviation, card_place(card), "accelerator.memory")
     if card.remap_failed:
         found = "failed: the spare rows are used up"
@@ -134,8 +123,8 @@ def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFindin
     if card.sram_threshold:
         yield wrong("the vendor's limit of SRAM errors", "kept", "exceeded", "FAIL", REPLACE)
     if card.spares_none and not card.remap_failed:
-        # The next uncorrected error there may not be remapped. Stricter than NVIDIA's policy, which
-        # replaces the card once that remapping has failed.
+        # The next uncorrected error there may not be remapped. Stricter than NVIDIA's policy (GPU Memory Error
+        # Management, "RMA Policy"), which replaces a card for a failed remapping or too many SRAM errors.
         what = "number of memory banks without spare rows"
         yield wrong(what, "0", str(card.spares_none), "FAIL", REPLACE)
     elif card.spares_low:
@@ -146,14 +135,14 @@ def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFindin
     elif card.ecc_uncorrected:
         found = f"{card.ecc_uncorrected} since the driver was loaded"
         yield wrong("number of uncorrected ECC errors", "0", found, "INCONCLUSIVE", RESET)
-    if (card.ecc_corrected or 0) > limits.ecc_corrected:
-        expected = f"at most {limits.ecc_corrected}"
+    if (card.ecc_corrected or 0) > MAX_CORRECTED:
+        expected = f"at most {MAX_CORRECTED}"
         found = str(card.ecc_corrected)
         yield wrong("number of corrected ECC errors", expected, found, "NOTE", "watch it")
     yield from at_most(
         "number of retired pages",
         card_place(card),
-        limits.retired_pages,
+        MAX_RETIRED_PAGES,
         card.retired_pages if card.vendor == "nvidia" else None,  # AMD's cards can retire more
         "accelerator.memory",
         REPLACE,
@@ -215,9 +204,7 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         yield wrong("driver persistence", "on", found, "NOTE", action)
 
 
-def _compared(
-    card: Accelerator, golden: Accelerator | None, limits: CardLimits
-) -> Iterator[tuple[str, GateFinding]]:
+def _compared(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, GateFinding]]:
     if golden is None:
         return
     place = card_place(card)
@@ -244,16 +231,16 @@ def _compared(
             settings = at_least(what, place, wanted, found, _CARD, action, severity="INCONCLUSIVE")
         for finding in settings:
             yield field, finding
-    yield from (("memory", finding) for finding in _memory(card, golden, limits.memory_share))
+    yield from (("memory", finding) for finding in _memory(card, golden))
 
 
-def _memory(card: Accelerator, golden: Accelerator, share: float) -> Iterator[GateFinding]:
+def _memory(card: Accelerator, golden: Accelerator) -> Iterator[GateFinding]:
     if golden.memory is None:
         return
     place = card_place(card)
     if card.memory is None:
         yield no_reading("memory", place, gib(golden.memory), "accelerator.memory")
-    elif card.memory < share * golden.memory:
+    elif card.memory < MEMORY_SHARE * golden.memory:
         sizes = gib(golden.memory), gib(card.memory)
         yield deviation(place, "accelerator.memory", "memory", *sizes, "FAIL", _SMALL)
 

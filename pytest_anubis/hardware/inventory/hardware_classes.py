@@ -117,16 +117,8 @@ def class_key(attributes: Mapping[str, str]) -> str:
 
 
 _HARDWARE = (
-    "accelerator",
-    "count",
-    "cpu",
-    "cores",
-    "memory",
-    "fabric",
-    "driver",
-    "torch",
-    "profile",
-)
+    "accelerator", "count", "cpu", "cores", "memory", "fabric", "driver", "torch", "profile",
+)  # fmt: skip
 CLASS_ATTRIBUTES = frozenset((*_HARDWARE, "lanes", *_LIBRARIES))
 """Attributes of `hardware_class`; all others of a node were added by hooks or splits."""
 

@@ -7,26 +7,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-# Codes for features that this card, driver or system does not have, which are absent and not broken.
-NOT_SUPPORTED = 3
-FUNCTION_NOT_FOUND = 13
-VGPU_ECC_NOT_SUPPORTED = 22
-FREQUENCY_NOT_SUPPORTED = 24
-DEPRECATED = 26
-NO_DATA = 21
-_ABSENT = {
-    NOT_SUPPORTED,
-    FUNCTION_NOT_FOUND,
-    NO_DATA,
-    VGPU_ECC_NOT_SUPPORTED,
-    FREQUENCY_NOT_SUPPORTED,
-    DEPRECATED,
-}
+_ABSENT = frozenset((3, 13, 21, 22, 24, 26))
+"""Codes for features that this card, driver or system does not have, which are absent and not broken: not
+supported, no such function, no data, no ECC of a virtual card, no such frequency, deprecated."""
 
-# Codes of an initialisation on a machine without NVIDIA cards.
-LIBRARY_NOT_FOUND = 12
-DRIVER_NOT_LOADED = 9
-_NO_NVIDIA = {LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED}
+_NO_NVIDIA = frozenset((9, 12))
+"""Codes of an initialisation on a machine without NVIDIA cards: no driver is loaded, no library found."""
 
 VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Members of a field value's union, in the order of NVML's value types."""

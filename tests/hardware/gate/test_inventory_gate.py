@@ -10,7 +10,7 @@ import pytest
 
 from pytest_anubis.core.inventory import Disk, FindingKind, GateFinding, Inventory, Nic
 from pytest_anubis.hardware.gate import card_checks as gate_cards
-from pytest_anubis.hardware.gate.inventory_gate import GateLimits, check_inventory
+from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from tests.hardware.make_recorded_8gpu import node
 
@@ -427,13 +427,6 @@ def test_limited_clock_is_a_note_without_golden_card() -> None:
 def test_failures_come_first() -> None:
     broken = card(remap_failed=True, unreadable=("vbios: Timeout",), vbios=None)(NODE)
     assert [f.severity for f in check_inventory(broken, GOLDEN)] == ["FAIL", "INCONCLUSIVE"]
-
-
-def test_limits_can_be_set() -> None:
-    assert (
-        check_inventory(disk(wear=80.0)(NODE), GOLDEN, GateLimits(wear=50.0))[0].slot
-        == "disk nvme0n1"
-    )
 
 
 @pytest.mark.parametrize(
