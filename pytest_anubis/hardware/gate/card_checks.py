@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -80,6 +80,10 @@ MEMORY_SHARE = 0.99
 """Minimum share of the expected device memory; drivers reserve different amounts."""
 
 
+Compared = tuple[str, Iterable[GateFinding]]
+"""A field that was compared with the golden card's, and the findings about it."""
+
+
 def card_place(card: Accelerator) -> str:
     """Return a card's number and slot, by which people find it."""
     return f"GPU {card.index}" + (f" ({card.pci})" if card.pci else "")
@@ -104,15 +108,16 @@ def card_findings(
     noted = {note.partition(":")[0] for note in card.unreadable}
     if SILENT in noted:  # nothing else is known about it, and the gate reports that once
         return
-    for field, finding in (
-        *(("", finding) for finding in _memory_errors(card)),
-        *(("", finding) for finding in _readiness(card, golden, alone)),
+    for field, findings in (
+        ("", _memory_errors(card)),
+        ("", _readiness(card, golden, alone)),
         *_compared(card, golden),
         *_link(card, golden),
     ):
         # The gate itself reports a failed sensor once, with the reason.
         if field not in noted:
-            yield replace(finding, action=with_serial(card, finding.action))
+            for finding in findings:
+                yield replace(finding, action=with_serial(card, finding.action))
 
 
 def _memory_errors(card: Accelerator) -> Iterator[GateFinding]:
@@ -123,22 +128,21 @@ def _memory_errors(card: Accelerator) -> Iterator[GateFinding]:
     if card.sram_threshold:
         yield wrong("the vendor's limit of SRAM errors", "kept", "exceeded", "FAIL", REPLACE)
     if card.spares_none and not card.remap_failed:
-        # The next uncorrected error there may not be remapped. Stricter than NVIDIA's policy (GPU Memory Error
-        # Management, "RMA Policy"), which replaces a card for a failed remapping or too many SRAM errors.
+        # The next uncorrected error there may not be remapped. Stricter than NVIDIA's policy (GPU Memory
+        # Error Management, "RMA Policy"): a card is replaced for a failed remapping or too many SRAM errors.
         what = "number of memory banks without spare rows"
-        yield wrong(what, "0", str(card.spares_none), "FAIL", REPLACE)
+        yield wrong(what, "0", card.spares_none, "FAIL", REPLACE)
     elif card.spares_low:
         what = "number of memory banks with few spare rows"
-        yield wrong(what, "0", str(card.spares_low), "NOTE", "watch it")
+        yield wrong(what, "0", card.spares_low, "NOTE", "watch it")
     if card.remap_pending:
         yield wrong("row remapping", "complete", "waiting for a reset", "INCONCLUSIVE", RESET)
     elif card.ecc_uncorrected:
         found = f"{card.ecc_uncorrected} since the driver was loaded"
         yield wrong("number of uncorrected ECC errors", "0", found, "INCONCLUSIVE", RESET)
     if (card.ecc_corrected or 0) > MAX_CORRECTED:
-        expected = f"at most {MAX_CORRECTED}"
-        found = str(card.ecc_corrected)
-        yield wrong("number of corrected ECC errors", expected, found, "NOTE", "watch it")
+        what, expected = "number of corrected ECC errors", f"at most {MAX_CORRECTED}"
+        yield wrong(what, expected, card.ecc_corrected, "NOTE", "watch it")
     yield from at_most(
         "number of retired pages",
         card_place(card),
@@ -204,18 +208,16 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         yield wrong("driver persistence", "on", found, "NOTE", action)
 
 
-def _compared(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, GateFinding]]:
+def _compared(card: Accelerator, golden: Accelerator | None) -> Iterator[Compared]:
     if golden is None:
         return
     place = card_place(card)
     for field, what, component, action in _EQUAL:
         pair = getattr(golden, field), getattr(card, field)
-        for finding in equal(what, place, *pair, "FAIL", component, action):
-            yield field, finding
+        yield field, equal(what, place, *pair, "FAIL", component, action)
     for field, what, component, action in _AT_LEAST:
         values = getattr(golden, field), getattr(card, field)
-        for finding in at_least(what, place, *values, component, action):
-            yield field, finding
+        yield field, at_least(what, place, *values, component, action)
     for field, what in _SETTINGS:
         wanted, found = getattr(golden, field), getattr(card, field)
         command = _COMMANDS.get((card.vendor.lower(), field), "")
@@ -226,12 +228,12 @@ def _compared(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[s
         )
         action = f"set it as on the other nodes{hint}, then test again"
         if field == "ecc":
-            settings = equal(what, place, wanted, found, "INCONCLUSIVE", f"{_CARD}.memory", action)
+            memory = f"{_CARD}.memory"
+            yield field, equal(what, place, wanted, found, "INCONCLUSIVE", memory, action)
         else:
-            settings = at_least(what, place, wanted, found, _CARD, action, severity="INCONCLUSIVE")
-        for finding in settings:
-            yield field, finding
-    yield from (("memory", finding) for finding in _memory(card, golden))
+            lower = partial(at_least, severity="INCONCLUSIVE")
+            yield field, lower(what, place, wanted, found, _CARD, action)
+    yield "memory", _memory(card, golden)
 
 
 def _memory(card: Accelerator, golden: Accelerator) -> Iterator[GateFinding]:
@@ -245,31 +247,24 @@ def _memory(card: Accelerator, golden: Accelerator) -> Iterator[GateFinding]:
         yield deviation(place, "accelerator.memory", "memory", *sizes, "FAIL", _SMALL)
 
 
-def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, GateFinding]]:
+def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[Compared]:
     """Yield findings about the PCIe link, without the lower speed to which an idle card switches."""
-    place = card_place(card)
-    component = "accelerator.pcie"
+    place, component = card_place(card), "accelerator.pcie"
+    width, what = card.link_width, "PCIe link width"
     if golden is not None and golden.link_width is not None:
-        width = golden.link_width
-        for finding in at_least(
-            "PCIe link width", place, width, card.link_width, component, RESEAT
-        ):
-            yield "link_width", finding
-    elif card.link_width and card.link_width_max and card.link_width < card.link_width_max:
+        yield "link_width", at_least(what, place, golden.link_width, width, component, RESEAT)
+    elif width and card.link_width_max and width < card.link_width_max:
         # The slot may be narrow by design, which only a golden inventory could show.
-        expected, found = f"{card.link_width_max}, which card and slot can do", card.link_width
-        what = "PCIe link width"
-        wrong = deviation(place, component, what, expected, found, "INCONCLUSIVE", RESEAT)
-        yield "link_width", wrong
+        wrong = partial(deviation, place, component, what)
+        expected = f"{card.link_width_max}, which card and slot can do"
+        yield "link_width", [wrong(expected, width, "INCONCLUSIVE", RESEAT)]
     if golden is None:
         return
-    what = "highest PCIe generation"
     possible = golden.link_generation_max, card.link_generation_max
-    for finding in at_least(what, place, *possible, component, RESEAT):
-        yield "link_generation_max", finding
+    highest = at_least("highest PCIe generation", place, *possible, component, RESEAT)
+    yield "link_generation_max", highest
     if card.performance_state == 0:  # the card runs at full speed, so the link should as well
         # In a virtual machine the library does not see a slot that is slower than the card.
-        limits = golden.link_generation, golden.link_generation_max, card.link_generation_max
+        limits = golden.link_generation, *possible
         now = min((g for g in limits if g is not None), default=None), card.link_generation
-        for finding in at_least("PCIe generation", place, *now, component, RESEAT):
-            yield "link_generation", finding
+        yield "link_generation", at_least("PCIe generation", place, *now, component, RESEAT)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from pytest_anubis.core.inventory import FindingKind, GateFinding
+from pytest_anubis.hardware.inventory.hardware_classes import words
 
 Severity = Literal["FAIL", "INCONCLUSIVE", "NOTE"]
 Value = str | int | float | bool | None
@@ -83,13 +84,6 @@ def no_reading(what: str, slot: str, expected: Value, component: str) -> GateFin
     """Return the finding about a value that the golden inventory has and this node does not."""
     action = "find out why the sensor does not answer"
     return deviation(slot, component, what, expected, "not readable", "INCONCLUSIVE", action)
-
-
-def words(value: Value) -> str:
-    """Return a value as text."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def gib(size: float) -> str:

@@ -276,12 +276,13 @@ def _part_facts(name: str, parts: Iterable[Any]) -> Iterator[tuple[str, str]]:
         for field in dataclasses.fields(part):
             value = getattr(part, field.name)
             if value is not None and field.name not in OWN | _PLACE:
-                found.setdefault(field.name, set()).add(_text(value))
+                found.setdefault(field.name, set()).add(words(value))
     for field_name, values in found.items():
         yield f"{name} {field_name.replace('_', ' ')}".strip(), " + ".join(sorted(values))
 
 
-def _text(value: object) -> str:
+def words(value: object) -> str:
+    """Return a field's value as text."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)
