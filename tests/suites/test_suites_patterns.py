@@ -204,7 +204,7 @@ def small_card(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_card")
 def test_nearly_all_of_a_card_is_covered() -> None:
-    covered(taken := Told())
+    covered(taken := Taken())
     assert list(taken.values) == ["covered_share", "pattern_rate", "pattern_errors"]
     assert taken.values["covered_share"] == pytest.approx(0.95, abs=0.005)
 
@@ -214,24 +214,12 @@ def test_memory_that_somebody_invisible_has_is_no_fault_of_the_card(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(MemoryTakenError, match=r"of cuda:0's .* and this benchmark tests 95 %"):
-        covered(taken := Told(), free=MIB - MIB // 4)
+        covered(taken := Taken(), free=MIB - MIB // 4)
     assert list(taken.values) == ["pattern_rate", "pattern_errors"]  # tested all the same
     assert sum(taken.values["pattern_errors"]) == 0
     monkeypatch.setattr(patterns, "Memory", StuckBit)  # and a fault in what is left is one
     with pytest.raises(AssertionError, match="words wrong, the first at byte 0x2690"):
-        covered(Told(), free=MIB - MIB // 4)
-
-
-class Told(Taken):
-    """Keeps what is recorded."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values: dict[str, Any] = {}
-
-    def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
-        self.values[name] = value
-        return super().record(name, value, **asked)
+        covered(Taken(), free=MIB - MIB // 4)
 
 
 def covered(taken: Taken, free: int = MIB) -> None:
