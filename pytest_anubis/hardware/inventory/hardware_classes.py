@@ -186,15 +186,11 @@ def _memory(total: int | None) -> str:
     """
     if not total:
         return "unknown"
-    step = 0.25
-    while total > step * _GIB:
-        step = step * 4 / 3 if _is_three(step) else step * 1.5
+    power = 0.25
+    while total > power * _GIB:
+        power *= 2
+    step = 0.75 * power if power > 0.25 and total <= 0.75 * power * _GIB else power
     return f"{step:g} GiB" if step < 1024 else f"{step / 1024:g} TiB"
-
-
-def _is_three(step: float) -> bool:
-    """Return whether a step is 3 times a power of two."""
-    return (step / 3).hex().startswith("0x1.0000000000000")
 
 
 def _fabric(inventory: Inventory) -> str:

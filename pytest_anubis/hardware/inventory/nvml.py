@@ -83,6 +83,13 @@ class Nvml:
             return None
         return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
 
+    def clock_reasons(self, field: str, notes: list[str], handle: Any) -> Any:
+        """Ask for the bits of why a card's clocks are low, by the call's name before NVML 12.2 if need be."""
+        reasons = self.ask(field, [], "nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if reasons is None:
+            reasons = self.ask(field, notes, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        return reasons
+
     def refusal(self, call: str, *arguments: Any) -> str:
         """Call a function that returns nothing; return why it failed, or an empty text."""
         function: Callable[..., Any] | None = getattr(self._module, call, None)

@@ -193,7 +193,9 @@ def test_strangers_on_a_card_are_a_disturbance(
     users: tuple[int, ...], ours: set[int], visible: set[int], expected: tuple[str, ...]
 ) -> None:
     last = replace(BEGIN, users={"GPU 3": users})
-    found = make_envelope(BEGIN, [], last, seconds=1.0, ours=ours, visible=visible)
+    found = make_envelope(
+        BEGIN, [], last, seconds=1.0, ours=ours, visible=dict.fromkeys(visible, "")
+    )
     assert found.disturbance == expected
 
 
