@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_anubis.benchmarking.sizes import MemoryTakenError
 from pytest_anubis.benchmarking.verification import Pattern
@@ -16,6 +15,7 @@ from suites.memory import patterns, test_patterns
 from suites.memory.patterns import WORD, Finding, Memory, piece_of, run
 from tests.suites.stand_in_card import CARD, stand_in
 from tests.suites.test_suites_on_a_card import Node, Taken
+from tests.suites.work_probe import Allocations
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
@@ -176,21 +176,10 @@ def test_twice_the_memory_or_seeds_is_twice_the_work_by_its_own_clock() -> None:
 
 
 def test_no_second_copy_of_the_memory_is_made() -> None:
-    made: list[int] = []
-
-    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            out = func(*args, **(kwargs or {}))
-            if isinstance(out, torch.Tensor):
-                made.append(out.untyped_storage().nbytes())
-            return out
-
     memory = Memory(SIZE, CPU, 800)
-    with Watch():  # type: ignore[no-untyped-call]
+    with Allocations() as made:
         run(memory, 1, 0.0)
-    others = [size for size in made if size not in (16_384, SIZE - 2 * 16_384)]
+    others = [size for size in made.sizes if size not in (16_384, SIZE - 2 * 16_384)]
     assert others
     assert max(others) <= 800
 
