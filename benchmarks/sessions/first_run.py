@@ -35,6 +35,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -281,7 +282,7 @@ def _told(run: Run, folder: Path, baseline: Baseline | None) -> Run:
     try:
         record = read_journal(folder)
     except JournalError as error:
-        return run.with_more(decision="BROKEN", headline=str(error))
+        return replace(run, decision="BROKEN", headline=str(error))
     outcomes = {
         (v.benchmark, v.metric, v.device, v.group): v for v in record.effective_verdicts if v.metric
     }
@@ -308,7 +309,8 @@ def _told(run: Run, folder: Path, baseline: Baseline | None) -> Run:
         if v.outcome is Outcome.FAIL and (v.benchmark, v.metric) not in rest
     ]
     said = record.node_verdict
-    return run.with_more(
+    return replace(
+        run,
         decision=(said.decision if said else Decision.UNDECIDED).value,
         headline=said.headline if said else record.broken_off,
         blamed=said.components if said and said.decision is Decision.REJECTED else (),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import fmean, median
 from typing import Any, Self
 
@@ -110,10 +110,6 @@ class Run:
     def plain(self) -> dict[str, Any]:
         """Return it as what JSON has."""
         return asdict(self)
-
-    def with_more(self, **more: Any) -> Run:
-        """Return it with other attributes."""
-        return replace(self, **more)
 
     @property
     def ending(self) -> str:

@@ -41,7 +41,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import torch
 
 from benchmarks.suites.faults.slowdowns import stopped
-from pytest_anubis.benchmarking.models.tier_schedule import Stage, duration, fixed_order, timeline
 from pytest_anubis.benchmarking.shaped_link import (
     INTERFACE,
     NotPossible,
@@ -50,6 +49,7 @@ from pytest_anubis.benchmarking.shaped_link import (
     shaper,
     trusted,
 )
+from pytest_anubis.benchmarking.tier_schedule import Stage, duration, fixed_order, timeline
 from pytest_anubis.benchmarking.turns import values_in_turns
 from suites.network.loopback import Loopback
 from suites.pipeline.group import PipelineGroup

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_anubis.hardware.text_files import Files, key_values
+from pytest_anubis.hardware.text_files import Files, key_values, mounts
 
 # v1 writes a page-aligned 2^63 for "no limit"; nothing real comes near.
 _NO_MEMORY_LIMIT = 1 << 60
@@ -38,10 +38,10 @@ class ControlGroup:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        mounts = list(_mounts(files))
+        groups = [one for one in mounts(files) if one[0] in ("cgroup", "cgroup2")]
         membership = _membership(files)
-        self.quota_folders = _folders(files, mounts, membership, "cpu")
-        self.memory_folders = _folders(files, mounts, membership, "memory")
+        self.quota_folders = _folders(files, groups, membership, "cpu")
+        self.memory_folders = _folders(files, groups, membership, "memory")
 
     def quota(self) -> float | None:
         """Return the tightest CPU limit in cores, None without one."""
@@ -108,15 +108,6 @@ def own_quota(files: Files, environ: Mapping[str, str]) -> float | None:
         return ControlGroup(files).quota()
 
 
-def _mounts(files: Files) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (filesystem type, options, root inside the hierarchy, mount point) of every cgroup mount."""
-    for line in (files.text("/proc/self/mountinfo") or "").splitlines():
-        head, dash, tail = line.partition(" - ")
-        before, after = head.split(), tail.split()
-        if dash and len(before) >= 5 and after and after[0] in ("cgroup", "cgroup2"):
-            yield after[0], after[-1], before[3], before[4]
-
-
 def _membership(files: Files) -> dict[str, str]:
     """Return controller -> path; version 2's single hierarchy has an empty controller name."""
     found: dict[str, str] = {}
@@ -130,13 +121,13 @@ def _membership(files: Files) -> dict[str, str]:
 
 def _folders(
     files: Files,
-    mounts: list[tuple[str, str, str, str]],
+    groups: list[tuple[str, str, str, str]],
     membership: dict[str, str],
     controller: str,
 ) -> tuple[tuple[str, bool], ...]:
     """Return (folder, is version 2) from this process's group up to the mount point."""
     folders: list[tuple[str, bool]] = []
-    for kind, options, root, point in mounts:
+    for kind, options, root, point in groups:
         version2 = kind == "cgroup2"
         if not version2 and controller not in options.split(","):
             continue

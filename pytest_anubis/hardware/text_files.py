@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # Errors for files that do not exist, or whose device does not have the value.
-_ABSENT = {
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EINVAL,
-    errno.ENODEV,
-    errno.ENXIO,
-    errno.EOPNOTSUPP,
-    errno.ENODATA,
-}
+_ABSENT = frozenset((
+    errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP, errno.ENODATA,
+))  # fmt: skip
 
 
 class Files:
@@ -128,3 +123,12 @@ def key_values(text: str | None, separator: str | None = None) -> dict[str, str]
         if found:
             pairs.setdefault(key.strip(), value.strip())
     return pairs
+
+
+def mounts(files: Files) -> Iterator[tuple[str, str, str, str]]:
+    """Yield type, options, root in the filesystem and mount point of all mounts (proc_pid_mountinfo(5))."""
+    for line in (files.text("/proc/self/mountinfo") or "").splitlines():
+        head, dash, tail = line.partition(" - ")
+        before, after = head.split(), tail.split()
+        if dash and len(before) >= 5 and after:
+            yield after[0], after[-1], before[3], before[4]

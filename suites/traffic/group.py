@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.benchmarking.children import Message
-from pytest_anubis.benchmarking.models.collective_times import Tier
-from pytest_anubis.benchmarking.models.tier_schedule import Stage, schedule, timeline
 from pytest_anubis.benchmarking.ranks import START, NodeRanks
+from pytest_anubis.benchmarking.tier_schedule import Stage, Tier, schedule, timeline
 from suites.traffic.exchange_order import cut, first_come, first_needed, ready_times
 
 MODULE = "suites.traffic.rank"

@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.suites.faults import speed, table
 from benchmarks.suites.faults.kernels import Kernel
-from benchmarks.suites.faults.not_possible import NotPossible
+from pytest_anubis.benchmarking.shaped_link import NotPossible
 from pytest_anubis.hardware.load.clear_moments import HostMonitor
 from pytest_anubis.hardware.load.kernel_counters import Counts, KernelCounters
 from pytest_anubis.hardware.round_plans import PLANS

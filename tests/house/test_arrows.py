@@ -88,7 +88,7 @@ SHELVES = {
     "selector": (".", "risk", "choice", "planning", "simulation"),
     "selector/risk": ("models", "choosing", "."),
     "fleet": ("links", "launching", "."),
-    "benchmarking": ("models", ".", "hosts", "replay"),
+    "benchmarking": (".", "hosts", "replay"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": (
         "atomic",
@@ -118,7 +118,7 @@ PURE = (
     "validator",
     "selector",
     "fleet/links",
-    "benchmarking/models",
+    "benchmarking/tier_schedule.py",
     "distributed/dispatch/dispatcher.py",
 )
 PURE_BUT = {

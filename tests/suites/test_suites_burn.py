@@ -232,8 +232,8 @@ def test_room_is_no_part_of_how_hot_a_card_is(monkeypatch: pytest.MonkeyPatch) -
     for room in (0.0, 8.0):
         told = [CardLoad(7e14, 0, {"temperature": 60.0 + room + 2 * number}) for number in range(3)]
         monkeypatch.setattr(test_cards, "inlet_temperature", lambda room=room: 24.0 + room)
-        test_cards.sensors(taken := Kept(), cards_that_told(told, told))
-        test_cards.sensors(alone := Kept(), cards_that_told(told[:1], told[:1]))
+        test_cards.sensors(taken := Taken(), cards_that_told(told, told))
+        test_cards.sensors(alone := Taken(), cards_that_told(told[:1], told[:1]))
         assert list(taken.values) == ["hottest_share", "burn_warming"]
         assert list(alone.values) == ["burn_warming"]
         found.append({**taken.values, "alone": alone.values["burn_warming"]})
@@ -241,20 +241,8 @@ def test_room_is_no_part_of_how_hot_a_card_is(monkeypatch: pytest.MonkeyPatch) -
     assert found[0]["alone"] == found[1]["alone"] == [36.0]
     assert found[1]["hottest_share"] == pytest.approx(found[0]["hottest_share"], rel=0.01)
     monkeypatch.setattr(test_cards, "inlet_temperature", lambda: None)
-    test_cards.sensors(untold := Kept(), cards_that_told(told[:1], told[:1]))
+    test_cards.sensors(untold := Taken(), cards_that_told(told[:1], told[:1]))
     assert untold.values == {}
-
-
-class Kept(Taken):
-    """Keeps the values as well."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values: dict[str, Any] = {}
-
-    def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
-        self.values[name] = value
-        return super().record(name, value, **asked)
 
 
 class StandIns(Cards):

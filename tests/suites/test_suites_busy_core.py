@@ -20,7 +20,7 @@ import pytest
 
 from benchmarks.suites import coverage_table
 from pytest_anubis.benchmarking.hosts.pair_group import PairRates
-from pytest_anubis.benchmarking.models.collective_times import Tier
+from pytest_anubis.benchmarking.tier_schedule import Tier
 from pytest_anubis.core.events import Measured
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.hardware import round_plans
@@ -33,9 +33,9 @@ from pytest_anubis.session.measuring.conditions import ConditionsWatch
 from pytest_anubis.session.measuring.pair_fixtures import Pairs
 from pytest_anubis.session.measuring.recorder import Recorder
 from pytest_anubis.settings import Settings
-from suites.burn import test_cards, test_cores, test_device
+from suites.burn import test_device
 from suites.burn.cards import CardLoad
-from suites.collective import test_allreduce, test_operations, test_overlap
+from suites.collective import test_operations
 from suites.collective.group import Overlap
 from suites.compute import (
     functions,
@@ -69,13 +69,6 @@ from suites.recommendation.tables import Shape as TableShape
 from suites.storage import test_disk, test_input_pipeline
 from suites.storage.fio import Windows
 from suites.tools.nics import Port
-from suites.traffic import (
-    test_experts,
-    test_layered,
-    test_sharded_tables,
-    test_two_jobs,
-    test_two_tiers,
-)
 from suites.traffic.group import JobTimes, Orders, PartTimes, TierTimes, Way
 from suites.training import test_step
 from suites.workload import (
@@ -224,7 +217,7 @@ class TrafficRanks:
             "check_experts": ({"float64": 0.0}, 0),
             "prepare_layers": Orders([0], [0], 1.0, 1.0),
             "wrong_in_layers": 0,
-            "prepare_tiers": ([Tier(ranks=2, topology="switch", bandwidth=1e9)] * 2, []),
+            "prepare_tiers": ([Tier(ranks=2, bandwidth=1e9)] * 2, []),
             "tiers": TierTimes(within=1.0, across=1.0, together=1.0),
             "wrong_in_tiers": 0,
             "jobs": JobTimes(apart=2.0, in_turns=1.0),
@@ -461,10 +454,6 @@ def served(test: Callable[..., None], name: str) -> Callable[[Bench], None]:
     return run
 
 
-def burning(test: Callable[..., None], *more: object) -> Callable[[Bench], None]:
-    return lambda b: test(b.metric, b.node, CARDS, *more)
-
-
 def copies_of_all(b: Bench) -> None:
     def slowest(*_: object) -> Callable[[], float]:
         def rate() -> float:
@@ -541,37 +530,44 @@ def without_tcp(b: Bench) -> None:
     test_loopback.test_without_tcp(b.metric, b.node)
 
 
+NODE = object()
+"""Stands for the node among the arguments of a benchmark."""
 RANKS: Any = Ranks()
 TRAFFIC: Any = TrafficRanks()
 CARDS: Any = Cards()
 CORES: Any = Cores()
 DISK: Any = Disk()
 LINK: Any = Link()
-BENCHMARKS: dict[str, Callable[[Bench], None]] = {
-    "burn/test_cards.py::test_burn": burning(test_cards.test_burn, say, 16),
-    "burn/test_cards.py::test_load_steps": burning(test_cards.test_load_steps),
-    "burn/test_cards.py::test_everything_at_once": burning(test_cards.test_everything_at_once),
-    "burn/test_cores.py::test_burn_cores": lambda b: test_cores.test_burn_cores(
-        b.metric, b.node, CORES
-    ),
-    "burn/test_cores.py::test_core_load_steps": lambda b: test_cores.test_core_load_steps(
-        b.metric, b.node, CORES
-    ),
+GIVEN: dict[str, tuple[object, ...]] = {
+    "burn/test_cards.py::test_burn": (NODE, CARDS, say, 16),
+    "burn/test_cards.py::test_load_steps": (NODE, CARDS),
+    "burn/test_cards.py::test_everything_at_once": (NODE, CARDS),
+    "burn/test_cores.py::test_burn_cores": (NODE, CORES),
+    "burn/test_cores.py::test_core_load_steps": (NODE, CORES),
+    "collective/test_allreduce.py::test_all_reduce": (NODE, RANKS),
+    "collective/test_operations.py::test_operations": (RANKS, say),
+    "collective/test_overlap.py::test_overlap": (RANKS,),
+    "network/test_loopback.py::test_tcp_rate": (NODE, LINK),
+    "network/test_loopback.py::test_tcp_round_trip": (NODE, [LINK]),
+    "storage/test_disk.py::test_sequential_io": (NODE, DISK, "read"),
+    "storage/test_disk.py::test_random_io": (NODE, DISK, "read"),
+    "storage/test_disk.py::test_mixed_io": (NODE, DISK),
+    "storage/test_disk.py::test_fsync": (NODE,),
+    "traffic/test_sharded_tables.py::test_sharded_tables": (TRAFFIC, say),
+    "traffic/test_experts.py::test_experts": (TRAFFIC, say),
+    "traffic/test_layered.py::test_layered": (TRAFFIC, say, "vgg16"),
+    "traffic/test_two_tiers.py::test_two_tiers": (TRAFFIC, say),
+    "traffic/test_two_jobs.py::test_two_jobs": (NODE, TRAFFIC, say),
+}
+"""Benchmark -> what it is given after the recorder, where nothing has to be made small."""
+
+MADE_SMALL: dict[str, Callable[[Bench], None]] = {
     "burn/test_device.py::test_burn_device": burn,
-    "collective/test_allreduce.py::test_all_reduce": lambda b: test_allreduce.test_all_reduce(
-        b.metric, b.node, RANKS
-    ),
-    "collective/test_operations.py::test_operations": lambda b: test_operations.test_operations(
-        b.metric, RANKS, say
-    ),
     "collective/test_operations.py::test_all_reduce_by": by_nccl(
         test_operations.test_all_reduce_by, "ring"
     ),
     "collective/test_operations.py::test_all_reduce_through_adapters": by_nccl(
         test_operations.test_all_reduce_through_adapters
-    ),
-    "collective/test_overlap.py::test_overlap": lambda b: test_overlap.test_overlap(
-        b.metric, RANKS
     ),
     "compute/test_dispatch.py::test_dispatch": dispatch,
     "compute/test_dispatch.py::test_round_trip": round_trip,
@@ -593,43 +589,12 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     "memory/test_patterns.py::test_card_patterns": card_patterns,
     "memory/test_patterns.py::test_host_patterns": host_patterns,
     "network/test_fan_in.py::test_fan_in": fan_in,
-    "network/test_loopback.py::test_tcp_rate": lambda b: test_loopback.test_tcp_rate(
-        b.metric, b.node, LINK
-    ),
-    "network/test_loopback.py::test_tcp_round_trip": lambda b: test_loopback.test_tcp_round_trip(
-        b.metric, b.node, [LINK]
-    ),
     "network/test_loopback.py::test_without_tcp": without_tcp,
     "network/test_pairs.py::test_pairs": pairs,
     "pipeline/test_pipeline.py::test_pipeline": pipeline,
     "recommendation/test_tables.py::test_tables": tables,
-    "storage/test_disk.py::test_sequential_io": lambda b: test_disk.test_sequential_io(
-        b.metric, b.node, DISK, "read"
-    ),
-    "storage/test_disk.py::test_random_io": lambda b: test_disk.test_random_io(
-        b.metric, b.node, DISK, "read"
-    ),
-    "storage/test_disk.py::test_mixed_io": lambda b: test_disk.test_mixed_io(
-        b.metric, b.node, DISK
-    ),
     "storage/test_disk.py::test_small_files": small_files,
     "storage/test_input_pipeline.py::test_input_pipeline": input_pipeline,
-    "storage/test_disk.py::test_fsync": lambda b: test_disk.test_fsync(b.metric, b.node),
-    "traffic/test_sharded_tables.py::test_sharded_tables": lambda b: (
-        test_sharded_tables.test_sharded_tables(b.metric, TRAFFIC, say)
-    ),
-    "traffic/test_experts.py::test_experts": lambda b: test_experts.test_experts(
-        b.metric, TRAFFIC, say
-    ),
-    "traffic/test_layered.py::test_layered": lambda b: test_layered.test_layered(
-        b.metric, TRAFFIC, say, "vgg16"
-    ),
-    "traffic/test_two_tiers.py::test_two_tiers": lambda b: test_two_tiers.test_two_tiers(
-        b.metric, TRAFFIC, say
-    ),
-    "traffic/test_two_jobs.py::test_two_jobs": lambda b: test_two_jobs.test_two_jobs(
-        b.metric, b.node, TRAFFIC, say
-    ),
     "training/test_step.py::test_resnet_step": resnet,
     "training/test_step.py::test_gpt_step": gpt,
     "workload/test_training_steps.py::test_training_step": served(
@@ -653,18 +618,32 @@ IN_C = ("test_units", "test_load_latency", "test_latency_by_footprint", "test_nu
 def test_each_benchmark_that_is_asked_for_it_has_its_own_proof() -> None:
     catches = coverage_table.rows()["catches"]
     asked = {name for name, row in catches.items() if "core" in row["probes"]}
-    assert {f"suites/{name}" for name in BENCHMARKS} == asked
+    assert {f"suites/{name}" for name in (*GIVEN, *MADE_SMALL)} == asked
+
+
+def benchmark(name: str) -> Any:
+    """Return the function of a benchmark."""
+    path, _, test = name.partition("::")
+    module = importlib.import_module("suites." + path.removesuffix(".py").replace("/", "."))
+    return getattr(module, test)
 
 
 def declared(name: str) -> set[str]:
     """Return the metrics that the mark of a benchmark declares, whatever its case."""
-    path, _, test = name.partition("::")
-    module = importlib.import_module("suites." + path.removesuffix(".py").replace("/", "."))
-    marks = getattr(getattr(module, test), "pytestmark", [])
+    marks = getattr(benchmark(name), "pytestmark", [])
     return {one for mark in marks for one in mark.kwargs.get("metrics", ())}
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+def run(name: str, bench: Bench) -> None:
+    """Run a benchmark whole."""
+    if name in MADE_SMALL:
+        MADE_SMALL[name](bench)
+    else:
+        given = (bench.node if one is NODE else one for one in GIVEN[name])
+        benchmark(name)(bench.metric, *given)
+
+
+@pytest.mark.parametrize("name", [*GIVEN, *MADE_SMALL])
 def test_a_busy_core_is_said_of_every_value_that_it_can_change(
     name: str, taken: Any, monkeypatch: Patch, tmp_path: Path
 ) -> None:
@@ -673,7 +652,7 @@ def test_a_busy_core_is_said_of_every_value_that_it_can_change(
     make, kept = taken
     on_a_card = name.endswith(ON_A_CARD)
     node = Node(scratch=tmp_path)
-    BENCHMARKS[name](Bench(make(CARD if on_a_card else None), monkeypatch, node))
+    run(name, Bench(make(CARD if on_a_card else None), monkeypatch, node))
     if not name.endswith("test_latency_by_footprint"):  # of which few sizes are left here
         missing = declared(name) - {one.metric.name for one in kept}
         assert not missing, f"{missing} are declared, not recorded: the node would be rejected"

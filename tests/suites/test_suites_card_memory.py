@@ -15,7 +15,6 @@ from suites.memory import card_rates, test_card_memory
 from suites.memory.card_rates import CacheRead, CardChase, Write, load_times
 from tests.suites import stand_in_card
 from tests.suites.stand_in_card import stand_in
-from tests.suites.test_suites_link import Kept
 from tests.suites.test_suites_on_a_card import Node, Taken
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -165,7 +164,7 @@ def test_far_load_is_what_memory_takes_beyond_a_line(
     lead = [9000.0, 1500.0]  # an idle card counts nowhere
     times = iter([lead, [2100.0, 1500.0], [2000.0, 1500.0], [1900.0, 1500.0]])
     monkeypatch.setattr(card_rates, "load_times", lambda *_: next(times))
-    taken, node = Kept(), Node()
+    taken, node = Taken(), Node()
     test_card_memory.test_far_load(taken, Device("cuda:0"), node, lambda *_: None)
     assert taken.values == {"far_load_time": (600.0, 500.0, 400.0)}
     hidden = pytest.raises(pytest.skip.Exception, match="hide how long a load takes")

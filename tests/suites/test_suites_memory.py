@@ -8,13 +8,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from suites.compute.kernels import matrix
 from suites.memory import native
@@ -22,6 +20,7 @@ from suites.memory.caches import MIB, Caches, cores_across, read_caches
 from suites.memory.chase import LINE, SOURCE, Chase, footprint, typical
 from suites.memory.huge_pages import HUGE
 from suites.memory.stream import OPERATIONS, CoreStreams, Stream, elements_for
+from tests.suites.work_probe import Allocations
 
 Costs = Callable[..., list[float]]
 CPU = torch.device("cpu")
@@ -168,24 +167,13 @@ def test_stream_notices_a_source_whose_wrong_bit_a_sum_rounds_away() -> None:
 
 def test_stream_holds_no_second_copy_of_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     # What is made on the way to an array, and to check it, is a piece of it.
-    made: list[int] = []
-
-    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            out = func(*args, **(kwargs or {}))
-            if isinstance(out, torch.Tensor):
-                made.append(out.untyped_storage().nbytes())
-            return out
-
     elements = 6 << 20
-    with Watch():  # type: ignore[no-untyped-call]
+    with Allocations() as made:
         stream = Stream("triad", elements, CPU)
         stream.run()
         assert stream.wrong_elements() == 0
-    arrays = [size for size in made if size >= 8 * elements]
-    others = [size for size in made if size < 8 * elements]
+    arrays = [size for size in made.sizes if size >= 8 * elements]
+    others = [size for size in made.sizes if size < 8 * elements]
     assert arrays
     assert max(others) <= 8 * ((1 << 20) + 2 * 1021)
 

@@ -67,19 +67,10 @@ def two_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 class Values(Taken):
     """Keeps the values too, in rounds as many as are asked for."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.values: dict[str, list[float]] = {}
-
     def collect(self, name: str, fn: Any, **asked: Any) -> tuple[float, ...]:
         self.asked[name] = asked
         self.values[name] = [fn() for _ in range(asked["rounds"])]
         return tuple(self.values[name])
-
-    def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
-        self.asked[name] = asked
-        self.values[name] = list(value)
-        return tuple(value)
 
 
 PAIRS = ["latency_0_to_0", "latency_0_to_1", "latency_1_to_0", "latency_1_to_1"]

@@ -38,9 +38,15 @@ CALLS = 3
 
 @dataclass
 class Taken:
-    """Stands for ``anubis_metric``: calls what it is given a few times and keeps what was asked for."""
+    """Stands for ``anubis_metric``: calls what it is given a few times.
+
+    Attributes:
+        asked: By metric, what was asked for.
+        values: By metric, what was returned or recorded.
+    """
 
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
 
     def measure(self, name: str, fn: Callable[[], object], **asked: Any) -> tuple[float, ...]:
         """Call it."""
@@ -54,11 +60,12 @@ class Taken:
         self.asked[name] = asked
         values = [float(fn()) for _ in range(CALLS)]
         assert all(math.isfinite(value) and value >= 0 for value in values)
+        self.values[name] = tuple(values)
         return tuple(values)
 
     def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
         """Keep it."""
-        self.asked[name] = asked
+        self.asked[name], self.values[name] = asked, value
         return (value,)
 
 

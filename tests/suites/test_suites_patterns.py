@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_anubis.benchmarking.sizes import MemoryTakenError
 from pytest_anubis.benchmarking.verification import Pattern
@@ -16,6 +15,7 @@ from suites.memory import patterns, test_patterns
 from suites.memory.patterns import WORD, Finding, Memory, piece_of, run
 from tests.suites.stand_in_card import CARD, stand_in
 from tests.suites.test_suites_on_a_card import Node, Taken
+from tests.suites.work_probe import Allocations
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
@@ -176,21 +176,10 @@ def test_twice_the_memory_or_seeds_is_twice_the_work_by_its_own_clock() -> None:
 
 
 def test_no_second_copy_of_the_memory_is_made() -> None:
-    made: list[int] = []
-
-    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            out = func(*args, **(kwargs or {}))
-            if isinstance(out, torch.Tensor):
-                made.append(out.untyped_storage().nbytes())
-            return out
-
     memory = Memory(SIZE, CPU, 800)
-    with Watch():  # type: ignore[no-untyped-call]
+    with Allocations() as made:
         run(memory, 1, 0.0)
-    others = [size for size in made if size not in (16_384, SIZE - 2 * 16_384)]
+    others = [size for size in made.sizes if size not in (16_384, SIZE - 2 * 16_384)]
     assert others
     assert max(others) <= 800
 
@@ -204,7 +193,7 @@ def small_card(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_card")
 def test_nearly_all_of_a_card_is_covered() -> None:
-    covered(taken := Told())
+    covered(taken := Taken())
     assert list(taken.values) == ["covered_share", "pattern_rate", "pattern_errors"]
     assert taken.values["covered_share"] == pytest.approx(0.95, abs=0.005)
 
@@ -214,24 +203,12 @@ def test_memory_that_somebody_invisible_has_is_no_fault_of_the_card(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(MemoryTakenError, match=r"of cuda:0's .* and this benchmark tests 95 %"):
-        covered(taken := Told(), free=MIB - MIB // 4)
+        covered(taken := Taken(), free=MIB - MIB // 4)
     assert list(taken.values) == ["pattern_rate", "pattern_errors"]  # tested all the same
     assert sum(taken.values["pattern_errors"]) == 0
     monkeypatch.setattr(patterns, "Memory", StuckBit)  # and a fault in what is left is one
     with pytest.raises(AssertionError, match="words wrong, the first at byte 0x2690"):
-        covered(Told(), free=MIB - MIB // 4)
-
-
-class Told(Taken):
-    """Keeps what is recorded."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values: dict[str, Any] = {}
-
-    def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
-        self.values[name] = value
-        return super().record(name, value, **asked)
+        covered(Taken(), free=MIB - MIB // 4)
 
 
 def covered(taken: Taken, free: int = MIB) -> None:

@@ -15,8 +15,7 @@ import torch
 
 from pytest_anubis.benchmarking import ranks, sizes
 from pytest_anubis.benchmarking.children import ChildError
-from pytest_anubis.benchmarking.models.collective_times import Tier
-from pytest_anubis.benchmarking.models.tier_schedule import Stage, fixed_order, timeline
+from pytest_anubis.benchmarking.tier_schedule import Stage, Tier, fixed_order, timeline
 from suites.traffic import (
     test_experts,
     test_layered,

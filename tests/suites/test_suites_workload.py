@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -28,6 +27,7 @@ from suites.workload.models.language import LanguageModel
 from suites.workload.running import draw, forward_error, loss_of, network, training_step
 from suites.workload.serving import Serving
 from suites.workload.trajectory import NotDeterministicError, deterministic, follow, follow_exactly
+from tests.suites.test_suites_on_a_card import Taken
 
 pytestmark = pytest.mark.usefixtures("one_thread", "quick_processes")
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -216,26 +216,6 @@ def test_high_bit_of_one_weight_is_seen_in_the_losses(name: str) -> None:
         bits.check_losses(follow(sick).losses, exact, "float32")
 
 
-class Recorded:
-    """Stands for ``anubis_metric``: makes a few calls and keeps what was recorded."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-
-    def measure(self, name: str, fn: Callable[[], object], **given: Any) -> None:
-        for _ in range(3):
-            fn()
-        self.values[name] = given
-
-    def collect(self, name: str, fn: Callable[[], float], **given: Any) -> tuple[float, ...]:
-        self.values[name] = fn()
-        assert math.isfinite(self.values[name])
-        return (self.values[name],)
-
-    def record(self, name: str, value: Any, **given: Any) -> None:
-        self.values[name] = value
-
-
 class OnCpu:
     """Stands for ``anubis_device``."""
 
@@ -251,7 +231,7 @@ def test_gradient_with_a_flipped_bit_fails_the_second_run_of_the_same_steps(
 ) -> None:
     workload = tiny("llama-small")
     monkeypatch.setattr(bits, "ON_CPU", SMALL)
-    recorded: Any = Recorded()
+    recorded: Any = Taken()
     cpu: Any = OnCpu()
     bits.test_same_bits(recorded, cpu, ignore, workload, "float32")
     assert float(recorded.values["training_bits"]).is_integer()
@@ -386,9 +366,9 @@ def test_ranks_learn_the_same_and_a_flipped_bit_on_one_is_caught(
         ranks = stack.enter_context(
             TrainingGroup(0, 2, module="tests.suites.faulty_training_rank", **given)
         )
-        recorded: Any = Recorded()
+        recorded: Any = Taken()
         parallel.measure(recorded, ignore, ranks, workload, "float32")
-        assert list(recorded.values) == ["training_rate", "exchange_stretch", "waiting_stretch"]
+        assert list(recorded.asked) == ["training_rate", "exchange_stretch", "waiting_stretch"]
         if link is not None:  # where nobody may make one, the other faults are still tried
             free = min(ranks.step().together for _ in range(3))
             link.shape(RATE / 20)

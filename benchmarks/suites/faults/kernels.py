@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from benchmarks.suites.faults.not_possible import NotPossible
-from pytest_anubis.benchmarking.shaped_link import ShapedLink
+from pytest_anubis.benchmarking.shaped_link import NotPossible, ShapedLink
 from pytest_anubis.session.measuring.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -160,10 +159,10 @@ def _slowest_rank(stack: ExitStack) -> Kernel:
 
 def _shaped(stack: ExitStack) -> ShapedLink:
     """Return the link that all kernels share, made by the first of them."""
-    from benchmarks.suites.faults import links
+    from benchmarks.suites.faults.links import RATE
 
     if not SHARED:
-        SHARED.append(links.make(stack))
+        SHARED.append(stack.enter_context(ShapedLink(RATE)))
         stack.callback(SHARED.clear)
     return SHARED[0]
 

@@ -6,10 +6,9 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.suites.faults.not_possible import NotPossible
-from pytest_anubis.benchmarking import shaped_link
 from pytest_anubis.benchmarking.children import Child
 from pytest_anubis.benchmarking.ranks import Ranks
+from pytest_anubis.benchmarking.shaped_link import INTERFACE, ShapedLink
 from suites.collective.group import MODULE, RankGroup
 from suites.network.loopback import MODULE as PEER
 from suites.network.loopback import ROUND, START, Loopback
@@ -24,22 +23,10 @@ SIZE = 4 << 20  # bytes of a transfer: a tenth of a second at the rate
 LOOPED = 64 << 20  # bytes of a transfer over loopback: some tens of milliseconds
 
 
-def make(stack: ExitStack, rate: float = RATE) -> shaped_link.ShapedLink:
-    """Make a link that ends with `stack`.
-
-    Raises:
-        NotPossible: No root, or no iproute2.
-    """
-    try:
-        return stack.enter_context(shaped_link.ShapedLink(rate))
-    except shaped_link.NotPossible as reason:
-        raise NotPossible(str(reason)) from reason
-
-
 class Transfer:
     """A TCP connection across the link, between two processes."""
 
-    def __init__(self, link: shaped_link.ShapedLink, stack: ExitStack) -> None:
+    def __init__(self, link: ShapedLink, stack: ExitStack) -> None:
         self._link, self._ends = link, stack.enter_context(ExitStack())
         self._connect()
 
@@ -89,13 +76,13 @@ class Looped:
 class Reduction(RankGroup):
     """Two ranks, one at each end of the link."""
 
-    def __init__(self, link: shaped_link.ShapedLink, stack: ExitStack) -> None:
+    def __init__(self, link: ShapedLink, stack: ExitStack) -> None:
         self.on_accelerators = False
         Ranks.__init__(
             self,
             MODULE,
             2,
-            environment={"GLOO_SOCKET_IFNAME": shaped_link.INTERFACE},
+            environment={"GLOO_SOCKET_IFNAME": INTERFACE},
             within=[link.command(0), link.command(1)],
         )
         stack.enter_context(self)

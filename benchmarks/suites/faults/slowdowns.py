@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.suites.faults.kernels import RANKS, READER_RATE, SHARED
 from benchmarks.suites.faults.links import RATE
-from benchmarks.suites.faults.not_possible import NotPossible
+from pytest_anubis.benchmarking.shaped_link import NotPossible
 
 PERIOD = 0.01  # seconds, a tenth of what quotas of the kernel have: every value has its share
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h

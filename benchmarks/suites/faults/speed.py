@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.suites.faults import slowdowns
 from benchmarks.suites.faults.kernels import Kernel, kernels
-from benchmarks.suites.faults.not_possible import NotPossible
+from pytest_anubis.benchmarking.shaped_link import NotPossible
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement

@@ -4,14 +4,10 @@ The pairs are STREAM triad and C with OpenMP, matrix products and numpy's OpenBL
 and pointers in C, disk and fio by hand, TCP and iperf3, all-reduce and copies over TCP and the rate that
 the link was given. Both sides take turns, each first in every other round, in one process where possible;
 the ratio is taken round by round and printed with the wanted range. A program that is not installed is
-named. General tools (torch.utils.benchmark, pytest-benchmark, sysbench, stress-ng) run for the same
-quantity without a wanted range (``benchmarks/figures/benchmarks.md`` says why). So do products of 16-bit
-whole numbers by units for eight bits and of floats (``int16``). The spread is the distance between the
-quartiles over the median.
+named. The spread is the distance between the quartiles over the median.
 
-Run: ``python benchmarks/suites/fidelity [--rounds 30] [--only triad gemm int16 latency disk tcp link timers
-sysbench stress-ng]``. Needs a C compiler with OpenMP; uses fio, iperf3, oneDNN (``libdnnl``), sysbench,
-stress-ng and, for the link, root and iproute2.
+Run: ``python benchmarks/suites/fidelity [--rounds 30] [--only triad gemm timer latency disk tcp link]``.
+Needs a C compiler with OpenMP; uses fio, iperf3, oneDNN (``libdnnl``) and, for the link, root and iproute2.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ class Pair:
         theirs: Returns theirs.
         low: Least median ratio that is wanted; 0 where none is.
         high: Largest one.
-        alike: The two count the same; else their ratio says nothing.
         both: Returns the two values of one round, in which they took many short turns; None where a turn of
             either cannot be short, and each is a call of `ours` or `theirs`.
     """
@@ -33,7 +32,6 @@ class Pair:
     theirs: Take
     low: float = 0.0
     high: float = float("inf")
-    alike: bool = True
     both: Callable[[], tuple[float, float]] | None = None
 
 

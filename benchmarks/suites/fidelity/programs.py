@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.suites.faults import links
-from benchmarks.suites.faults.not_possible import NotPossible
 from benchmarks.suites.fidelity.pair import NotHere, Pair, Take
+from pytest_anubis.benchmarking.shaped_link import NotPossible, ShapedLink
 
 HIDDEN = (20e6, 80e6)  # bytes a second, the ends between which the link's rate is drawn
 
@@ -199,7 +199,7 @@ def link() -> Iterator[list[Pair]]:
     data = rate * links.HEADERS
     with ExitStack() as stack:
         try:
-            made = links.make(stack, rate)
+            made = stack.enter_context(ShapedLink(rate))
         except NotPossible as reason:
             raise NotHere(str(reason)) from reason
         transfer, reduction = links.Transfer(made, stack), links.Reduction(made, stack)

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,6 @@ import torch
 
 from benchmarks.suites.fidelity.pair import NotHere, Pair, Take, median_interval, rate
 from benchmarks.suites.fidelity.programs import disk, link, tcp
-from benchmarks.suites.fidelity.tools import stress_ng, sysbench, timers
 
 SOURCE = Path(__file__).with_name("peers.c")
 THREADS = len(os.sched_getaffinity(0))
@@ -39,8 +39,8 @@ SETTLE = (
 SLICE = {"l2": 400_000, "llc": 100_000, "dram": 40_000}
 """Loads of a slice: some five milliseconds, in which nobody comes or goes."""
 
-WHOLE_SIZE = 2048
-"""Rows and columns of matrices of 16-bit whole numbers, so many that units work most of the time."""
+TIMED_SIZE, TIMED_SECONDS = 1024, 1.0
+"""Rows and columns of the product that torch's timer times too, as in smoke, and seconds of a turn."""
 
 LAPS = 4
 """Times round the whole chain before a slice, as in the benchmark: a cache does not keep every line at once.
@@ -95,14 +95,13 @@ def show(pair: Pair, rounds: int) -> str:
     low, middle, high = statistics.quantiles(ratios, n=4)
     least, most = median_interval(ratios)
     held = "" if pair.low <= least and most <= pair.high else OPEN
-    held = MISSED if pair.alike and (most < pair.low or least > pair.high) else held
+    held = MISSED if most < pair.low or least > pair.high else held
     held = held if pair.low else ""
     wanted = f">= {pair.low:g}" if pair.high == float("inf") else f"{pair.low:g} to {pair.high:g}"
     wanted = wanted if pair.low else "-"
     own, other = spread(ours), spread(theirs)
     spans = [f"{a:.3g} to {b:.3g}" for a, b in ((least, most), (low, high))]
     ratio = f"{middle:>9.3g}" + "".join(f"{span:>18}" for span in spans)
-    ratio = ratio if pair.alike else f"{'-':>9}{'-':>18}{'-':>18}"
     print(
         f"{pair.name:<34}{pair.peer:<28}{statistics.median(ours):>12.4g}{statistics.median(theirs):>12.4g}"
         f"{ratio}{own:>16.1%}{other:>11.1%}"
@@ -360,31 +359,29 @@ def chains(
 
 
 @contextmanager
-def fixed_point() -> Iterator[list[Pair]]:
-    """Products of 16-bit whole numbers with a shared exponent and of floats, on a card if there is one."""
-    from pytest_anubis.benchmarking.applicability import supports
-    from pytest_anubis.benchmarking.placement import synchronize
-    from suites.compute.fixed_point import FixedPoint
+def timer() -> Iterator[list[Pair]]:
+    """A matrix product by our rounds beside torch.utils.benchmark."""
+    from torch.utils.benchmark import Timer
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not supports(device, "int8"):
-        raise NotHere(f"{device.type} has no instructions for int8")
-    a, b = (torch.randn(WHOLE_SIZE, WHOLE_SIZE, device=device) for _ in range(2))
-    one, other = FixedPoint.of(a), FixedPoint.of(b.T.contiguous().T)
+    from pytest_anubis.hardware.round_plans import PLANS
+    from pytest_anubis.hardware.timing import HostClock, rounds, warm_up
+    from suites.compute.kernels import Gemm
 
-    def ours() -> None:
-        one.times(other)
-        synchronize(device)
+    gemm = Gemm(TIMED_SIZE, "float32", torch.device("cpu"))
+    plan = replace(PLANS["smoke"], budget_seconds=TIMED_SECONDS)
+    clock = HostClock(lambda: None)
+    peer = Timer("run()", globals={"run": gemm.run}, num_threads=THREADS)
 
-    def theirs() -> None:
-        torch.matmul(a, b)
-        synchronize(device)
+    def ours() -> float:
+        times = rounds(gemm.run, clock, plan, warm_up(gemm.run, clock, plan))
+        return gemm.work / statistics.median(times)
 
-    work = 2.0 * WHOLE_SIZE**3
-    yield [Pair(f"int16 {WHOLE_SIZE}, OP/s", "float32", rate(ours, work), rate(theirs, work))]
+    def theirs() -> float:
+        return float(gemm.work / peer.blocked_autorange(min_run_time=TIMED_SECONDS).median)
+
+    yield [Pair(f"GEMM float32 {TIMED_SIZE}, FLOP/s", "torch's own timer", ours, theirs)]
 
 
 KINDS = {
-    "triad": triad, "gemm": gemm, "int16": fixed_point, "latency": latency, "disk": disk, "tcp": tcp,
-    "link": link, "timers": timers, "sysbench": sysbench, "stress-ng": stress_ng,
+    "triad": triad, "gemm": gemm, "timer": timer, "latency": latency, "disk": disk, "tcp": tcp, "link": link,
 }  # fmt: skip

@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from pytest_anubis.benchmarking.placement import synchronize
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.traces.step_prediction import (
     OperationProfile,
@@ -22,19 +24,18 @@ if TYPE_CHECKING:
     from pytest_anubis.traces.execution_trace import ExecutionTrace
 
 ROUNDS = 9
+"""How often each step is run with its operations timed, and as often without."""
+
 _WARM_UP = 3
 
 
-def profiled(
-    traces: Iterable[ExecutionTrace], device: str, machine: str, *, rounds: int = ROUNDS
-) -> OperationProfile:
+def profiled(traces: Iterable[ExecutionTrace], device: str, machine: str) -> OperationProfile:
     """Return the median time of every operation of some traces.
 
     Args:
         traces: What is replayed.
         device: As torch names it.
         machine: Name of the node.
-        rounds: How often each step is run with its operations timed, and as often without.
 
     Raises:
         CannotReplayError: An operation cannot be run here.
@@ -43,11 +44,7 @@ def profiled(
     import torch
 
     target = torch.device(device)
-
-    def synchronize() -> None:
-        if target.type != "cpu":
-            torch.accelerator.synchronize(target)
-
+    wait = partial(synchronize, target)
     times: dict[tuple[str, str], list[float]] = {}
     work: dict[tuple[str, str], float] = {}
     whole = parts = 0.0
@@ -55,13 +52,13 @@ def profiled(
         step = ReplayedStep(trace, target)
         step.prepare()
         for _ in range(_WARM_UP):
-            _once(step, synchronize)
+            _once(step, wait)
         plain, sums = [], []
-        for _ in range(rounds):
-            plain.append(_once(step, synchronize))
+        for _ in range(ROUNDS):
+            plain.append(_once(step, wait))
             timed: list[tuple[OperationCall, float]] = []
             step.ready()
-            step.time_operations(synchronize, lambda *one: timed.append(one))  # noqa: B023 - called here
+            step.time_operations(wait, lambda *one: timed.append(one))  # noqa: B023 - called here
             for call, seconds in timed:
                 key = call.operation.schema, form_of(call.operation.inputs)
                 times.setdefault(key, []).append(seconds)
@@ -82,10 +79,10 @@ def profiled(
     )
 
 
-def _once(step: ReplayedStep, synchronize: Callable[[], object]) -> float:
+def _once(step: ReplayedStep, wait: Callable[[], object]) -> float:
     step.ready()
-    synchronize()
+    wait()
     begin = time.perf_counter()
     step.run()
-    synchronize()
+    wait()
     return time.perf_counter() - begin

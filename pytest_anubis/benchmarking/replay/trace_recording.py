@@ -108,12 +108,11 @@ class StepCounter:
     Args:
         file: Where to.
         steps: How many steps.
-        skipped: How many steps before them are left out.
     """
 
-    def __init__(self, file: Path, steps: int, skipped: int = SKIPPED_STEPS) -> None:
+    def __init__(self, file: Path, steps: int) -> None:
         self._recorder = TraceRecorder(file)
-        self._begin, self._end = skipped, skipped + steps
+        self._begin, self._end = SKIPPED_STEPS, SKIPPED_STEPS + steps
         self._seen = 0
         self._first: Any = None
         self.done = False

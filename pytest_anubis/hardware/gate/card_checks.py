@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 
 from pytest_anubis.core.inventory import REDACTED, Accelerator, FindingKind, GateFinding
 from pytest_anubis.hardware.gate.single_checks import (
     Severity,
     at_least,
     at_most,
+    deviation,
     equal,
     gib,
     no_reading,
@@ -23,6 +25,10 @@ _CARD = "accelerator"
 RESEAT = "reseat the card, then look at its slot, riser and the BIOS's bifurcation"
 RESET = "reset the card (with its vendor's tool, or by a reboot), then test again"
 REPLACE = "let the vendor's field diagnostic confirm it, then replace the card"
+POWER_CYCLE = (
+    "look for its last words in the kernel log (XID 79: fell off the bus), power-cycle the node, then reseat "
+    "or replace the card"
+)
 _FLASH = "bring the firmware to the version of the other nodes"
 _SMALL = "test again after a cold start; should it stay so, replace the card"
 
@@ -64,24 +70,18 @@ _COMMANDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardLimits:
-    """Limits of one accelerator's counters; all are inclusive.
+MAX_CORRECTED = 1000
+"""Corrected memory errors since the driver was loaded. They are harmless, but more get a note."""
 
-    NVIDIA's policy (GPU Memory Error Management, "RMA Policy") replaces a card that remaps rows for either of
-    two flags that the card sets: a failed remapping, or an exceeded limit of SRAM errors. A memory bank
-    without spare rows sets neither, but fails here too: stricter than that policy.
+MAX_RETIRED_PAGES = 60
+"""Retired pages on older cards, which can retire 64 in all."""
 
-    Attributes:
-        ecc_corrected: Corrected memory errors since the driver was loaded. They are harmless, but a large
-            number gets a note.
-        retired_pages: Retired pages on older cards, which can retire 64 in all.
-        memory_share: Minimum share of the expected device memory; drivers reserve different amounts.
-    """
+MEMORY_SHARE = 0.99
+"""Minimum share of the expected device memory; drivers reserve different amounts."""
 
-    ecc_corrected: int = 1000
-    retired_pages: int = 60
-    memory_share: float = 0.99
+
+Compared = tuple[str, Iterable[GateFinding]]
+"""A field that was compared with the golden card's, and the findings about it."""
 
 
 def card_place(card: Accelerator) -> str:
@@ -96,68 +96,57 @@ def with_serial(card: Accelerator, action: str) -> str:
 
 
 def card_findings(
-    card: Accelerator, golden: Accelerator | None, limits: CardLimits, *, alone: bool = False
+    card: Accelerator, golden: Accelerator | None, *, alone: bool = False
 ) -> Iterator[GateFinding]:
     """Yield the findings about one accelerator.
 
     Args:
         card: The card.
         golden: The card of its class in that slot; None if unknown.
-        limits: Limits of its counters.
         alone: The card is the node's only one, so it works without links.
     """
     noted = {note.partition(":")[0] for note in card.unreadable}
     if SILENT in noted:  # nothing else is known about it, and the gate reports that once
         return
-    for field, finding in (
-        *(("", finding) for finding in _memory_errors(card, limits)),
-        *(("", finding) for finding in _readiness(card, golden, alone)),
-        *_compared(card, golden, limits),
+    for field, findings in (
+        ("", _memory_errors(card)),
+        ("", _readiness(card, golden, alone)),
+        *_compared(card, golden),
         *_link(card, golden),
     ):
         # The gate itself reports a failed sensor once, with the reason.
         if field not in noted:
-            yield replace(finding, action=with_serial(card, finding.action))
+            for finding in findings:
+                yield replace(finding, action=with_serial(card, finding.action))
 
 
-def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFinding]:
-    def finding(what: str, expected: str, found: str, how: Severity, action: str) -> GateFinding:
-        return GateFinding(
-            what=what,
-            slot=card_place(card),
-            expected=expected,
-            found=found,
-            severity=how,
-            component="accelerator.memory",
-            action=action,
-        )
-
+def _memory_errors(card: Accelerator) -> Iterator[GateFinding]:
+    wrong = partial(deviation, card_place(card), "accelerator.memory")
     if card.remap_failed:
         found = "failed: the spare rows are used up"
-        yield finding("row remapping", "working", found, "FAIL", REPLACE)
+        yield wrong("row remapping", "working", found, "FAIL", REPLACE)
     if card.sram_threshold:
-        yield finding("the vendor's limit of SRAM errors", "kept", "exceeded", "FAIL", REPLACE)
+        yield wrong("the vendor's limit of SRAM errors", "kept", "exceeded", "FAIL", REPLACE)
     if card.spares_none and not card.remap_failed:
-        # The next uncorrected error there may not be remapped. Stricter than NVIDIA's policy, which
-        # replaces the card once that remapping has failed.
+        # The next uncorrected error there may not be remapped. Stricter than NVIDIA's policy (GPU Memory
+        # Error Management, "RMA Policy"): a card is replaced for a failed remapping or too many SRAM errors.
         what = "number of memory banks without spare rows"
-        yield finding(what, "0", str(card.spares_none), "FAIL", REPLACE)
+        yield wrong(what, "0", card.spares_none, "FAIL", REPLACE)
     elif card.spares_low:
         what = "number of memory banks with few spare rows"
-        yield finding(what, "0", str(card.spares_low), "NOTE", "watch it")
+        yield wrong(what, "0", card.spares_low, "NOTE", "watch it")
     if card.remap_pending:
-        yield finding("row remapping", "complete", "waiting for a reset", "INCONCLUSIVE", RESET)
+        yield wrong("row remapping", "complete", "waiting for a reset", "INCONCLUSIVE", RESET)
     elif card.ecc_uncorrected:
         found = f"{card.ecc_uncorrected} since the driver was loaded"
-        yield finding("number of uncorrected ECC errors", "0", found, "INCONCLUSIVE", RESET)
-    if (card.ecc_corrected or 0) > limits.ecc_corrected:
-        expected = f"at most {limits.ecc_corrected}"
-        found = str(card.ecc_corrected)
-        yield finding("number of corrected ECC errors", expected, found, "NOTE", "watch it")
+        yield wrong("number of uncorrected ECC errors", "0", found, "INCONCLUSIVE", RESET)
+    if (card.ecc_corrected or 0) > MAX_CORRECTED:
+        what, expected = "number of corrected ECC errors", f"at most {MAX_CORRECTED}"
+        yield wrong(what, expected, card.ecc_corrected, "NOTE", "watch it")
     yield from at_most(
         "number of retired pages",
         card_place(card),
-        limits.retired_pages,
+        MAX_RETIRED_PAGES,
         card.retired_pages if card.vendor == "nvidia" else None,  # AMD's cards can retire more
         "accelerator.memory",
         REPLACE,
@@ -166,27 +155,8 @@ def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFindin
 
 def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> Iterator[GateFinding]:
     """Yield settings, services and pending actions that prevent a test of the card."""
-
-    def finding(
-        what: str,
-        expected: str,
-        found: str,
-        action: str,
-        part: str = "",
-        how: Severity = "INCONCLUSIVE",
-        kind: FindingKind = FindingKind.OTHER,
-    ) -> GateFinding:
-        return GateFinding(
-            what=what,
-            slot=card_place(card),
-            expected=expected,
-            found=found,
-            severity=how,
-            component=f"accelerator.{part}" if part else "accelerator",
-            action=action,
-            kind=kind,
-        )
-
+    place = card_place(card)
+    wrong = partial(deviation, place, "accelerator")
     gpu = f"nvidia-smi -i {card.index}"
     unlinked = (
         alone and not card.nvlinks_active
@@ -196,17 +166,18 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         action = (
             f"switch it off ({gpu} -mig 0): whole cards are tested, and CUDA shows one slice only"
         )
-        yield finding("partitioning (MIG)", "off", "on", action)
+        yield wrong("partitioning (MIG)", "off", "on", "INCONCLUSIVE", action)
     elif card.mig is not None and golden is not None and card.mig != bool(split):
         action = "switch partitioning as on the other nodes"
-        yield finding("partitioning", "on" if split else "off", "on" if card.mig else "off", action)
+        yield wrong("partitioning", bool(split), card.mig, "INCONCLUSIVE", action)
     if card.compute_mode == "prohibited":
         action = f"allow programs on it ({gpu} -c DEFAULT)"
-        yield finding("compute mode", "default", "prohibited: no program may use the card", action)
+        found = "prohibited: no program may use the card"
+        yield wrong("compute mode", "default", found, "INCONCLUSIVE", action)
     if card.recovery_action not in (None, "none"):
         found = f"waiting: {card.recovery_action}"
         action = f"{card.recovery_action}, then test again; the kernel log says why (XIDs)"
-        yield finding("recovery that the driver asks for", "none", found, action)
+        yield wrong("recovery that the driver asks for", "none", found, "INCONCLUSIVE", action)
     usual = golden.clock_limited if golden is not None else None
     if card.clock_limited and not usual:
         # Older cards may report this with their factory clocks. Without a golden card, which was read at rest
@@ -214,7 +185,7 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         found = "held down by a setting (locked or application clocks)"
         action = f"give it free ({gpu} -rgc and {gpu} -rac)"
         limited: Severity = "NOTE" if usual is None else "INCONCLUSIVE"
-        yield finding("clock", "free", found, action, how=limited, kind=FindingKind.LOAD_DEPENDENT)
+        yield wrong("clock", "free", found, limited, action, FindingKind.LOAD_DEPENDENT)
     if card.fabric not in (None, "completed"):
         action = (
             "start the fabric manager of the driver's own version (systemctl start "
@@ -223,33 +194,30 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         )
         waits = unlinked or (alone and card.fabric in UNDER_WAY)
         blocks: Severity = "NOTE" if waits else "INCONCLUSIVE"
-        yield finding("NVSwitch fabric", "completed", str(card.fabric), action, "link", blocks)
+        link = "accelerator.link"
+        yield deviation(place, link, "NVSwitch fabric", "completed", card.fabric, blocks, action)
     elif card.fabric_health not in (None, "healthy"):
         broken = any(fault in str(card.fabric_health) for fault in BROKEN_FABRIC)
         how: Severity = "NOTE" if unlinked else "FAIL" if broken else "INCONCLUSIVE"
         action = "look at the fabric manager's log and the SXids of the kernel log"
-        found = str(card.fabric_health)
-        yield finding("NVSwitch fabric's health", "healthy", found, action, "link", how)
+        what, link = "NVSwitch fabric's health", "accelerator.link"
+        yield deviation(place, link, what, "healthy", card.fabric_health, how, action)
     if card.persistence is False:
         action = "switch it on (nvidia-persistenced, or nvidia-smi -pm 1)"
         found = "off: error counts vanish with the last program, and every first call is slow"
-        yield finding("driver persistence", "on", found, action, how="NOTE")
+        yield wrong("driver persistence", "on", found, "NOTE", action)
 
 
-def _compared(
-    card: Accelerator, golden: Accelerator | None, limits: CardLimits
-) -> Iterator[tuple[str, GateFinding]]:
+def _compared(card: Accelerator, golden: Accelerator | None) -> Iterator[Compared]:
     if golden is None:
         return
     place = card_place(card)
     for field, what, component, action in _EQUAL:
         pair = getattr(golden, field), getattr(card, field)
-        for finding in equal(what, place, *pair, "FAIL", component, action):
-            yield field, finding
+        yield field, equal(what, place, *pair, "FAIL", component, action)
     for field, what, component, action in _AT_LEAST:
         values = getattr(golden, field), getattr(card, field)
-        for finding in at_least(what, place, *values, component, action):
-            yield field, finding
+        yield field, at_least(what, place, *values, component, action)
     for field, what in _SETTINGS:
         wanted, found = getattr(golden, field), getattr(card, field)
         command = _COMMANDS.get((card.vendor.lower(), field), "")
@@ -260,65 +228,43 @@ def _compared(
         )
         action = f"set it as on the other nodes{hint}, then test again"
         if field == "ecc":
-            settings = equal(what, place, wanted, found, "INCONCLUSIVE", f"{_CARD}.memory", action)
+            memory = f"{_CARD}.memory"
+            yield field, equal(what, place, wanted, found, "INCONCLUSIVE", memory, action)
         else:
-            settings = at_least(what, place, wanted, found, _CARD, action, severity="INCONCLUSIVE")
-        for finding in settings:
-            yield field, finding
-    yield from (("memory", finding) for finding in _memory(card, golden, limits.memory_share))
+            lower = partial(at_least, severity="INCONCLUSIVE")
+            yield field, lower(what, place, wanted, found, _CARD, action)
+    yield "memory", _memory(card, golden)
 
 
-def _memory(card: Accelerator, golden: Accelerator, share: float) -> Iterator[GateFinding]:
+def _memory(card: Accelerator, golden: Accelerator) -> Iterator[GateFinding]:
     if golden.memory is None:
         return
     place = card_place(card)
     if card.memory is None:
         yield no_reading("memory", place, gib(golden.memory), "accelerator.memory")
-    elif card.memory < share * golden.memory:
-        yield GateFinding(
-            what="memory",
-            slot=place,
-            expected=gib(golden.memory),
-            found=gib(card.memory),
-            severity="FAIL",
-            component="accelerator.memory",
-            action=_SMALL,
-        )
+    elif card.memory < MEMORY_SHARE * golden.memory:
+        sizes = gib(golden.memory), gib(card.memory)
+        yield deviation(place, "accelerator.memory", "memory", *sizes, "FAIL", _SMALL)
 
 
-def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, GateFinding]]:
+def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[Compared]:
     """Yield findings about the PCIe link, without the lower speed to which an idle card switches."""
-    place = card_place(card)
-    component = "accelerator.pcie"
+    place, component = card_place(card), "accelerator.pcie"
+    width, what = card.link_width, "PCIe link width"
     if golden is not None and golden.link_width is not None:
-        width = golden.link_width
-        for finding in at_least(
-            "PCIe link width", place, width, card.link_width, component, RESEAT
-        ):
-            yield "link_width", finding
-    elif card.link_width and card.link_width_max and card.link_width < card.link_width_max:
+        yield "link_width", at_least(what, place, golden.link_width, width, component, RESEAT)
+    elif width and card.link_width_max and width < card.link_width_max:
         # The slot may be narrow by design, which only a golden inventory could show.
-        yield (
-            "link_width",
-            GateFinding(
-                what="PCIe link width",
-                slot=place,
-                expected=f"{card.link_width_max}, which card and slot can do",
-                found=str(card.link_width),
-                severity="INCONCLUSIVE",
-                component=component,
-                action=RESEAT,
-            ),
-        )
+        wrong = partial(deviation, place, component, what)
+        expected = f"{card.link_width_max}, which card and slot can do"
+        yield "link_width", [wrong(expected, width, "INCONCLUSIVE", RESEAT)]
     if golden is None:
         return
-    what = "highest PCIe generation"
     possible = golden.link_generation_max, card.link_generation_max
-    for finding in at_least(what, place, *possible, component, RESEAT):
-        yield "link_generation_max", finding
+    highest = at_least("highest PCIe generation", place, *possible, component, RESEAT)
+    yield "link_generation_max", highest
     if card.performance_state == 0:  # the card runs at full speed, so the link should as well
         # In a virtual machine the library does not see a slot that is slower than the card.
-        limits = golden.link_generation, golden.link_generation_max, card.link_generation_max
+        limits = golden.link_generation, *possible
         now = min((g for g in limits if g is not None), default=None), card.link_generation
-        for finding in at_least("PCIe generation", place, *now, component, RESEAT):
-            yield "link_generation", finding
+        yield "link_generation", at_least("PCIe generation", place, *now, component, RESEAT)

@@ -12,9 +12,16 @@ from datetime import datetime
 
 from pytest_anubis.core.inventory import REDACTED, Accelerator, FindingKind, GateFinding, Inventory
 from pytest_anubis.hardware.amd_errors import XGMI
-from pytest_anubis.hardware.gate.card_checks import REPLACE, RESEAT, RESET, card_place, with_serial
+from pytest_anubis.hardware.gate.card_checks import (
+    POWER_CYCLE,
+    REPLACE,
+    RESEAT,
+    RESET,
+    card_place,
+    with_serial,
+)
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory, unavailable_vendors
-from pytest_anubis.hardware.gate.single_checks import Severity, Value, words
+from pytest_anubis.hardware.gate.single_checks import Severity, Value, deviation
 
 REPLAYS_PER_MINUTE = 8
 """Maximum PCIe packets sent again per minute on a healthy link: NVIDIA's DCGM warns above it."""
@@ -135,16 +142,10 @@ def since(earlier: Inventory, now: Inventory) -> list[GateFinding]:
         for field, what in _LIFETIME:
             grown = _grown(before, card, field)
             if grown > 0:
-                finding = GateFinding(
-                    what=what,
-                    slot=card_place(card),
-                    expected="no new one",
-                    found=f"{grown} more than on {earlier.taken[:10] or 'the last day'}",
-                    severity="NOTE",
-                    component="accelerator.memory",
-                    action=with_serial(card, "watch the card"),
-                )
-                found.append(finding)
+                slot, action = card_place(card), with_serial(card, "watch the card")
+                more = f"{grown} more than on {earlier.taken[:10] or 'the last day'}"
+                memory = "accelerator.memory"
+                found.append(deviation(slot, memory, what, "no new one", more, "NOTE", action))
     return found
 
 
@@ -174,19 +175,8 @@ def _left_the_bus(card: Accelerator, before: Inventory, after: Inventory) -> boo
 
 
 def _lost(card: Accelerator) -> GateFinding:
-    return GateFinding(
-        what="card",
-        slot=card_place(card),
-        expected="as at the start of the run",
-        found="lost",
-        severity="FAIL",
-        component="accelerator",
-        action=with_serial(
-            card,
-            "look for its last words in the kernel log (XID 79: fell off the bus), power-cycle the node, "
-            "then reseat or replace the card",
-        ),
-    )
+    expected, said = "as at the start of the run", with_serial(card, POWER_CYCLE)
+    return deviation(card_place(card), "accelerator", "card", expected, "lost", "FAIL", said)
 
 
 def _changes(
@@ -194,18 +184,11 @@ def _changes(
 ) -> Iterator[GateFinding]:
     """Yield findings about one card that both readings have."""
 
-    def finding(
+    def wrong(
         what: str, expected: Value, found: Value, how: Severity, component: str, action: str
     ) -> GateFinding:
-        return GateFinding(
-            what=what,
-            slot=card_place(after),
-            expected=words(expected),
-            found=words(found),
-            severity=how,
-            component=component,
-            action=with_serial(after, action),
-        )
+        said = with_serial(after, action)
+        return deviation(card_place(after), component, what, expected, found, how, said)
 
     errors = [
         grown
@@ -216,41 +199,39 @@ def _changes(
     blocks = list(_grown_blocks(before, after))
     for name, grown, how, component, action in blocks:
         found = f"{grown} more than at the start"
-        yield finding(f"number of {name}", "no new one", found, how, component, action)
+        yield wrong(f"number of {name}", "no new one", found, how, component, action)
     # Skipped if a block names the errors: the sum over all blocks would attribute them to the memory.
     if errors and not any(how == "FAIL" for _, _, how, _, _ in blocks):
         found = f"{max(errors)} more than at the start"
-        yield finding(
-            "number of uncorrected ECC errors", "no new one", found, "FAIL", memory, RESET
-        )
+        yield wrong("number of uncorrected ECC errors", "no new one", found, "FAIL", memory, RESET)
     if after.remap_failed and not before.remap_failed:
         found = "failed during the run: the spare rows are used up"
-        yield finding("row remapping", "working", found, "FAIL", memory, REPLACE)
+        yield wrong("row remapping", "working", found, "FAIL", memory, REPLACE)
     if after.sram_threshold and not before.sram_threshold:
         found = "exceeded during the run"
-        yield finding("the vendor's limit of SRAM errors", "kept", found, "FAIL", memory, REPLACE)
+        yield wrong("the vendor's limit of SRAM errors", "kept", found, "FAIL", memory, REPLACE)
     if after.remap_pending and not before.remap_pending:
         found = "waiting for a reset since this run"
-        yield finding("row remapping", "complete", found, "INCONCLUSIVE", memory, RESET)
+        yield wrong("row remapping", "complete", found, "INCONCLUSIVE", memory, RESET)
     for field, what, how, component, action in _GROWN:
         grown = _grown(before, after, field)
         if grown > 0:
             found = f"{grown} more than at the start"
-            yield finding(what, "no new one", found, how, component, action)
+            yield wrong(what, "no new one", found, how, component, action)
     replays = _grown(before, after, "pcie_replays")
     if minutes and minutes > 0 and replays > REPLAYS_PER_MINUTE * max(minutes, 1):
         limit = f"at most {REPLAYS_PER_MINUTE} a minute"
         found = f"{replays / minutes:.0f} a minute"
-        yield finding("PCIe replays", limit, found, "INCONCLUSIVE", "accelerator.pcie", RESEAT)
+        yield wrong("PCIe replays", limit, found, "INCONCLUSIVE", "accelerator.pcie", RESEAT)
     for field, what, component, action in _SHRUNK:
         was, now = getattr(before, field), getattr(after, field)
         if was is not None and now is not None and now < was:
-            yield finding(what, was, now, "FAIL", component, action)
+            yield wrong(what, was, now, "FAIL", component, action)
     for field, what in _CHANGED:
         was, now = getattr(before, field), getattr(after, field)
         if was is not None and now is not None and was != now:
             action = "find out who changed it during the run, and test again"
-            yield finding(what, was, now, "INCONCLUSIVE", "accelerator", action)
+            yield wrong(what, was, now, "INCONCLUSIVE", "accelerator", action)
 
 
 def _grown_blocks(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from pytest_anubis.core.inventory import Accelerator, FindingKind, GateFinding, Inventory
 from pytest_anubis.hardware.gate.card_checks import (
-    CardLimits,
+    POWER_CYCLE,
     card_findings,
     card_place,
     with_serial,
@@ -38,6 +38,7 @@ _CABLE = (
     "reseat or exchange cable and transceiver, look at the port of the switch, then test again "
     "(ethtool, ibstat)"
 )
+_RESET = "look for its XIDs in the kernel log, reset it or reboot the node, then test again"
 _ASK_FOR_ALL = (
     "let this job have all cards of the node (Slurm: --exclusive, or --gres=gpu:{count}; in a container pass "
     "all of /dev/nvidia*), then test again"
@@ -47,47 +48,38 @@ _ASK_FOR_ALL = (
 _LIBRARIES = {"nvidia": ("nvml: ", "accelerators: "), "amd": ("amdsmi: ", "accelerators: ")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateLimits:
-    """Limits of counters; all are inclusive.
+MAX_CORRECTED = 1000
+"""Corrected errors of main memory since boot. More errors mean a failing module."""
 
-    Attributes:
-        cards: Limits of an accelerator's counters.
-        memory_corrected: Corrected errors of main memory since boot. More errors mean a failing module.
-        memory_uncorrected: Uncorrected errors of main memory since boot.
-        memory_share: Minimum share of the expected main memory; kernels reserve different amounts.
-        wear: Used endurance of a disk in percent.
-        media_errors: Number of errors in data that a disk read back.
-    """
+MAX_UNCORRECTED = 0
+"""Uncorrected errors of main memory since boot."""
 
-    cards: CardLimits = field(default_factory=CardLimits)
-    memory_corrected: int = 1000
-    memory_uncorrected: int = 0
-    memory_share: float = 0.98
-    wear: float = 100.0
-    media_errors: int = 0
+MEMORY_SHARE = 0.98
+"""Minimum share of the expected main memory; kernels reserve different amounts."""
+
+MAX_WEAR = 100.0
+"""Used endurance of a disk in percent."""
+
+MAX_MEDIA_ERRORS = 0
+"""Errors in data that a disk read back."""
 
 
-def check_inventory(
-    inventory: Inventory, golden: Inventory | None = None, limits: GateLimits | None = None
-) -> list[GateFinding]:
+def check_inventory(inventory: Inventory, golden: Inventory | None = None) -> list[GateFinding]:
     """Check a node's inventory and compare it with the golden one of its class.
 
     Args:
         inventory: The node.
         golden: The golden inventory; None: only the checks that need no comparison.
-        limits: Limits of the counters; default those of `GateLimits`.
 
     Returns:
         The findings, failures first, else in the order accelerators, host, disks, network ports, and what
             could not be read; empty if nothing is wrong.
     """
-    limits = limits or GateLimits()
     found = [
         *_accelerator_count(inventory, golden),
-        *_cards(inventory, golden, limits.cards),
-        *_host(inventory, golden, limits),
-        *_disks(inventory, golden, limits),
+        *_cards(inventory, golden),
+        *_host(inventory, golden),
+        *_disks(inventory, golden),
         *_nics(inventory, golden),
         *_unreadable(inventory, golden),
     ]
@@ -151,9 +143,7 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
         )
 
 
-def _cards(
-    inventory: Inventory, golden: Inventory | None, limits: CardLimits
-) -> Iterator[GateFinding]:
+def _cards(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFinding]:
     """Yield findings about all accelerators, compared with the golden cards by slot, else by number."""
     golden_cards = () if golden is None else golden.accelerators
     slots = {card.pci for card in inventory.accelerators}
@@ -165,17 +155,15 @@ def _cards(
     expected = {key(card): card for card in golden_cards}
     alone = len(inventory.accelerators) == 1
     for card in inventory.accelerators:
-        yield from card_findings(card, expected.get(key(card)), limits, alone=alone)
+        yield from card_findings(card, expected.get(key(card)), alone=alone)
 
 
-def _host(
-    inventory: Inventory, golden: Inventory | None, limits: GateLimits
-) -> Iterator[GateFinding]:
+def _host(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFinding]:
     memory = inventory.memory
     swap = "replace the memory module that the kernel log names"
     for what, count, limit in (
-        ("number of corrected errors", memory.corrected, limits.memory_corrected),
-        ("number of uncorrected errors", memory.uncorrected, limits.memory_uncorrected),
+        ("number of corrected errors", memory.corrected, MAX_CORRECTED),
+        ("number of uncorrected errors", memory.uncorrected, MAX_UNCORRECTED),
     ):
         yield from at_most(what, "main memory", limit, count, "memory", swap)
     if golden is None:
@@ -183,7 +171,7 @@ def _host(
     # A virtual machine's memory may be changed by its hypervisor; its firmware and microcode are the host's.
     virtual = inventory.system.virtual
     movable: Severity = "NOTE" if virtual else "FAIL"
-    yield from _main_memory(memory.total, golden.memory.total, limits.memory_share, movable)
+    yield from _main_memory(memory.total, golden.memory.total, movable)
     cpu, like = inventory.processor, golden.processor
     pairs: tuple[tuple[str, Value, Value, Severity], ...] = (
         ("number of CPU sockets", like.sockets, cpu.sockets, "FAIL"),
@@ -199,11 +187,11 @@ def _host(
 
 
 def _main_memory(
-    found: int | None, expected: int | None, share: float, severity: Severity
+    found: int | None, expected: int | None, severity: Severity
 ) -> Iterator[GateFinding]:
     if expected and found is None:
         yield no_reading("main memory", "", gib(expected), "memory")
-    elif expected and found is not None and found < share * expected:
+    elif expected and found is not None and found < MEMORY_SHARE * expected:
         yield GateFinding(
             what="main memory",
             expected=gib(expected),
@@ -216,13 +204,11 @@ def _main_memory(
         )
 
 
-def _disks(
-    inventory: Inventory, golden: Inventory | None, limits: GateLimits
-) -> Iterator[GateFinding]:
+def _disks(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFinding]:
     for disk in inventory.disks:
         for what, limit, count in (
-            ("used endurance (percent)", limits.wear, disk.wear),
-            ("number of media errors", limits.media_errors, disk.media_errors),
+            ("used endurance (percent)", MAX_WEAR, disk.wear),
+            ("number of media errors", MAX_MEDIA_ERRORS, disk.media_errors),
         ):
             yield from at_most(what, f"disk {disk.name}", limit, count, "disk", "replace the disk")
     if golden is None:
@@ -337,14 +323,7 @@ def _lost_cards(inventory: Inventory, lost: Sequence[str]) -> Iterator[GateFindi
     places = silent if len(silent) == len(lost) else [""] * len(lost)
     for note, address in zip(lost, places, strict=True):
         name, _, reason = note.partition(": ")
-        action = (
-            "look for its last words in the kernel log (XID 79: fell off the bus), power-cycle the node, "
-            "then reseat or replace the card"
-        )
-        if needs_reset := _NEEDS_RESET in reason:
-            action = (
-                "look for its XIDs in the kernel log, reset it or reboot the node, then test again"
-            )
+        needs_reset = _NEEDS_RESET in reason
         yield GateFinding(
             what="card",
             slot=name + (f" ({address})" if address else ""),
@@ -352,7 +331,7 @@ def _lost_cards(inventory: Inventory, lost: Sequence[str]) -> Iterator[GateFindi
             found=f"{'needs a reset' if needs_reset else 'lost'}: {reason}",
             severity="FAIL",
             component="accelerator",
-            action=action,
+            action=_RESET if needs_reset else POWER_CYCLE,
         )
 
 
@@ -362,10 +341,7 @@ def _silent_card(card: Accelerator, notes: Sequence[str]) -> Iterator[GateFindin
         reason = note.partition(": ")[2]
         if reason.startswith(NOT_ASKED):
             continue
-        action = (
-            "look for its XIDs in the kernel log, reset it or reboot the node, then test again; should it "
-            "hang again, replace the card"
-        )
+        action = f"{_RESET}; should it hang again, replace the card"
         yield GateFinding(
             what="card",
             slot=card_place(card),

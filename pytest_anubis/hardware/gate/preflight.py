@@ -7,11 +7,12 @@ No finding rejects a node: it is INCONCLUSIVE with a next step, or a note if the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from pytest_anubis.core.inventory import Accelerator, FindingKind, GateFinding, Inventory
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.hardware.gate.card_checks import card_place
-from pytest_anubis.hardware.gate.single_checks import Severity, gib
+from pytest_anubis.hardware.gate.single_checks import deviation, gib
 from pytest_anubis.hardware.gate.software_environment import SoftwareEnvironment, Torch
 from pytest_anubis.hardware.inventory.visible_devices import NOTHING
 
@@ -54,29 +55,6 @@ def preflight(
         *_shared_memory(cards, environment.shared_memory),
         *(finding for card in cards for finding in _occupied(card, len(cards), environment)),
     ]
-
-
-def _finding(
-    what: str,
-    expected: str,
-    found: str,
-    action: str,
-    *,
-    slot: str = "",
-    component: str = "host",
-    severity: Severity = "INCONCLUSIVE",
-    kind: FindingKind = FindingKind.OTHER,
-) -> GateFinding:
-    return GateFinding(
-        what=what,
-        slot=slot,
-        expected=expected,
-        found=found,
-        severity=severity,
-        component=component,
-        action=action,
-        kind=kind,
-    )
 
 
 def _hidden(
@@ -136,9 +114,8 @@ def _hidden_by(
         action = "unset it, or set it to nothing where only the CPU is to be tested"
     else:
         return None
-    return _finding(
-        what, expected, found, action, component="accelerator", kind=FindingKind.VISIBILITY
-    )
+    kind = FindingKind.VISIBILITY
+    return deviation("", "accelerator", what, expected, found, "INCONCLUSIVE", action, kind)
 
 
 def _names(entry: str, vendor: str, own: Sequence[Accelerator]) -> bool:
@@ -156,25 +133,26 @@ def _builds(
     """Yield findings about a build of torch that cannot use the cards; tests report a missing torch."""
     if torch is None:
         return
+    wrong = partial(deviation, "", "software")
     vendors = {card.vendor.lower() for card in cards}
     for vendor, name, built in (("nvidia", "CUDA", torch.cuda), ("amd", "ROCm", torch.hip)):
         if vendor in vendors and built is None:
-            yield _finding(
+            yield wrong(
                 "torch",
                 f"a build for {name}",
                 f"{torch.version}, a build without {name}",
+                "INCONCLUSIVE",
                 f"install torch's build for {name}",
-                component="software",
             )
     # A driver also runs programs that were built for a newer minor version of the same major one.
     able, needed = _major(drivers.get("cuda")), _major(torch.cuda)
     if "nvidia" in vendors and able is not None and needed is not None and needed > able:
-        yield _finding(
+        yield wrong(
             "driver",
             f"one for CUDA {needed}, for which torch {torch.version} was built",
             f"{drivers.get('nvidia', 'one')} for CUDA {drivers['cuda']}",
+            "INCONCLUSIVE",
             f"update the driver, or install torch's build for CUDA {able}",
-            component="software",
         )
 
 
@@ -188,12 +166,14 @@ def _shared_memory(cards: Sequence[Accelerator], size: int | None) -> Iterator[G
         return
     # Over NVLink NCCL seldom needs it (nccl#525), so a test may pass; a failure would name the cause.
     linked = all(card.nvlinks_active for card in cards)
-    yield _finding(
+    yield deviation(
+        "",
+        "host",
         "shared memory (/dev/shm)",
         f"at least {MIN_SHARED_MEMORY >> 20} MiB for {len(cards)} ranks",
         f"{size >> 20} MiB",
+        "NOTE" if linked else "INCONCLUSIVE",
         "make it larger: docker run --shm-size=1g or --ipc=host; in Kubernetes a Memory emptyDir there",
-        severity="NOTE" if linked else "INCONCLUSIVE",
     )
 
 
@@ -204,26 +184,26 @@ def _occupied(
     place = card_place(card)
     free = card.memory_free / card.memory if card.memory and card.memory_free is not None else 1.0
     if free < USUALLY_FREE:
-        yield _finding(
+        yield deviation(
+            place,
+            "accelerator.memory",
             "free memory",
             f"at least {percent_text(USUALLY_FREE)} of {gib(card.memory or 0)}",
             gib(card.memory_free or 0),
+            "INCONCLUSIVE" if free < MIN_FREE else "NOTE",
             "end the programs that hold it (nvidia-smi or amd-smi process shows them)",
-            slot=place,
-            component="accelerator.memory",
-            severity="INCONCLUSIVE" if free < MIN_FREE else "NOTE",
         )
     if card.compute_mode is not None and card.compute_mode.startswith("exclusive"):
         # With -n, a card's worker frees it before the ranks of a whole-node test start. Without -n the only
         # process still uses all cards then.
         shared = environment.processes < 2 <= count
-        yield _finding(
+        use = "and one process tests all cards" if shared else "one process at a time"
+        yield deviation(
+            place,
+            "accelerator",
             "compute mode",
             "default",
-            f"{card.compute_mode}, "
-            + ("and one process tests all cards" if shared else "one process at a time"),
+            f"{card.compute_mode}, {use}",
+            "INCONCLUSIVE" if shared else "NOTE",
             f"run with -n auto, or allow several (nvidia-smi -i {card.index} -c DEFAULT)",
-            slot=place,
-            component="accelerator",
-            severity="INCONCLUSIVE" if shared else "NOTE",
         )

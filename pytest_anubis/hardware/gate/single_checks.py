@@ -5,12 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from pytest_anubis.core.inventory import GateFinding
+from pytest_anubis.core.inventory import FindingKind, GateFinding
+from pytest_anubis.hardware.inventory.hardware_classes import words
 
 Severity = Literal["FAIL", "INCONCLUSIVE", "NOTE"]
 Value = str | int | float | bool | None
 
-NO_READING = "find out why the sensor does not answer"
+
+def deviation(
+    slot: str,
+    component: str,
+    what: str,
+    expected: Value,
+    found: Value,
+    severity: Severity,
+    action: str = "",
+    kind: FindingKind = FindingKind.OTHER,
+) -> GateFinding:
+    """Return a finding, with its values in words."""
+    return GateFinding(
+        what=what,
+        slot=slot,
+        expected=words(expected),
+        found=words(found),
+        severity=severity,
+        component=component,
+        action=action,
+        kind=kind,
+    )
 
 
 def equal(
@@ -27,16 +49,8 @@ def equal(
         return
     if found is None:
         yield no_reading(what, slot, expected, component)
-        return
-    yield GateFinding(
-        what=what,
-        slot=slot,
-        expected=words(expected),
-        found=words(found),
-        severity=severity,
-        component=component,
-        action=action,
-    )
+    else:
+        yield deviation(slot, component, what, expected, found, severity, action)
 
 
 def at_least(
@@ -55,15 +69,7 @@ def at_least(
     if found is None:
         yield no_reading(what, slot, expected, component)
     elif found < expected:
-        yield GateFinding(
-            what=what,
-            slot=slot,
-            expected=words(expected),
-            found=words(found),
-            severity=severity,
-            component=component,
-            action=action,
-        )
+        yield deviation(slot, component, what, expected, found, severity, action)
 
 
 def at_most(
@@ -71,35 +77,13 @@ def at_most(
 ) -> Iterator[GateFinding]:
     """Yield a failure if a counter is above its limit; a missing counter gives no finding."""
     if found is not None and found > limit:
-        yield GateFinding(
-            what=what,
-            slot=slot,
-            expected=f"at most {words(limit)}",
-            found=words(found),
-            severity="FAIL",
-            component=component,
-            action=action,
-        )
+        yield deviation(slot, component, what, f"at most {words(limit)}", found, "FAIL", action)
 
 
 def no_reading(what: str, slot: str, expected: Value, component: str) -> GateFinding:
     """Return the finding about a value that the golden inventory has and this node does not."""
-    return GateFinding(
-        what=what,
-        slot=slot,
-        expected=words(expected),
-        found="not readable",
-        severity="INCONCLUSIVE",
-        component=component,
-        action=NO_READING,
-    )
-
-
-def words(value: Value) -> str:
-    """Return a value as text."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    action = "find out why the sensor does not answer"
+    return deviation(slot, component, what, expected, "not readable", "INCONCLUSIVE", action)
 
 
 def gib(size: float) -> str:

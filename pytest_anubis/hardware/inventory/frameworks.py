@@ -16,20 +16,10 @@ from pytest_anubis.hardware.text_files import Files
 
 # Distributions whose version may change a measurement.
 _DISTRIBUTIONS = (
-    "torch",
-    "numpy",
-    "triton",
-    "jax",
-    "tensorflow",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
-    "nvidia-cublas-cu12",
-    "nvidia-cublas",
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "nvidia-ml-py",
+    "torch", "numpy", "triton", "jax", "tensorflow", "nvidia-nccl-cu12", "nvidia-nccl-cu13",
+    "nvidia-cublas-cu12", "nvidia-cublas", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-ml-py",
     "pytest-anubis",
-)
+)  # fmt: skip
 
 _HEADERS = {
     "nccl": ("/usr/include/nccl.h", "/usr/local/cuda/include/nccl.h"),

@@ -27,39 +27,13 @@ P = TypeVar("P")
 
 # Fields of one node or one moment, for which a majority is meaningless: identities, counters, places on the
 # bus, and values that depend on the load. The gate compares counters with limits instead.
-OWN = {
-    "serial",
-    "uuid",
-    "hip_id",
-    "hip_uuid",
-    "address",
-    "unreadable",
-    "ecc_corrected",
-    "ecc_uncorrected",
-    "ecc_uncorrected_lifetime",
-    "remapped_corrected",
-    "remapped_uncorrected",
-    "remap_pending",
-    "remap_failed",
-    "retired_pages",
-    "spares_low",
-    "spares_none",
-    "sram_threshold",
-    "recovery_action",
-    "memory_free",
-    "nvlink_errors",
-    "pcie_replays",
-    "block_errors",
-    "performance_state",
-    "corrected",
-    "uncorrected",
-    "wear",
-    "media_errors",
-    "quota",
-    "limit",
-    "numa_node",
-    "bridges",
-}
+OWN = frozenset((
+    "serial", "uuid", "hip_id", "hip_uuid", "address", "unreadable", "ecc_corrected", "ecc_uncorrected",
+    "ecc_uncorrected_lifetime", "remapped_corrected", "remapped_uncorrected", "remap_pending", "remap_failed",
+    "retired_pages", "spares_low", "spares_none", "sram_threshold", "recovery_action", "memory_free",
+    "nvlink_errors", "pcie_replays", "block_errors", "performance_state", "corrected", "uncorrected", "wear",
+    "media_errors", "quota", "limit", "numa_node", "bridges",
+))  # fmt: skip
 
 # systemd names ports without a slot, such as on USB, by their address, which no other node has.
 _NAMED_BY_ADDRESS = re.compile(r"(?:en|wl|ww|ib)x[0-9a-f]{12,}")

@@ -117,16 +117,8 @@ def class_key(attributes: Mapping[str, str]) -> str:
 
 
 _HARDWARE = (
-    "accelerator",
-    "count",
-    "cpu",
-    "cores",
-    "memory",
-    "fabric",
-    "driver",
-    "torch",
-    "profile",
-)
+    "accelerator", "count", "cpu", "cores", "memory", "fabric", "driver", "torch", "profile",
+)  # fmt: skip
 CLASS_ATTRIBUTES = frozenset((*_HARDWARE, "lanes", *_LIBRARIES))
 """Attributes of `hardware_class`; all others of a node were added by hooks or splits."""
 
@@ -194,15 +186,11 @@ def _memory(total: int | None) -> str:
     """
     if not total:
         return "unknown"
-    step = 0.25
-    while total > step * _GIB:
-        step = step * 4 / 3 if _is_three(step) else step * 1.5
+    power = 0.25
+    while total > power * _GIB:
+        power *= 2
+    step = 0.75 * power if power > 0.25 and total <= 0.75 * power * _GIB else power
     return f"{step:g} GiB" if step < 1024 else f"{step / 1024:g} TiB"
-
-
-def _is_three(step: float) -> bool:
-    """Return whether a step is 3 times a power of two."""
-    return (step / 3).hex().startswith("0x1.0000000000000")
 
 
 def _fabric(inventory: Inventory) -> str:
@@ -284,12 +272,13 @@ def _part_facts(name: str, parts: Iterable[Any]) -> Iterator[tuple[str, str]]:
         for field in dataclasses.fields(part):
             value = getattr(part, field.name)
             if value is not None and field.name not in OWN | _PLACE:
-                found.setdefault(field.name, set()).add(_text(value))
+                found.setdefault(field.name, set()).add(words(value))
     for field_name, values in found.items():
         yield f"{name} {field_name.replace('_', ' ')}".strip(), " + ".join(sorted(values))
 
 
-def _text(value: object) -> str:
+def words(value: object) -> str:
+    """Return a field's value as text."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)

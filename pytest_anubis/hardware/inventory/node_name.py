@@ -11,7 +11,7 @@ import platform
 import re
 from collections.abc import Mapping
 
-from pytest_anubis.hardware.text_files import Files
+from pytest_anubis.hardware.text_files import Files, mounts
 
 ENV_NODE = "PYTEST_ANUBIS_NODE"  # as in `options`, which this package may not import
 
@@ -19,7 +19,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """A node's name: at most 253 characters, as for hosts (RFC 1123) and nodes of Kubernetes."""
 
 _ID_FILE = "/etc/machine-id"
-_POINT = 4  # field of the mount point in proc_pid_mountinfo(5)
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 """A machine id as defined in machine-id(5); ``uninitialized`` is none."""
 
@@ -95,14 +94,10 @@ def machine_id(files: Files) -> str | None:
 def _filesystem(files: Files, path: str) -> str:
     """Return the type of a path's filesystem; empty if unknown."""
     found = longest = ""
-    for line in (files.text("/proc/self/mountinfo") or "").splitlines():
-        head, dash, tail = line.partition(" - ")
-        fields, kind = head.split(), tail.split()
-        if not dash or len(fields) < _POINT + 1 or not kind:
-            continue
-        point = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[_POINT])
+    for kind, _, _, escaped in mounts(files):
+        point = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), escaped)
         # The last mount at a mount point hides earlier ones.
         inside = f"{path}/".startswith(f"{point.rstrip('/')}/")
         if inside and len(point) >= len(longest):
-            found, longest = kind[0], point
+            found, longest = kind, point
     return found

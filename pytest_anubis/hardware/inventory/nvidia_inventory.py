@@ -177,13 +177,7 @@ def _settings(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
     """Read settings of the card that may prevent a test."""
     mode = nvml.ask("compute_mode", notes, "nvmlDeviceGetComputeMode", handle)
     persistence = nvml.ask("persistence", notes, "nvmlDeviceGetPersistenceMode", handle)
-    tried: list[str] = []
-    reasons = nvml.ask("clock_limited", tried, "nvmlDeviceGetCurrentClocksEventReasons", handle)
-    if reasons is None:  # its name before NVML 12.2
-        tried.clear()
-        old = "nvmlDeviceGetCurrentClocksThrottleReasons"
-        reasons = nvml.ask("clock_limited", tried, old, handle)
-    notes += tried
+    reasons = nvml.clock_reasons("clock_limited", notes, handle)
     return {
         "compute_mode": _word(_COMPUTE_MODES, mode),
         "persistence": bool(persistence) if persistence is not None else None,

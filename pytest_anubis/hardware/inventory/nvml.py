@@ -7,26 +7,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-# Codes for features that this card, driver or system does not have, which are absent and not broken.
-NOT_SUPPORTED = 3
-FUNCTION_NOT_FOUND = 13
-VGPU_ECC_NOT_SUPPORTED = 22
-FREQUENCY_NOT_SUPPORTED = 24
-DEPRECATED = 26
-NO_DATA = 21
-_ABSENT = {
-    NOT_SUPPORTED,
-    FUNCTION_NOT_FOUND,
-    NO_DATA,
-    VGPU_ECC_NOT_SUPPORTED,
-    FREQUENCY_NOT_SUPPORTED,
-    DEPRECATED,
-}
+_ABSENT = frozenset((3, 13, 21, 22, 24, 26))
+"""Codes for features that this card, driver or system does not have, which are absent and not broken: not
+supported, no such function, no data, no ECC of a virtual card, no such frequency, deprecated."""
 
-# Codes of an initialisation on a machine without NVIDIA cards.
-LIBRARY_NOT_FOUND = 12
-DRIVER_NOT_LOADED = 9
-_NO_NVIDIA = {LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED}
+_NO_NVIDIA = frozenset((9, 12))
+"""Codes of an initialisation on a machine without NVIDIA cards: no driver is loaded, no library found."""
 
 VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Members of a field value's union, in the order of NVML's value types."""
@@ -96,6 +82,13 @@ class Nvml:
             notes.append(f"{field}: {type(error).__name__}: {error}")
             return None
         return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
+
+    def clock_reasons(self, field: str, notes: list[str], handle: Any) -> Any:
+        """Ask for the bits of why a card's clocks are low, by the call's name before NVML 12.2 if need be."""
+        reasons = self.ask(field, [], "nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if reasons is None:
+            reasons = self.ask(field, notes, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        return reasons
 
     def refusal(self, call: str, *arguments: Any) -> str:
         """Call a function that returns nothing; return why it failed, or an empty text."""

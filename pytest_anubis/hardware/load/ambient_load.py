@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 
 from pytest_anubis.core.waiving import LIMITS
-from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
 from pytest_anubis.hardware.load.disturbance import compare, disturbances
 from pytest_anubis.hardware.load.host_load import Load, LoadReader
 
@@ -87,12 +85,5 @@ class AmbientLoad:
         return read
 
     def _between(self, begin: Load, end: Load) -> tuple[str, ...]:
-        cpus = usable_cpus() or os.cpu_count() or 1
-        found = compare(
-            begin,
-            end,
-            cpus=cpus,
-            quota=self._reader.quota,
-            allowed=self._allowed,
-        )
+        found = compare(begin, end, quota=self._reader.quota, allowed=self._allowed)
         return disturbances(found, self._limits)

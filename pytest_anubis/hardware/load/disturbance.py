@@ -73,7 +73,7 @@ def compare(
     begin: Load,
     end: Load,
     *,
-    cpus: int,
+    cpus: int | None = None,
     quota: float | None = None,
     allowed: Sequence[str] = (),
 ) -> OthersActivity:
@@ -82,10 +82,11 @@ def compare(
     Args:
         begin: Reading before the measurement.
         end: Reading after it.
-        cpus: CPUs that this process may use.
+        cpus: CPUs that this process may use; None asks the kernel.
         quota: CPU quota of the control group in cores.
         allowed: Names of commands, as shell patterns, that may run on a quiet machine.
     """
+    cpus = cpus or usable_cpus() or os.cpu_count() or 1
     seconds = max(end.when - begin.when, 1e-9)
     busy = _difference(begin.busy, end.busy)
     own = _difference(begin.own, end.own)
@@ -211,13 +212,7 @@ class HostWatch:
     def __exit__(self, *_: object) -> None:
         end = self._reader.read()
         if self._begin is not None:
-            self.found = compare(
-                self._begin,
-                end,
-                cpus=usable_cpus() or os.cpu_count() or 1,
-                quota=self._reader.quota,
-                allowed=self._allowed,
-            )
+            self.found = compare(self._begin, end, quota=self._reader.quota, allowed=self._allowed)
 
 
 def _quota_phrase(found: OthersActivity) -> str:

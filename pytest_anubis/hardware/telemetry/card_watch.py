@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pytest_anubis.hardware.inventory.nvml import Nvml, code_of
@@ -33,7 +34,7 @@ from pytest_anubis.hardware.telemetry.error_places import ErrorPlaces
 from pytest_anubis.hardware.telemetry.host_sensors import Reading, Source
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
 from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
-from pytest_anubis.hardware.telemetry.telemetry_sampler import FIRST, merge
+from pytest_anubis.hardware.telemetry.telemetry_sampler import FIRST, opened, read_all
 
 LAST = 15.0
 """Seconds within which the last reading must come: a busy driver always answers sooner."""
@@ -170,12 +171,7 @@ class CardWatch:
             self._send([Fact(sort="card-silent", name="error counters", text=text)], False)
 
     def _serve(self) -> None:
-        for source in list(self._sources):
-            try:
-                source.open()
-            except Exception as error:  # vendor libraries raise anything
-                self._sources.remove(source)
-                self._failed.append(f"{type(source).__name__}: {type(error).__name__}: {error}")
+        self._sources = opened(self._sources, self._failed)
         first = before = self._read()
         began = last = time.monotonic()
         self._listen()
@@ -245,14 +241,8 @@ class CardWatch:
         return new
 
     def _read(self) -> Reading:
-        found = [Reading(lost=tuple(self._failed))]
-        for source in self._sources:
-            try:
-                found.append(source.read(counters=True))
-            except Exception as error:  # a sensor may never stop a run
-                name = type(source).__name__
-                found.append(Reading(lost=(f"{name}: {type(error).__name__}: {error}",)))
-        return merge(found)
+        found = read_all(self._sources, counters=True)
+        return replace(found, lost=(*self._failed, *found.lost))
 
     def _listen(self) -> None:
         nvidia = next((one for one in self._sources if isinstance(one, NvidiaSource)), None)

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal
 
 from pytest_anubis.core.metric import first_of, percent_text
@@ -126,7 +127,7 @@ def make_envelope(
     seconds: float,
     events: Sequence[KernelEvent] = (),
     ours: Collection[int] = (),
-    visible: Mapping[int, str] | Collection[int] = (),
+    visible: Mapping[int, str] = MappingProxyType({}),
     allowed: Sequence[str] = (),
     counted: Collection[str] = (),
 ) -> Envelope:
@@ -139,7 +140,7 @@ def make_envelope(
         seconds: Its duration.
         events: Events in the kernel log.
         ours: Process ids that belong to the measurement.
-        visible: Process ids that exist here, with the names of their commands if known.
+        visible: Process ids that exist here, with the names of their commands, empty if unknown.
         allowed: Names of commands, as shell patterns, that may use a card meanwhile.
         counted: Cards whose counters the samples have, too, some of them.
     """
@@ -152,8 +153,7 @@ def make_envelope(
     slowdowns, evidence = _throttling(columns, begin, end, seconds)
     if any(one.sort == "thermal-slowdown" for one in slowdowns):
         slowdowns += _hot_air(columns)
-    names = visible if isinstance(visible, Mapping) else dict.fromkeys(visible, "")
-    disturbance = _other_users(begin, end, set(ours), names, allowed)
+    disturbance = _other_users(begin, end, set(ours), visible, allowed)
     evidence = [*(one.phrase for one in slowdowns), *evidence]
     evidence += [*(change.text for change in changes), *(event.text for event in events)]
     evidence += [f"{note}, so nothing is known about it" for note in lost]

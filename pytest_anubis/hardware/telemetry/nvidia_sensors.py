@@ -144,10 +144,7 @@ class NvidiaSource:
         if power is None:
             power = ask(POWER, "nvmlDeviceGetPowerUsage")
         used = ask(UTILISATION, "nvmlDeviceGetUtilizationRates")
-        reasons = ask(REASONS, "nvmlDeviceGetCurrentClocksEventReasons")
-        if reasons is None:  # its name before NVML 12.2
-            notes[:] = [note for note in notes if not note.startswith(REASONS)]
-            reasons = ask(REASONS, "nvmlDeviceGetCurrentClocksThrottleReasons")
+        reasons = self._nvml.clock_reasons(REASONS, notes, handle)
         degrees = ask(TEMPERATURE, "nvmlDeviceGetTemperature", _SENSOR_GPU)
         if degrees is None:  # its name from CUDA 14 on
             degrees = ask(TEMPERATURE, "nvmlDeviceGetTemperatureV", _SENSOR_GPU)

@@ -247,7 +247,7 @@ class Telemetry:
 
     def _serve(self) -> None:
         """Run the sampling thread: answer requests, and sample while an envelope may be requested."""
-        self._open()
+        self._sources = opened(self._sources, self._failed)
         self._opened.set()
         samples: list[tuple[float, Reading]] = []
         counted: list[tuple[float, Reading]] = []
@@ -263,7 +263,7 @@ class Telemetry:
                 break
             counting = len(samples) % every == every - 1
             before = time.monotonic()
-            reading = self._read(request != "sample" or (counting and cards))
+            reading = read_all(self._sources, request != "sample" or (counting and cards))
             took = time.monotonic() - before
             if request == "sample":
                 samples.append((before, reading))
@@ -293,32 +293,10 @@ class Telemetry:
         for source in self._sources:
             source.close()
 
-    def _open(self) -> None:
-        """Open all sources; one that cannot be opened is left out, and every envelope says so."""
-        opened = []
-        for source in self._sources:
-            try:
-                source.open()
-                opened.append(source)
-            except Exception as error:  # vendor libraries raise anything
-                self._failed.append(f"{type(source).__name__}: {type(error).__name__}: {error}")
-        self._sources = opened
-
     def _counted(self, reading: Reading) -> Collection[str]:
         """Return the cards of a reading whose counters are read during a measurement."""
         cards = reading.counters.keys() - {HOST}
         return cards.intersection(self.counted) or cards
-
-    def _read(self, counters: Asked) -> Reading:
-        """Read all sources; one that fails does not affect the others."""
-        found = []
-        for source in self._sources:
-            try:
-                found.append(source.read(counters))
-            except Exception as error:  # a sensor must never stop a measurement
-                name = type(source).__name__
-                found.append(Reading(lost=(f"{name}: {type(error).__name__}: {error}",)))
-        return merge(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +319,33 @@ def _needless(counted: Sequence[tuple[float, Reading]], mark: Mark | None) -> in
     """Return the number of readings with counters before the one at which a mark's envelope begins."""
     last = mark.when if mark is not None else float("inf")
     return max(0, sum(when <= last for when, _ in counted) - 1)
+
+
+def opened(sources: Iterable[Source], failed: list[str]) -> list[Source]:
+    """Open sources; return those that could be opened, and add a note about each other one to `failed`."""
+    found = []
+    for source in sources:
+        try:
+            source.open()
+            found.append(source)
+        except Exception as error:  # vendor libraries raise anything
+            failed.append(_failure(source, error))
+    return found
+
+
+def read_all(sources: Iterable[Source], counters: Asked) -> Reading:
+    """Read sources; one that fails is noted as lost and does not affect the others."""
+    found = []
+    for source in sources:
+        try:
+            found.append(source.read(counters))
+        except Exception as error:  # a sensor must never stop a measurement
+            found.append(Reading(lost=(_failure(source, error),)))
+    return merge(found)
+
+
+def _failure(source: Source, error: Exception) -> str:
+    return f"{type(source).__name__}: {type(error).__name__}: {error}"
 
 
 def merge(readings: Iterable[Reading]) -> Reading:

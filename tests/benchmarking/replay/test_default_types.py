@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from pytest_anubis.benchmarking.replay.operation_calls import ELEMENTS, OperationCall
-from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.benchmarking.replay.step_memory import tensors_in
 from pytest_anubis.benchmarking.replay.trace_recording import recording
 from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
 from pytest_anubis.traces.trace_reading import read_trace
+from tests.benchmarking.replay.replaying import look_at_calls, prepared
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
@@ -58,19 +58,15 @@ def test_every_result_has_its_recorded_type(
 ) -> None:
     trace = recorded(tmp_path, of_job)
     torch.set_default_dtype(of_replay)
-    step = ReplayedStep(trace, torch.device("cpu"))
-    step.prepare()
-    own = OperationCall.run
+    step = prepared(trace)
     seen = []
 
-    def run(call: OperationCall, tensors: Any) -> Any:
-        result = own(call, tensors)
+    def look(call: OperationCall, tensors: Any, result: Any) -> None:
         for use, made in zip(tensors_of(call.operation.outputs), tensors_in(result), strict=False):
             assert made.dtype is getattr(torch, ELEMENTS[use.element]), call.operation.name
             seen.append(made.dtype)
-        return result
 
-    monkeypatch.setattr(OperationCall, "run", run)
+    look_at_calls(monkeypatch, look)
     step.run()
     assert of_job in seen
     assert torch.get_default_dtype() is of_replay

@@ -19,9 +19,9 @@ from pytest_anubis.benchmarking.replay.operation_calls import CannotReplayError
 from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.traces.execution_trace import tensors_of
 from pytest_anubis.traces.trace_reading import read_trace
+from tests.benchmarking.replay.replaying import CPU, prepared
 from tests.traces.made_traces import node, recorded_step, tensor, write
 
-CPU = torch.device("cpu")
 PUBLIC = os.environ.get("ANUBIS_PUBLIC_TRACES", "")
 """Folder of public traces, which are not part of this project."""
 
@@ -68,8 +68,7 @@ def test_all_operations_of_a_gpus_trace_are_replayed_and_its_collectives_counted
     names = [one.name for one in trace.operations]
     assert devices == {"cuda:0"}
     assert names.count("aten::cudnn_batch_norm_backward") == 2
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
+    step = prepared(trace)
     assert step.count == len(names) - 1
     assert dict(step.collectives) == {"c10d::allreduce_": 1}
     assert step.bits() == step.bits_at_first

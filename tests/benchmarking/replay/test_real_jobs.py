@@ -17,9 +17,8 @@ from pytest_anubis.benchmarking.replay.trace_recording import recording
 from pytest_anubis.benchmarking.verification import flip_bit
 from pytest_anubis.traces.execution_trace import ExecutionTrace, TensorUse, tensors_of
 from pytest_anubis.traces.trace_reading import read_trace
+from tests.benchmarking.replay.replaying import CPU, look_at_calls, prepared, prepared_file
 from tests.traces.made_traces import node, tensor, two_products, write
-
-CPU = torch.device("cpu")
 
 
 def recorded(
@@ -62,8 +61,7 @@ def recorded(
 
 def replayed_alike(trace: ExecutionTrace) -> ReplayedStep:
     """Return a trace's replay, whose bits are the same in two steps, and of all its operations."""
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
+    step = prepared(trace)
     once = step.bits()
     step.ready()
     step.run()
@@ -89,11 +87,9 @@ def test_it_replays_with_the_shapes_and_types_of_the_job(
 ) -> None:
     step = replayed_alike(recorded(tmp_path, **options))
     types = {"float": torch.float32, "c10::BFloat16": torch.bfloat16}
-    own = OperationCall.run
     seen = []
 
-    def run(call: OperationCall, tensors: Any) -> Any:
-        result = own(call, tensors)
+    def look(call: OperationCall, tensors: Any, result: Any) -> None:
         if isinstance(result, torch.Tensor):
             for use in tensors_of(call.operation.outputs[:1]):
                 assert (tuple(result.shape), result.dtype) == (
@@ -101,9 +97,8 @@ def test_it_replays_with_the_shapes_and_types_of_the_job(
                     types.get(use.element, result.dtype),
                 )
                 seen.append(result.dtype)
-        return result
 
-    monkeypatch.setattr(OperationCall, "run", run)
+    look_at_calls(monkeypatch, look)
     step.run()
     assert (torch.bfloat16 in seen) == options.get("half", False)
 
@@ -111,20 +106,16 @@ def test_it_replays_with_the_shapes_and_types_of_the_job(
 def test_a_saved_result_is_the_one_of_the_forward_operation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = ReplayedStep(recorded(tmp_path), CPU)
-    step.prepare()
-    own = OperationCall.run
+    step = prepared(recorded(tmp_path))
     made: dict[str, Any] = {}
 
-    def run(call: OperationCall, tensors: Any) -> Any:
-        result = own(call, tensors)
+    def look(call: OperationCall, tensors: Any, result: Any) -> None:
         if call.operation.name == "aten::relu":
             made["relu"] = result
         if call.operation.name == "aten::threshold_backward":
             made["saved"] = tensors[call._fills[1][1]]
-        return result
 
-    monkeypatch.setattr(OperationCall, "run", run)
+    look_at_calls(monkeypatch, look)
     step.run()
     assert made["saved"] is made["relu"]
 
@@ -135,18 +126,14 @@ def test_a_bit_that_an_operation_without_result_wrote_is_seen(
 ) -> None:
     trace = recorded(tmp_path, foreach=True)
     last = max(one.id for one in trace.operations if one.name == name)
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
+    step = prepared(trace)
     once = step.bits()
-    own = OperationCall.run
 
-    def run(call: OperationCall, tensors: Any) -> Any:
-        result = own(call, tensors)
+    def look(call: OperationCall, tensors: Any, result: Any) -> None:
         if call.operation.id == last:
             flip_bit(tensors[call._fills[0][1][0]], element=3)  # type: ignore[index]
-        return result
 
-    monkeypatch.setattr(OperationCall, "run", run)
+    look_at_calls(monkeypatch, look)
     assert step.bits() != once
 
 
@@ -177,8 +164,7 @@ def test_what_a_copy_to_the_device_shares_here_is_restored(tmp_path: Path) -> No
             parent=2,
         ),
     ]
-    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
-    step.prepare()
+    step = prepared_file(tmp_path, data)
     once = step.bits()
     step.ready()
     step.run()
@@ -196,8 +182,7 @@ def test_a_tensor_turned_in_place_is_as_before_in_the_next_step(tmp_path: Path) 
         2,
     )
     data["nodes"].append(turned)
-    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
-    step.prepare()
+    step = prepared_file(tmp_path, data)
     assert step.bits() == step.bits() == step.bits()
 
 
@@ -251,8 +236,7 @@ def test_parts_of_a_tensor_are_counted_by_their_size(tmp_path: Path, size: Any) 
     data["nodes"].append(
         node(5, "aten::split", schema, (tensor(30, 8, 2), size, (0, [], "Int")), (parts,), 2)
     )
-    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
-    step.prepare()
+    step = prepared_file(tmp_path, data)
     step.run()
 
 
@@ -273,8 +257,7 @@ def test_bits_of_all_operations_are_compared_on_a_cpu(tmp_path: Path) -> None:
     given: Any = (tensor(13, 8, 8), (0, [], "Int"), (None, [], "None"))
     summed = node(2_000, "aten::cumsum", sums, given, (tensor(41, 8, 8),), 2)
     data["nodes"].append(summed)
-    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
-    step.prepare()
+    step = prepared_file(tmp_path, data)
     assert step.bits() == step.bits_at_first
     assert step.uncompared == 0
 
@@ -287,8 +270,7 @@ def test_an_expanded_tensor_costs_no_memory_of_its_own(tmp_path: Path) -> None:
     given: Any = ((one, [1], "Tensor(float)"), size, (False, [], "Bool"))
     made = ((wide, [1 << 40], "Tensor(float)"),)
     data["nodes"].append(node(2_000, "aten::expand", expand, given, made, 2))
-    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
-    step.prepare()
+    step = prepared_file(tmp_path, data)
     assert step.bits() == step.bits_at_first
 
 
@@ -300,8 +282,7 @@ def test_a_view_that_sees_elements_often_costs_no_memory_of_its_own(tmp_path: Pa
     windows = [52, 151, 0, (count - size + 1) * size, 4, "cpu"]
     made = ((windows, [count - size + 1, size], "Tensor(float)"),)
     data["nodes"].append(node(2_000, "aten::unfold", unfold, given, made, 2))
-    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
-    step.prepare()
+    step = prepared_file(tmp_path, data)
     assert step.bits() == step.bits_at_first
 
 
@@ -333,8 +314,7 @@ def test_what_a_loaders_process_filled_is_there_before_the_step(tmp_path: Path) 
     schema = str(torch.ops.aten.set_.source_Tensor._schema)
     given: Any = (tensor(11, 8, 8), (None, [], "Storage"))
     data["nodes"].insert(2, node(2_000, "aten::set_", schema, given, (tensor(11, 8, 8),), 2))
-    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
-    step.prepare()
+    step = prepared_file(tmp_path, data)
     assert step.count == 2
 
 
@@ -351,14 +331,12 @@ def test_bags_of_a_sum_are_replayed(tmp_path: Path) -> None:
     step()
     with recording(tmp_path / "job.trace.json"):
         step()
-    replayed = ReplayedStep(read_trace(tmp_path / "job.trace.json"), CPU)
-    replayed.prepare()
+    replayed = prepared(read_trace(tmp_path / "job.trace.json"))
     assert replayed.bits() == replayed.bits_at_first
 
 
 def test_what_others_have_set_changes_no_bits(tmp_path: Path) -> None:
-    step = ReplayedStep(recorded(tmp_path), CPU)
-    step.prepare()
+    step = prepared(recorded(tmp_path))
     precision = torch.get_float32_matmul_precision()
     memory: Any = torch.utils.deterministic
     try:
@@ -383,8 +361,7 @@ def test_layers_that_normalise_are_replayed_in_training_and_frozen(
     layers(pictures).sum().backward()
     with recording(tmp_path / "job.trace.json"):
         layers(pictures).sum().backward()
-    step = ReplayedStep(read_trace(tmp_path / "job.trace.json"), CPU)
-    step.prepare()
+    step = prepared(read_trace(tmp_path / "job.trace.json"))
     assert step.bits() == step.bits_at_first
 
 

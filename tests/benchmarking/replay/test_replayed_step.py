@@ -19,9 +19,8 @@ from pytest_anubis.traces.execution_trace import ExecutionTrace, tensors_of
 from pytest_anubis.traces.operation_kinds import Kind
 from pytest_anubis.traces.step_plan import planned
 from pytest_anubis.traces.trace_reading import read_trace
+from tests.benchmarking.replay.replaying import CPU, look_at_calls, prepared, prepared_file
 from tests.traces.made_traces import MM, node, recorded_step, tensor, two_products, write
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -35,53 +34,42 @@ def test_every_operation_gives_the_shapes_of_the_trace(
     trace: ExecutionTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    own = OperationCall.run
 
-    def run(call: OperationCall, tensors: Any) -> Any:
-        result = own(call, tensors)
+    def look(call: OperationCall, tensors: Any, result: Any) -> None:
         results = result if isinstance(result, list | tuple) else [result]
         made = [tuple(one.shape) for one in results if isinstance(one, torch.Tensor)]
         recorded = [use.shape for use in tensors_of(call.operation.outputs)]
         assert made[: len(recorded)] == recorded
         seen.append(call.operation.id)
-        return result
 
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
-    monkeypatch.setattr(OperationCall, "run", run)
+    step = prepared(trace)
+    look_at_calls(monkeypatch, look)
     step.run()
     assert seen == [one.id for one in trace.operations]
     assert step.count == len(seen)
 
 
 def test_a_step_repeats_bit_for_bit_and_restores_what_it_changes(trace: ExecutionTrace) -> None:
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
+    step = prepared(trace)
     once = step.bits()
     step.run()  # changes weights
     assert step.bits() == once
-    other = ReplayedStep(trace, CPU)
-    other.prepare()
-    assert other.bits() == once
+    assert prepared(trace).bits() == once
 
 
 def test_numbers_stay_finite_from_step_to_step(
     trace: ExecutionTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
+    step = prepared(trace)
     for _ in range(20):
         step.run()
         step.ready()
     finite: list[bool] = []
-    own = OperationCall.run
 
-    def run(call: OperationCall, tensors: Any) -> Any:
-        result = own(call, tensors)
+    def look(call: OperationCall, tensors: Any, result: Any) -> None:
         finite.extend(bool(torch.isfinite(one).all()) for one in tensors_in(result))
-        return result
 
-    monkeypatch.setattr(OperationCall, "run", run)
+    look_at_calls(monkeypatch, look)
     step.run()
     assert all(finite)
     assert len(finite) >= step.count / 2
@@ -107,8 +95,7 @@ def _mean_of_a_quotient(divisor: Any) -> dict[str, Any]:
     ],
 )
 def test_nothing_is_divided_by_nearly_zero(tmp_path: Path, divisor: Any) -> None:
-    step = ReplayedStep(read_trace(write(tmp_path, _mean_of_a_quotient(divisor))), CPU)
-    step.prepare()
+    step = prepared_file(tmp_path, _mean_of_a_quotient(divisor))
     step.bits()
     assert step.blind == 0
 
@@ -117,8 +104,7 @@ def test_an_operation_without_finite_results_is_counted(tmp_path: Path) -> None:
     data = two_products()
     schema = "aten::log(Tensor self) -> Tensor"
     data["nodes"].append(node(5, "aten::log", schema, (tensor(14, 8, 8),), (tensor(32, 8, 8),), 2))
-    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
-    step.prepare()
+    step = prepared_file(tmp_path, data)
     step.bits()
     assert step.blind == 1
 
@@ -126,25 +112,20 @@ def test_an_operation_without_finite_results_is_counted(tmp_path: Path) -> None:
 def test_one_flipped_bit_of_one_result_changes_the_fingerprint(
     trace: ExecutionTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
+    step = prepared(trace)
     once = step.bits()
-    own = OperationCall.run
     ruined = next(one.id for one in trace.operations if one.name == "aten::threshold_backward")
 
-    def run(call: OperationCall, tensors: Any) -> Any:
-        result = own(call, tensors)
+    def look(call: OperationCall, tensors: Any, result: Any) -> None:
         if call.operation.id == ruined:
             flip_bit(result, element=3)
-        return result
 
-    monkeypatch.setattr(OperationCall, "run", run)
+    look_at_calls(monkeypatch, look)
     assert step.bits() != once
 
 
 def test_seconds_by_kind_cover_the_kinds_of_the_step(trace: ExecutionTrace) -> None:
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
+    step = prepared(trace)
     found = step.seconds_by_kind(lambda: None)
     assert set(found) == {*step.kinds, Kind.BETWEEN}
     assert all(seconds > 0 for seconds in found.values())
@@ -287,14 +268,11 @@ def test_no_size_of_a_trace_makes_memory_while_it_is_checked(
     data = two_products()
     _more_than_nothing(data)
     devices = []
-    own = OperationCall.run
 
-    def run(call: OperationCall, tensors: Any) -> Any:
-        result = own(call, tensors)
+    def look(call: OperationCall, tensors: Any, result: Any) -> None:
         devices.append(result.device.type)
-        return result
 
-    monkeypatch.setattr(OperationCall, "run", run)
+    look_at_calls(monkeypatch, look)
     with pytest.raises(CannotReplayError, match="the trace says 0"):
         ReplayedStep(read_trace(write(tmp_path, data)), CPU)
     assert set(devices) == {"meta"}
@@ -357,8 +335,7 @@ def test_indices_are_within_the_table_that_they_are_used_for(tmp_path: Path) -> 
     trace = read_trace(write(tmp_path, data))
     bounds = {place[1]: one.bound for place, one in planned(trace.operations).memory.items()}
     assert bounds[131] == 7
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
+    step = prepared(trace)
     step.run()
 
 
@@ -405,8 +382,7 @@ def test_indices_that_nothing_checks_are_not_those_of_the_trace(tmp_path: Path) 
     )
     data = two_products()
     data["nodes"].append(backward)
-    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
-    step.prepare()
+    prepared_file(tmp_path, data)
     filling = node(5, "aten::fill_", full, (places, (10**12, [], "Int")), (places,), 2)
     data["nodes"][-1:] = [filling, backward]
     with pytest.raises(CannotReplayError, match="indices"):
@@ -433,8 +409,7 @@ def test_running_values_of_batch_norm_are_restored(tmp_path: Path) -> None:
              (tensor(53, 2, 3, 4),), 2),
         node(6, "aten::clone", clone, (tensor(51, 3),), (tensor(54, 3),), 2),
     ]  # fmt: skip
-    step = ReplayedStep(read_trace(write(tmp_path, data)), CPU)
-    step.prepare()
+    step = prepared_file(tmp_path, data)
     assert step.bits() == step.bits()
 
 

@@ -17,6 +17,7 @@ from pytest_anubis.benchmarking.replay.replayed_step import ReplayedStep
 from pytest_anubis.benchmarking.replay.step_memory import peak_bytes
 from pytest_anubis.benchmarking.replay.trace_recording import recording
 from pytest_anubis.traces.trace_reading import read_trace
+from tests.benchmarking.replay.replaying import prepared
 
 Job = Callable[..., Any]
 ONE_D, TWO_D, THREE_D = (
@@ -106,7 +107,6 @@ def test_counted_bytes_are_near_those_that_are_allocated(
         made = job(*given)
         if backward:
             made.sum().backward()
-    step = ReplayedStep(read_trace(tmp_path / "job.trace.json"), torch.device("cpu"))
-    step.prepare()
+    step = prepared(read_trace(tmp_path / "job.trace.json"))
     counted, real = peak_bytes(step._calls, step._plan), allocated(step)
     assert 0.9 * real <= counted <= 2.5 * real + 4096

@@ -17,8 +17,8 @@ from pytest_anubis.benchmarking.replay.step_memory import tensors_in
 from pytest_anubis.benchmarking.replay.trace_recording import recording
 from pytest_anubis.traces.execution_trace import ExecutionTrace, Operation, TensorUse, tensors_of
 from pytest_anubis.traces.trace_reading import read_trace
+from tests.benchmarking.replay.replaying import CPU, look_at_calls, prepared
 
-CPU = torch.device("cpu")
 Job = Callable[[torch.Tensor, torch.Tensor], Any]
 
 
@@ -38,18 +38,14 @@ def recorded(tmp_path: Path, job: Job) -> ExecutionTrace:
 def shapes(trace: ExecutionTrace, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
     """Return the shapes of a replay's results, each with the one that was recorded."""
     found = []
-    own = OperationCall.run
 
-    def run(call: OperationCall, tensors: Any) -> Any:
-        result = own(call, tensors)
+    def look(call: OperationCall, tensors: Any, result: Any) -> None:
         made = [tuple(one.shape) for one in tensors_in(result)]
         uses = [use.shape for use in tensors_of(call.operation.outputs)]
         found.append((made[: len(uses)], uses))
-        return result
 
-    step = ReplayedStep(trace, CPU)
-    step.prepare()
-    monkeypatch.setattr(OperationCall, "run", run)
+    step = prepared(trace)
+    look_at_calls(monkeypatch, look)
     step.run()
     assert step.bits() == step.bits_at_first
     return found

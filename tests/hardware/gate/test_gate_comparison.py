@@ -51,101 +51,46 @@ GOLDEN = golden_inventory([BEFORE])
 
 # What happened to the fourth card -> how bad it is, and the sentence.
 HAPPENED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "uncorrected error": (
-        {"ecc_uncorrected": 1, "ecc_uncorrected_lifetime": 6},
-        "FAIL",
-        "number of uncorrected ECC errors is 1 more than at the start, expected no new one",
-    ),
+    "uncorrected error": ({"ecc_uncorrected": 1, "ecc_uncorrected_lifetime": 6}, "FAIL",
+     "number of uncorrected ECC errors is 1 more than at the start, expected no new one"),
     "uncorrected error, and the driver was loaded anew": (
-        {"ecc_uncorrected": 0, "ecc_uncorrected_lifetime": 7},
-        "FAIL",
-        "number of uncorrected ECC errors is 2 more than at the start, expected no new one",
-    ),
-    "remapping failed": (
-        {"remap_failed": True},
-        "FAIL",
-        "row remapping is failed during the run: the spare rows are used up, expected working",
-    ),
-    "SRAM": (
-        {"sram_threshold": True},
-        "FAIL",
-        "the vendor's limit of SRAM errors is exceeded during the run, expected kept",
-    ),
-    "remapping pending": (
-        {"remap_pending": True},
-        "INCONCLUSIVE",
-        "row remapping is waiting for a reset since this run, expected complete",
-    ),
-    "row remapped": (
-        {"remapped_uncorrected": 2},
-        "FAIL",
-        "number of rows remapped after uncorrected errors is 1 more than at the start, "
-        "expected no new one",
-    ),
-    "row remapped in time": (
-        {"remapped_corrected": 3},
-        "NOTE",
-        "number of rows remapped after corrected errors is 1 more than at the start, "
-        "expected no new one",
-    ),
-    "page retired": (
-        {"retired_pages": 1},
-        "INCONCLUSIVE",
-        "number of retired pages is 1 more than at the start, expected no new one",
-    ),
+     {"ecc_uncorrected": 0, "ecc_uncorrected_lifetime": 7}, "FAIL",
+     "number of uncorrected ECC errors is 2 more than at the start, expected no new one"),
+    "remapping failed": ({"remap_failed": True}, "FAIL",
+     "row remapping is failed during the run: the spare rows are used up, expected working"),
+    "SRAM": ({"sram_threshold": True}, "FAIL",
+     "the vendor's limit of SRAM errors is exceeded during the run, expected kept"),
+    "remapping pending": ({"remap_pending": True}, "INCONCLUSIVE",
+     "row remapping is waiting for a reset since this run, expected complete"),
+    "row remapped": ({"remapped_uncorrected": 2}, "FAIL",
+     "number of rows remapped after uncorrected errors is 1 more than at the start, "
+     "expected no new one"),
+    "row remapped in time": ({"remapped_corrected": 3}, "NOTE",
+     "number of rows remapped after corrected errors is 1 more than at the start, "
+     "expected no new one"),
+    "page retired": ({"retired_pages": 1}, "INCONCLUSIVE",
+     "number of retired pages is 1 more than at the start, expected no new one"),
     "lanes lost": ({"link_width": 8}, "FAIL", "PCIe link width is 8, expected 16"),
-    "NVLink lost": (
-        {"nvlinks_active": 17},
-        "FAIL",
-        "number of NVLinks that are up is 17, expected 18",
-    ),
-    "NVLink slow": (
-        {"nvlink_speed": 13281},
-        "FAIL",
-        "speed of the slowest NVLink (MB/s) is 13281, expected 26562",
-    ),
-    "NVLink recovered": (
-        {"nvlink_errors": 6},
-        "INCONCLUSIVE",
-        "number of NVLink recoveries is 2 more than at the start, expected no new one",
-    ),
-    "many replays": (
-        {"pcie_replays": 30 + 15 * 8 + 15},
-        "INCONCLUSIVE",
-        "PCIe replays is 9 a minute, expected at most 8 a minute",
-    ),
-    "error of a block": (
-        # The sum over all blocks has grown too, and is not reported again.
-        {"block_errors": {"uncorrected gfx errors": 3}, "ecc_uncorrected": 2},
-        "FAIL",
-        "number of uncorrected gfx errors is 2 more than at the start, expected no new one",
-    ),
-    "deferred error": (
-        {"block_errors": {"deferred ECC errors": 1}},
-        "INCONCLUSIVE",
-        "number of deferred ECC errors is 1 more than at the start, expected no new one",
-    ),
-    "errors of a link of AMD's": (
-        {"block_errors": {"xGMI uncorrected errors": 4}},
-        "FAIL",
-        "number of xGMI uncorrected errors is 4 more than at the start, expected no new one",
-    ),
-    "corrected errors": (
-        {"block_errors": {"corrected ECC errors": 20}},
-        "NOTE",
-        "number of corrected ECC errors is 8 more than at the start, expected no new one",
-    ),
-    "partitioned by somebody": (
-        {"mig": True},
-        "INCONCLUSIVE",
-        "partitioning (MIG) is on, expected off",
-    ),
-    "power limit by somebody": (
-        {"power_limit": 600.0},
-        "INCONCLUSIVE",
-        "power limit (W) is 600, expected 700",
-    ),
-}
+    "NVLink lost": ({"nvlinks_active": 17}, "FAIL", "number of NVLinks that are up is 17, expected 18"),
+    "NVLink slow": ({"nvlink_speed": 13281}, "FAIL",
+     "speed of the slowest NVLink (MB/s) is 13281, expected 26562"),
+    "NVLink recovered": ({"nvlink_errors": 6}, "INCONCLUSIVE",
+     "number of NVLink recoveries is 2 more than at the start, expected no new one"),
+    "many replays": ({"pcie_replays": 30 + 15 * 8 + 15}, "INCONCLUSIVE",
+     "PCIe replays is 9 a minute, expected at most 8 a minute"),
+    # The sum over all blocks has grown too, and is not reported again.
+    "error of a block": ({"block_errors": {"uncorrected gfx errors": 3}, "ecc_uncorrected": 2}, "FAIL",
+     "number of uncorrected gfx errors is 2 more than at the start, expected no new one"),
+    "deferred error": ({"block_errors": {"deferred ECC errors": 1}}, "INCONCLUSIVE",
+     "number of deferred ECC errors is 1 more than at the start, expected no new one"),
+    "errors of a link of AMD's": ({"block_errors": {"xGMI uncorrected errors": 4}}, "FAIL",
+     "number of xGMI uncorrected errors is 4 more than at the start, expected no new one"),
+    "corrected errors": ({"block_errors": {"corrected ECC errors": 20}}, "NOTE",
+     "number of corrected ECC errors is 8 more than at the start, expected no new one"),
+    "partitioned by somebody": ({"mig": True}, "INCONCLUSIVE", "partitioning (MIG) is on, expected off"),
+    "power limit by somebody": ({"power_limit": 600.0}, "INCONCLUSIVE",
+     "power limit (W) is 600, expected 700"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(HAPPENED))

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_anubis.core.inventory import Disk, FindingKind, GateFinding, Inventory, Nic
 from pytest_anubis.hardware.gate import card_checks as gate_cards
-from pytest_anubis.hardware.gate.inventory_gate import GateLimits, check_inventory
+from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from tests.hardware.make_recorded_8gpu import node
 
@@ -68,283 +68,120 @@ def cpu(**changes: Any) -> Change:
 
 
 FAULTS: dict[str, tuple[Change, str, str]] = {
-    "card gone": (
-        without_card,
-        "FAIL",
-        "0000:5d:00.0: number of accelerators is 7 (the bus shows it, its driver does not), expected 8",
-    ),
+    "card gone": (without_card, "FAIL",
+     "0000:5d:00.0: number of accelerators is 7 (the bus shows it, its driver does not), expected 8"),
     "card gone from the bus": (
-        lambda i: replace(
-            without_card(i), on_bus=tuple(a for a in i.on_bus or () if ":5d:" not in a)
-        ),
-        "FAIL",
-        "0000:5d:00.0: number of accelerators is 7, expected 8",
-    ),
+     lambda i: replace(without_card(i), on_bus=tuple(a for a in i.on_bus or () if ":5d:" not in a)), "FAIL",
+     "0000:5d:00.0: number of accelerators is 7, expected 8"),
     "narrow link": (card(link_width=8), "FAIL", f"{SLOT}: PCIe link width is 8, expected 16"),
-    "old slot": (
-        card(link_generation_max=4, link_generation=4),
-        "FAIL",
-        f"{SLOT}: highest PCIe generation is 4, expected 5",
-    ),
-    "slow link under load": (
-        card(link_generation=3),
-        "FAIL",
-        f"{SLOT}: PCIe generation is 3, expected 5",
-    ),
-    "VBIOS": (
-        card(vbios="96.00.74.00.01"),
-        "FAIL",
-        f"{SLOT}: VBIOS version is 96.00.74.00.01, expected 96.00.89.00.01",
-    ),
-    "firmware": (
-        card(firmware="G1"),
-        "FAIL",
-        f"{SLOT}: firmware version is G1, expected G520.0200.00.05",
-    ),
-    "other model": (
-        card(name="NVIDIA H100 PCIe"),
-        "FAIL",
-        f"{SLOT}: model is NVIDIA H100 PCIe, expected NVIDIA H100 80GB HBM3",
-    ),
-    "less device memory": (
-        card(memory=70_000_000_000),
-        "FAIL",
-        f"{SLOT}: memory is 65.2 GiB, expected 79.6 GiB",
-    ),
-    "ECC off": (
-        card(ecc=False),
-        "INCONCLUSIVE",
-        f"{SLOT}: error correction (ECC) is off, expected on",
-    ),
-    "partitioned": (
-        card(mig=True),
-        "INCONCLUSIVE",
-        f"{SLOT}: partitioning (MIG) is on, expected off",
-    ),
-    "ECC error": (
-        card(ecc_uncorrected=1),
-        "INCONCLUSIVE",
-        f"{SLOT}: number of uncorrected ECC errors is 1 since the driver was loaded, expected 0",
-    ),
-    "SRAM errors": (
-        card(sram_threshold=True),
-        "FAIL",
-        f"{SLOT}: the vendor's limit of SRAM errors is exceeded, expected kept",
-    ),
-    "no spares": (
-        card(spares_none=1, spares_low=3),
-        "FAIL",
-        f"{SLOT}: number of memory banks without spare rows is 1, expected 0",
-    ),
-    "few spares": (
-        card(spares_none=0, spares_low=3),
-        "NOTE",
-        f"{SLOT}: number of memory banks with few spare rows is 3, expected 0",
-    ),
-    "no program allowed": (
-        card(compute_mode="prohibited"),
-        "INCONCLUSIVE",
-        f"{SLOT}: compute mode is prohibited: no program may use the card, expected default",
-    ),
-    "recovery": (
-        card(recovery_action="reset the card"),
-        "INCONCLUSIVE",
-        f"{SLOT}: recovery that the driver asks for is waiting: reset the card, expected none",
-    ),
-    "locked clock": (
-        card(clock_limited=True),
-        "INCONCLUSIVE",
-        f"{SLOT}: clock is held down by a setting (locked or application clocks), expected free",
-    ),
-    "fabric manager": (
-        card(fabric="in progress"),
-        "INCONCLUSIVE",
-        f"{SLOT}: NVSwitch fabric is in progress, expected completed",
-    ),
-    "fabric lost links": (
-        card(fabric="completed", fabric_health="degraded bandwidth"),
-        "FAIL",
-        f"{SLOT}: NVSwitch fabric's health is degraded bandwidth, expected healthy",
-    ),
+    "old slot": (card(link_generation_max=4, link_generation=4), "FAIL",
+     f"{SLOT}: highest PCIe generation is 4, expected 5"),
+    "slow link under load": (card(link_generation=3), "FAIL",
+     f"{SLOT}: PCIe generation is 3, expected 5"),
+    "VBIOS": (card(vbios="96.00.74.00.01"), "FAIL",
+     f"{SLOT}: VBIOS version is 96.00.74.00.01, expected 96.00.89.00.01"),
+    "firmware": (card(firmware="G1"), "FAIL",
+     f"{SLOT}: firmware version is G1, expected G520.0200.00.05"),
+    "other model": (card(name="NVIDIA H100 PCIe"), "FAIL",
+     f"{SLOT}: model is NVIDIA H100 PCIe, expected NVIDIA H100 80GB HBM3"),
+    "less device memory": (card(memory=70_000_000_000), "FAIL",
+     f"{SLOT}: memory is 65.2 GiB, expected 79.6 GiB"),
+    "ECC off": (card(ecc=False), "INCONCLUSIVE", f"{SLOT}: error correction (ECC) is off, expected on"),
+    "partitioned": (card(mig=True), "INCONCLUSIVE", f"{SLOT}: partitioning (MIG) is on, expected off"),
+    "ECC error": (card(ecc_uncorrected=1), "INCONCLUSIVE",
+     f"{SLOT}: number of uncorrected ECC errors is 1 since the driver was loaded, expected 0"),
+    "SRAM errors": (card(sram_threshold=True), "FAIL",
+     f"{SLOT}: the vendor's limit of SRAM errors is exceeded, expected kept"),
+    "no spares": (card(spares_none=1, spares_low=3), "FAIL",
+     f"{SLOT}: number of memory banks without spare rows is 1, expected 0"),
+    "few spares": (card(spares_none=0, spares_low=3), "NOTE",
+     f"{SLOT}: number of memory banks with few spare rows is 3, expected 0"),
+    "no program allowed": (card(compute_mode="prohibited"), "INCONCLUSIVE",
+     f"{SLOT}: compute mode is prohibited: no program may use the card, expected default"),
+    "recovery": (card(recovery_action="reset the card"), "INCONCLUSIVE",
+     f"{SLOT}: recovery that the driver asks for is waiting: reset the card, expected none"),
+    "locked clock": (card(clock_limited=True), "INCONCLUSIVE",
+     f"{SLOT}: clock is held down by a setting (locked or application clocks), expected free"),
+    "fabric manager": (card(fabric="in progress"), "INCONCLUSIVE",
+     f"{SLOT}: NVSwitch fabric is in progress, expected completed"),
+    "fabric lost links": (card(fabric="completed", fabric_health="degraded bandwidth"), "FAIL",
+     f"{SLOT}: NVSwitch fabric's health is degraded bandwidth, expected healthy"),
     "fabric recovers": (
-        card(fabric="completed", fabric_health="route recovery under way"),
-        "INCONCLUSIVE",
-        f"{SLOT}: NVSwitch fabric's health is route recovery under way, expected healthy",
-    ),
-    "no persistence": (
-        card(persistence=False),
-        "NOTE",
-        f"{SLOT}: driver persistence is off: error counts vanish with the last program, and every "
-        "first call is slow, expected on",
-    ),
-    "many corrected": (
-        card(ecc_corrected=1001),
-        "NOTE",
-        f"{SLOT}: number of corrected ECC errors is 1001, expected at most 1000",
-    ),
-    "spares used up": (
-        card(remap_failed=True),
-        "FAIL",
-        f"{SLOT}: row remapping is failed: the spare rows are used up, expected working",
-    ),
-    "remap pending": (
-        card(remap_pending=True),
-        "INCONCLUSIVE",
-        f"{SLOT}: row remapping is waiting for a reset, expected complete",
-    ),
-    "NVLink down": (
-        card(nvlinks_active=17),
-        "FAIL",
-        f"{SLOT}: number of NVLinks that are up is 17, expected 18",
-    ),
-    "slow NVLink": (
-        card(nvlink_speed=13281),
-        "FAIL",
-        f"{SLOT}: speed of the slowest NVLink (MB/s) is 13281, expected 26562",
-    ),
-    "power limit": (
-        card(power_limit=500.0),
-        "INCONCLUSIVE",
-        f"{SLOT}: power limit (W) is 500, expected 700",
-    ),
+     card(fabric="completed", fabric_health="route recovery under way"), "INCONCLUSIVE",
+     f"{SLOT}: NVSwitch fabric's health is route recovery under way, expected healthy"),
+    "no persistence": (card(persistence=False), "NOTE",
+     f"{SLOT}: driver persistence is off: error counts vanish with the last program, and every "
+     "first call is slow, expected on"),
+    "many corrected": (card(ecc_corrected=1001), "NOTE",
+     f"{SLOT}: number of corrected ECC errors is 1001, expected at most 1000"),
+    "spares used up": (card(remap_failed=True), "FAIL",
+     f"{SLOT}: row remapping is failed: the spare rows are used up, expected working"),
+    "remap pending": (card(remap_pending=True), "INCONCLUSIVE",
+     f"{SLOT}: row remapping is waiting for a reset, expected complete"),
+    "NVLink down": (card(nvlinks_active=17), "FAIL",
+     f"{SLOT}: number of NVLinks that are up is 17, expected 18"),
+    "slow NVLink": (card(nvlink_speed=13281), "FAIL",
+     f"{SLOT}: speed of the slowest NVLink (MB/s) is 13281, expected 26562"),
+    "power limit": (card(power_limit=500.0), "INCONCLUSIVE",
+     f"{SLOT}: power limit (W) is 500, expected 700"),
     "unreadable sensor": (
-        card(remapped_uncorrected=None, unreadable=("remapped_uncorrected: Unknown Error",)),
-        "INCONCLUSIVE",
-        f"{SLOT}: sensor remapped_uncorrected is unreadable: Unknown Error, expected readable",
-    ),
+     card(remapped_uncorrected=None, unreadable=("remapped_uncorrected: Unknown Error",)), "INCONCLUSIVE",
+     f"{SLOT}: sensor remapped_uncorrected is unreadable: Unknown Error, expected readable"),
     "failed comparison is named once": (
-        card(vbios=None, unreadable=("vbios: Timeout (NVML error 10)",)),
-        "INCONCLUSIVE",
-        f"{SLOT}: sensor vbios is unreadable: Timeout (NVML error 10), expected readable",
-    ),
-    "absent reading": (
-        card(link_width=None),
-        "INCONCLUSIVE",
-        f"{SLOT}: PCIe link width is not readable, expected 16",
-    ),
+     card(vbios=None, unreadable=("vbios: Timeout (NVML error 10)",)), "INCONCLUSIVE",
+     f"{SLOT}: sensor vbios is unreadable: Timeout (NVML error 10), expected readable"),
+    "absent reading": (card(link_width=None), "INCONCLUSIVE",
+     f"{SLOT}: PCIe link width is not readable, expected 16"),
     "lost card": (
-        card(
-            power_limit=None,
-            vbios=None,
-            unreadable=(
-                "power_limit: GPU is lost (NVML error 15)",
-                "vbios: GPU is lost (NVML error 15)",
-            ),
-        ),
-        "FAIL",
-        f"{SLOT}: each of the sensors power_limit, vbios is unreadable: GPU is lost (NVML error 15), "
-        "expected readable",
-    ),
-    "memory module": (
-        memory(total=(2015 - 64) << 30),
-        "FAIL",
-        "main memory is 1951.0 GiB, expected 2015.0 GiB",
-    ),
-    "memory error": (
-        memory(uncorrected=1),
-        "FAIL",
-        "main memory: number of uncorrected errors is 1, expected at most 0",
-    ),
+     card(power_limit=None, vbios=None,
+          unreadable=tuple(f"{n}: GPU is lost (NVML error 15)" for n in ("power_limit", "vbios"))), "FAIL",
+     f"{SLOT}: each of the sensors power_limit, vbios is unreadable: GPU is lost (NVML error 15), "
+     "expected readable"),
+    "memory module": (memory(total=(2015 - 64) << 30), "FAIL",
+     "main memory is 1951.0 GiB, expected 2015.0 GiB"),
+    "memory error": (memory(uncorrected=1), "FAIL",
+     "main memory: number of uncorrected errors is 1, expected at most 0"),
     "socket": (cpu(sockets=1), "FAIL", "number of CPU sockets is 1, expected 2"),
-    "microcode": (
-        cpu(microcode="0x1"),
-        "INCONCLUSIVE",
-        "CPU microcode is 0x1, expected 0x2b0004d0",
-    ),
-    "governor": (
-        cpu(governor="powersave"),
-        "INCONCLUSIVE",
-        "CPU frequency governor is powersave, expected performance",
-    ),
-    "BIOS": (
-        lambda i: replace(i, system=replace(i.system, bios="1.0")),
-        "FAIL",
-        "BIOS version is 1.0, expected 1.4.2",
-    ),
-    "disk gone": (
-        lambda i: replace(i, disks=i.disks[:3]),
-        "FAIL",
-        "number of disks of the kind Made-up NVMe 3.84T, 3841 GB is 3, expected 4",
-    ),
-    "disk firmware": (
-        disk(firmware="1.0"),
-        "FAIL",
-        "disk nvme0n1: firmware is 1.0, expected 1.2",
-    ),
-    "worn disk": (
-        disk(wear=104.0),
-        "FAIL",
-        "disk nvme0n1: used endurance (percent) is 104, expected at most 100",
-    ),
-    "media errors": (
-        disk(media_errors=3),
-        "FAIL",
-        "disk nvme0n1: number of media errors is 3, expected at most 0",
-    ),
-    "port down": (
-        nic(state="down", speed=None),
-        "FAIL",
-        "network port mlx5_0/1: link state is down, expected active",
-    ),
-    "slow port": (
-        nic(speed=200.0),
-        "FAIL",
-        "network port mlx5_0/1: link speed (Gbit/s) is 200, expected 400",
-    ),
-    "adapter gone": (
-        lambda i: replace(i, nics=i.nics[1:]),
-        "FAIL",
-        "network port mlx5_0/1: port is missing, expected MT4129",
-    ),
-    "adapter's slot": (
-        nic(link_width=8),
-        "FAIL",
-        "network port mlx5_0/1: PCIe link width is 8, expected 16",
-    ),
-    "retired pages": (
-        card(retired_pages=61),
-        "FAIL",
-        f"{SLOT}: number of retired pages is 61, expected at most 60",
-    ),
-    "bridge gone": (
-        card(nvlinks=12, nvlinks_active=18),
-        "FAIL",
-        f"{SLOT}: number of NVLinks is 12, expected 18",
-    ),
-    "lower clock": (
-        card(sm_clock_max=1200.0),
-        "INCONCLUSIVE",
-        f"{SLOT}: highest clock (MHz) is 1200, expected 1980",
-    ),
-    "locked memory clock": (
-        card(memory_clock_max=1500.0),
-        "INCONCLUSIVE",
-        f"{SLOT}: highest memory clock (MHz) is 1500, expected 2619",
-    ),
+    "microcode": (cpu(microcode="0x1"), "INCONCLUSIVE", "CPU microcode is 0x1, expected 0x2b0004d0"),
+    "governor": (cpu(governor="powersave"), "INCONCLUSIVE",
+     "CPU frequency governor is powersave, expected performance"),
+    "BIOS": (lambda i: replace(i, system=replace(i.system, bios="1.0")), "FAIL",
+     "BIOS version is 1.0, expected 1.4.2"),
+    "disk gone": (lambda i: replace(i, disks=i.disks[:3]), "FAIL",
+     "number of disks of the kind Made-up NVMe 3.84T, 3841 GB is 3, expected 4"),
+    "disk firmware": (disk(firmware="1.0"), "FAIL", "disk nvme0n1: firmware is 1.0, expected 1.2"),
+    "worn disk": (disk(wear=104.0), "FAIL",
+     "disk nvme0n1: used endurance (percent) is 104, expected at most 100"),
+    "media errors": (disk(media_errors=3), "FAIL",
+     "disk nvme0n1: number of media errors is 3, expected at most 0"),
+    "port down": (nic(state="down", speed=None), "FAIL",
+     "network port mlx5_0/1: link state is down, expected active"),
+    "slow port": (nic(speed=200.0), "FAIL",
+     "network port mlx5_0/1: link speed (Gbit/s) is 200, expected 400"),
+    "adapter gone": (lambda i: replace(i, nics=i.nics[1:]), "FAIL",
+     "network port mlx5_0/1: port is missing, expected MT4129"),
+    "adapter's slot": (nic(link_width=8), "FAIL",
+     "network port mlx5_0/1: PCIe link width is 8, expected 16"),
+    "retired pages": (card(retired_pages=61), "FAIL",
+     f"{SLOT}: number of retired pages is 61, expected at most 60"),
+    "bridge gone": (card(nvlinks=12, nvlinks_active=18), "FAIL",
+     f"{SLOT}: number of NVLinks is 12, expected 18"),
+    "lower clock": (card(sm_clock_max=1200.0), "INCONCLUSIVE",
+     f"{SLOT}: highest clock (MHz) is 1200, expected 1980"),
+    "locked memory clock": (card(memory_clock_max=1500.0), "INCONCLUSIVE",
+     f"{SLOT}: highest memory clock (MHz) is 1500, expected 2619"),
     "cores": (cpu(cores=100), "FAIL", "number of CPU cores is 100, expected 112"),
     "threads": (cpu(threads=112), "FAIL", "number of CPU threads is 112, expected 224"),
     "NUMA": (cpu(numa_nodes=1), "FAIL", "number of NUMA nodes is 1, expected 2"),
-    "memory about to fail": (
-        memory(corrected=1001),
-        "FAIL",
-        "main memory: number of corrected errors is 1001, expected at most 1000",
-    ),
-    "disk's slot": (
-        disk(link_width=2),
-        "FAIL",
-        "disk nvme0n1: PCIe link width is 2, expected 4",
-    ),
-    "adapter's firmware": (
-        nic(firmware="1.0"),
-        "FAIL",
-        "network port mlx5_0/1: firmware is 1.0, expected 28.39.1002",
-    ),
+    "memory about to fail": (memory(corrected=1001), "FAIL",
+     "main memory: number of corrected errors is 1001, expected at most 1000"),
+    "disk's slot": (disk(link_width=2), "FAIL", "disk nvme0n1: PCIe link width is 2, expected 4"),
+    "adapter's firmware": (nic(firmware="1.0"), "FAIL",
+     "network port mlx5_0/1: firmware is 1.0, expected 28.39.1002"),
     "vendor library": (
-        lambda i: replace(i, unreadable=("nvml: Driver/library version mismatch",)),
-        "INCONCLUSIVE",
-        "sensor nvml is unreadable: Driver/library version mismatch, expected readable",
-    ),
-}
+     lambda i: replace(i, unreadable=("nvml: Driver/library version mismatch",)), "INCONCLUSIVE",
+     "sensor nvml is unreadable: Driver/library version mismatch, expected readable"),
+}  # fmt: skip
 
 
 def test_clean_node_is_clean() -> None:
@@ -355,10 +192,10 @@ def test_clean_node_is_clean() -> None:
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_fault_is_found_and_named(name: str) -> None:
     change, severity, text = FAULTS[name]
-    assert [(f.severity, f.text) for f in check_inventory(change(NODE), GOLDEN)] == [
-        (severity, text)
-    ]
+    (finding,) = check_inventory(change(NODE), GOLDEN)
+    assert (finding.severity, finding.text) == (severity, text)
     assert text.isprintable()
+    assert finding.action or finding.component != "network"
 
 
 @pytest.mark.parametrize(
@@ -427,13 +264,6 @@ def test_limited_clock_is_a_note_without_golden_card() -> None:
 def test_failures_come_first() -> None:
     broken = card(remap_failed=True, unreadable=("vbios: Timeout",), vbios=None)(NODE)
     assert [f.severity for f in check_inventory(broken, GOLDEN)] == ["FAIL", "INCONCLUSIVE"]
-
-
-def test_limits_can_be_set() -> None:
-    assert (
-        check_inventory(disk(wear=80.0)(NODE), GOLDEN, GateLimits(wear=50.0))[0].slot
-        == "disk nvme0n1"
-    )
 
 
 @pytest.mark.parametrize(
@@ -615,16 +445,3 @@ def test_golden_inventory_of_nothing_is_refused() -> None:
 def test_finding_of_the_whole_node_needs_no_place() -> None:
     finding = GateFinding(what="A", expected="b", found="c", severity="FAIL")
     assert finding.text == "A is c, expected b"
-
-
-def test_a_port_that_is_down_or_slow_has_a_next_step() -> None:
-    faults: tuple[dict[str, Any], ...] = (
-        {"state": "down", "speed": None},
-        {"speed": 200.0},
-        {"firmware": "0"},
-        {"link_width": 4},
-    )
-    for fault in faults:
-        found = check_inventory(nic(**fault)(NODE), GOLDEN)
-        assert found
-        assert all(finding.action for finding in found)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_anubis.hardware.load import ambient_load
+from pytest_anubis.hardware.load import ambient_load, disturbance
 from pytest_anubis.hardware.load.ambient_load import FRESH, MAX_AGE, MIN_SPAN, AmbientLoad
 from pytest_anubis.hardware.load.host_load import Load
 
@@ -34,7 +34,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     clock = SimpleNamespace(monotonic=lambda: machine.now, sleep=machine.sleep)
     monkeypatch.setattr(ambient_load, "time", clock)
     monkeypatch.setattr(ambient_load, "LoadReader", lambda root: machine)
-    monkeypatch.setattr(ambient_load, "usable_cpus", lambda: 2)
+    monkeypatch.setattr(disturbance, "usable_cpus", lambda: 2)
     return machine
 
 

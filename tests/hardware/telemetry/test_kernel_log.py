@@ -30,7 +30,10 @@ def one(line: str) -> tuple[str, str, str]:
 def test_every_xid_falls_under_its_rule(number: int, sort: str) -> None:
     assert xid_sort(number) == sort
     line = f"NVRM: Xid (PCI:0000:5D:00): {number}, pid='<unknown>', name=<unknown>, said so"
-    assert one(line)[:2] == (sort, "0000:5d:00")
+    (event,) = kernel_events([line])
+    assert (event.sort, event.place) == (sort, "0000:5d:00")
+    assert event.hardware == (sort != "program")
+    assert f"XID {number}" in event.text
 
 
 @pytest.mark.parametrize(
@@ -73,55 +76,48 @@ def test_switches_say_whether_it_was_fatal() -> None:
     [
         ("NVRM: GPU 0000:91:00.0: GPU has fallen off the bus.", "card-lost", "0000:91:00.0"),
         ("NVRM: GPU at PCI:0000:91:00.0: GPU has fallen off the bus.", "card-lost", "0000:91:00.0"),
-        (
-            "amdgpu 0000:c3:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block",
-            "uncorrected-memory-error",
-            "0000:c3:00.0",
-        ),
-        (
-            "amdgpu 0000:c3:00.0: amdgpu: die: 0 1 new uncorrectable hardware errors detected in gfx block",
-            "uncorrected-memory-error",
-            "0000:c3:00.0",
-        ),
-        (
-            "amdgpu 0000:c3:00.0: amdgpu: socket: 1, die: 0 2 new deferred hardware errors detected in umc "
-            "block",
-            "deferred-memory-error",
-            "0000:c3:00.0",
-        ),
-        (
-            "amdgpu 0000:c3:00.0: amdgpu: die: 0 3 new correctable hardware errors detected in umc block",
-            "evidence",
-            "0000:c3:00.0",
-        ),
-        (
-            "amdgpu 0000:c3:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
-            "uncorrected-memory-error",
-            "0000:c3:00.0",
-        ),
-        (
-            "amdgpu 0000:c3:00.0: amdgpu: RAS records:300 exceed threshold:256",
-            "remap-failed",
-            "0000:c3:00.0",
-        ),
-        ("amdgpu 0000:c3:00.0: amdgpu: device lost from bus!", "card-lost", "0000:c3:00.0"),
-        ("amdgpu 0000:c3:00.0: amdgpu: GPU reset begin!", "card-reset", "0000:c3:00.0"),
-        (
-            "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error message received from 0000:5d:00.0",
-            "pcie-fatal",
-            "0000:5d:00.0",
-        ),
-        (
-            "pcieport 0000:00:01.0: AER: Multiple Uncorrected (Non-Fatal) error received: 0000:5d:00.0",
-            "pcie-uncorrected",
-            "0000:5d:00.0",
-        ),
+        ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error message received from 0000:5d:00.0",
+         "pcie-fatal", "0000:5d:00.0"),
+        ("pcieport 0000:00:01.0: AER: Multiple Uncorrected (Non-Fatal) error received: 0000:5d:00.0",
+         "pcie-uncorrected", "0000:5d:00.0"),
         ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0", "host-memory-error", ""),
         ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0", "evidence", ""),
     ],
-)
+)  # fmt: skip
 def test_lines_of_other_drivers_name_the_card(line: str, sort: str, place: str) -> None:
     assert one(line)[:2] == (sort, place)
+
+
+@pytest.mark.parametrize(
+    ("message", "sort"),
+    [
+        ("2 uncorrectable hardware errors detected in umc block", "uncorrected-memory-error"),
+        ("die: 0 1 new uncorrectable hardware errors detected in gfx block", "uncorrected-memory-error"),
+        ("socket: 1, die: 0 2 new deferred hardware errors detected in umc block", "deferred-memory-error"),
+        ("die: 0 3 new correctable hardware errors detected in umc block", "evidence"),
+        ("uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!", "uncorrected-memory-error"),
+        ("RAS records:300 exceed threshold:256", "remap-failed"),
+        ("device lost from bus!", "card-lost"),
+        ("GPU reset begin!", "card-reset"),
+    ],
+)  # fmt: skip
+def test_lines_of_the_driver_of_amd_name_the_card(message: str, sort: str) -> None:
+    assert one(f"amdgpu 0000:c3:00.0: amdgpu: {message}")[:2] == (sort, "0000:c3:00.0")
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("mce: [Hardware Error]: Machine check events logged", "machine check of the CPU"),
+        ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0", "corrected memory error"),
+        ("EDAC MC1: 1 UE memory scrubbing error", "uncorrected memory error"),
+        ("nvme nvme0: I/O 12 QID 3 timeout, aborting", "time-out or reset of nvme0"),
+        ("Out of memory: Killed process 77 (python)", "the kernel killed a process"),
+        ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error", "uncorrected PCIe error"),
+    ],
+)
+def test_events_are_told_in_words(line: str, what: str) -> None:
+    assert one(line)[2] == what
 
 
 def test_repeated_totals_of_the_driver_are_ignored() -> None:
@@ -216,6 +212,11 @@ QUIET = [
     "usb {}-{}: new high-speed USB device",
     "IPv6: ADDRCONF(NETDEV_UP): eth{}: link is not ready",
     "br0: port {}(veth{:x}) entered disabled state",
+    "EXT4-fs (sda1): mounted filesystem with ordered data mode. Opts: errors=remount-ro",
+    "EXT4-fs error (device loop3): ext4_find_entry:1: inode #2: comm ls: reading",
+    "BTRFS info (device sda1): disk space caching is enabled",
+    "XFS (sda1): Ending clean mount",
+    "",
 ]
 numbers = st.lists(st.integers(1, 9999), min_size=8, max_size=8)
 

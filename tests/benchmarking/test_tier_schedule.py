@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_anubis.benchmarking.models.collective_times import Tier
-from pytest_anubis.benchmarking.models.tier_schedule import (
+from pytest_anubis.benchmarking.tier_schedule import (
     Stage,
+    Tier,
     by_load,
     duration,
     fixed_order,

@@ -12,7 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from pytest_anubis.benchmarking.models.collective_times import Tier
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Ranks that one kind of link joins.
+
+    Attributes:
+        ranks: How many.
+        bandwidth: Of one link or port one way, bytes per second.
+
+    Raises:
+        ValueError: Fewer than one rank, or a bandwidth that is not above 0.
+    """
+
+    ranks: int
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        if self.ranks < 1 or not self.bandwidth > 0:
+            raise ValueError(f"a tier of {self.ranks} ranks at {self.bandwidth} B/s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""Figures of the Selector's risk models on public failure histories."""

@@ -1,1 +1,0 @@
-"""Figures about recorded execution traces."""
