@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, population_of
-from pytest_anubis.validator import learn_baseline, learn_criterion
+from pytest_anubis.validator import judge_columns, learn_baseline, learn_criterion
 from pytest_anubis.validator.learning.healthy_tails import healthy_tails
 
 Values = npt.NDArray[np.float64]
@@ -146,6 +146,37 @@ class LongLived:
             for code, column in columns.items()
         ]
         return learn_baseline(populations, hardware_class="c", created="-")
+
+
+def sound_rejected(baseline: Baseline, held: Sequence[Population]) -> float | None:
+    """Return the share of sound held-out machines that a baseline rejects; None without limits.
+
+    Nobody has labelled these machines. A held-out one is no stray if the held-out ones themselves take it
+    for healthy, by the rules by which a fleet does so when it is learned. But a fleet of 1,500 cannot tell a
+    rare slow group from a heavy tail: one machine in seventy does a third less in PostgreSQL than all others,
+    with a gap between. So a machine is *sound* if it is no stray and lost no quarter (`MUCH`) in any metric
+    against the median of the held-out ones, whatever our limits say of it; to reject one that did is no
+    error.
+    """
+    if baseline.factor is None:  # a finding says so, and alpha decides
+        return None
+    judged = [
+        judge_columns(p, criterion)
+        for p in held
+        if (criterion := baseline.find("b", p.metric.name)) is not None
+    ]
+    rejected = (np.array([one.outcome for one in judged]) == FAIL).any(axis=0)
+    own = healthy_nodes(held)
+    healthy = np.array([name in own for name in held[0].nodes])
+    sound = healthy & ~np.array([_lost_much(p) for p in held]).any(axis=0)
+    return float((rejected & sound).sum() / sound.sum())
+
+
+def _lost_much(p: Population) -> Flags:
+    """Return which machines lost `MUCH` or more against the median one, of one value each."""
+    middle = float(np.median(p.values))
+    loss = 1 - middle / p.values if p.metric.better == "lower" else 1 - p.values / middle
+    return np.asarray(loss >= MUCH)
 
 
 def healthy_nodes(populations: Sequence[Population]) -> set[str]:

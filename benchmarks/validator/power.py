@@ -83,7 +83,7 @@ def on_machine(runs: int, drift: float, tails: int, seed: int) -> Iterator[Found
         for criterion in baseline.criteria:
             metric = int(criterion.metric.name[1:])
             take = partial(machine.stage, metric, criterion.detectable or 0.0)
-            found[metric] += judge(take, criterion, baseline) is Outcome.FAIL
+            found[metric] += judge(take, criterion, baseline)[0] is Outcome.FAIL
     for criterion in baseline.criteria:
         if criterion.detectable is not None:
             yield found[int(criterion.metric.name[1:])] / LATER, criterion.detectable

@@ -2,8 +2,9 @@
 
 (a) N units of 32 values: milliseconds;
 (b) 100,000 units of 256 float32 quantiles: seconds and memory beyond the data;
-(c) judging one node of 100 metrics on 8 devices;
-(d) with --wide: a table of 150 nodes x 2,400 metrics x 8 devices, imported, learned and judged.
+(c) how cost grows with N: the fitted exponent;
+(d) judging one node of 100 metrics on 8 devices;
+(e) with --wide: a table of 150 nodes x 2,400 metrics x 8 devices, imported, learned and judged.
 
 Usage: python benchmarks/validator/speed.py [--units 2000] [--wide]
 """
@@ -77,8 +78,23 @@ def large(units: int) -> None:
     )
 
 
-def one_node() -> None:
+def growth() -> None:
     """Print (c)."""
+    sizes = np.array([8000, 16000, 32000, 64000, 128000, 256000])
+    fleets = [fleet(int(n), 64, np.float32) for n in sizes]
+    wall, cpu = np.full(len(sizes), np.inf), np.full(len(sizes), np.inf)
+    for _ in range(11):  # interleaved, the best of eleven
+        for i, population in enumerate(fleets):
+            begin = time.process_time()
+            wall[i] = min(wall[i], seconds(lambda p=population: learn_criterion(p)))  # type: ignore[misc]
+            cpu[i] = min(cpu[i], time.process_time() - begin)
+    slopes = [np.polyfit(np.log(sizes), np.log(took), 1)[0] for took in (wall, cpu)]
+    print("(c) " + ", ".join(f"{n}: {t * 1e3:.0f} ms" for n, t in zip(sizes, wall, strict=True))
+          + f"; exponent {slopes[0]:.2f} of wall time, {slopes[1]:.2f} of CPU time")  # fmt: skip
+
+
+def one_node() -> None:
+    """Print (d)."""
     criterion = learn_criterion(fleet(300, 30)).criterion
     node = fleet(8, 30, slow=0.0)
     samples = [node.sample(i) for i in range(8)]
@@ -103,13 +119,13 @@ def one_node() -> None:
             for best, call in zip(took, (columns, full, one_by_one), strict=True)
         ]
     print(
-        f"(c) 100 metrics x 8 devices: {took[0]:.1f} ms in columns, {took[1]:.1f} ms with a full verdict "
+        f"(d) 100 metrics x 8 devices: {took[0]:.1f} ms in columns, {took[1]:.1f} ms with a full verdict "
         f"on each, {took[2]:.1f} ms sample by sample"
     )
 
 
 def wide_table(nodes: int = 150, metrics: int = 2400, devices: int = 8) -> None:
-    """Print (d): a table of all values of a fleet, imported, learned and judged by the command line."""
+    """Print (e): a table of all values of a fleet, imported, learned and judged by the command line."""
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -136,7 +152,7 @@ def wide_table(nodes: int = 150, metrics: int = 2400, devices: int = 8) -> None:
             )
         ]
     print(
-        f"(d) {nodes} nodes x {metrics} metrics x {devices} devices: imported in {took[0]:.0f} s, learned "
+        f"(e) {nodes} nodes x {metrics} metrics x {devices} devices: imported in {took[0]:.0f} s, learned "
         f"in {took[1]:.0f} s, judged and written in {took[2]:.0f} s, together {sum(took):.0f} s"
     )
 
@@ -146,10 +162,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", type=int, default=2000)
     parser.add_argument("--large", type=int, default=100_000)
-    parser.add_argument("--wide", action="store_true", help="also (d), which takes a minute")
+    parser.add_argument("--wide", action="store_true", help="also (e), which takes a minute")
     options = parser.parse_args()
     large(options.large)
     several(options.units)
+    growth()
     one_node()
     if options.wide:
         wide_table()

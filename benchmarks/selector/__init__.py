@@ -1,0 +1,1 @@
+"""Figures of the Selector's risk models on public failure histories."""

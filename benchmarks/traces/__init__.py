@@ -1,0 +1,1 @@
+"""Figures about recorded execution traces."""
