@@ -31,11 +31,7 @@ DEFAULT_BASELINES = "baselines"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option on the command line, with its ini key and environment variable.
-
-    Attributes:
-        optional: Value of an option that is given without one; empty if it needs a value.
-    """
+    """One option on the command line, with its ini key and environment variable."""
 
     flag: str
     help: str
@@ -44,7 +40,7 @@ class Option:
     choices: tuple[str, ...] = ()
     metavar: str | None = None
     switch: bool = False
-    optional: str = ""
+    optional: str = ""  # value of an option that is given without one; empty if it needs a value
     default: str = ""
 
     @property

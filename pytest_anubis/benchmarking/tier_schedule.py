@@ -17,16 +17,12 @@ from itertools import permutations
 class Tier:
     """Ranks that one kind of link joins.
 
-    Attributes:
-        ranks: How many.
-        bandwidth: Of one link or port one way, bytes per second.
-
     Raises:
         ValueError: Fewer than one rank, or a bandwidth that is not above 0.
     """
 
-    ranks: int
-    bandwidth: float
+    ranks: int  # how many
+    bandwidth: float  # of one link or port one way, bytes per second
 
     def __post_init__(self) -> None:
         if self.ranks < 1 or not self.bandwidth > 0:
@@ -35,25 +31,15 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One collective of one chunk.
+    """One collective of one chunk."""
 
-    Attributes:
-        begin: Seconds since the all-reduce began.
-        end: Likewise.
-        chunk: Number of the chunk.
-        place: Its number among the chunk's stages.
-        tier: Number of the tier.
-        gathers: It gathers sums; else it sums parts (reduce-scatter).
-        bytes: What each rank sends.
-    """
-
-    begin: float
-    end: float
-    chunk: int
-    place: int
-    tier: int
-    gathers: bool
-    bytes: float
+    begin: float  # seconds since the all-reduce began
+    end: float  # likewise
+    chunk: int  # number of the chunk
+    place: int  # its number among the chunk's stages
+    tier: int  # number of the tier
+    gathers: bool  # it gathers sums; else it sums parts (reduce-scatter)
+    bytes: float  # what each rank sends
 
 
 Order = tuple[int, ...]

@@ -86,21 +86,13 @@ class ToolRefused(ToolFailed):
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """The output of a tool that has ended.
+    """The output of a tool that has ended."""
 
-    Attributes:
-        tool: Its name.
-        version: Its version, as given to `run_tool`.
-        output: Its standard output.
-        errors: Its standard error.
-        code: Its exit status.
-    """
-
-    tool: str
-    version: str
-    output: str
-    errors: str
-    code: int = 0
+    tool: str  # its name
+    version: str  # its version, as given to `run_tool`
+    output: str  # its standard output
+    errors: str  # its standard error
+    code: int = 0  # its exit status
 
     @property
     def lines(self) -> list[str]:

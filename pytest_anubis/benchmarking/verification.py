@@ -29,19 +29,15 @@ Kind = Literal["address", "moving", "random"]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A sequence of 64-bit words, each computed from a seed and its position, so any part can be recomputed.
+    """A sequence of 64-bit words, each made from a seed and its position, so that any part can be had anew."""
 
-    Attributes:
-        kind: ``address``: every word is its own number; ``moving``: one bit of 64 is set, the next one in the
-            next word; ``random``: every word is a hash of its number.
-        seed: Number of the first word. Seeds closer than the number of words give overlapping patterns;
-            ``moving`` repeats after 64.
-        inverted: Every bit is inverted.
-    """
-
+    # ``address``: every word is its own number; ``moving``: one bit of 64 is set, the next one in
+    # the next word; ``random``: every word is a hash of its number
     kind: Kind
+    # Number of the first word. Seeds closer than the number of words give overlapping patterns;
+    # ``moving`` repeats after 64.
     seed: int = 0
-    inverted: bool = False
+    inverted: bool = False  # every bit is inverted
 
     def words(self, begin: int, count: int, device: torch.device) -> torch.Tensor:
         """Return `count` words from number `begin` on, (count,) of int64, computed on the device."""

@@ -17,15 +17,10 @@ QUOTA_SHARE = "PYTEST_ANUBIS_CPU_QUOTA"
 
 @dataclass(frozen=True, slots=True)
 class Throttling:
-    """Times and duration for which the scheduler stopped a control group that had used up its quota.
+    """Times and duration for which the scheduler stopped a control group that had used up its quota."""
 
-    Attributes:
-        times: Number of periods that were cut short.
-        seconds: Total time of all CPUs' run queues stopped.
-    """
-
-    times: int
-    seconds: float
+    times: int  # number of periods that were cut short
+    seconds: float  # total time of all CPUs' run queues stopped
 
 
 class ControlGroup:

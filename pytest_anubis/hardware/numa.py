@@ -18,15 +18,10 @@ _MAX_CPUS = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """One physical core with the hardware threads that this process may use.
+    """One physical core with the hardware threads that this process may use."""
 
-    Attributes:
-        cpus: Its hardware threads, ascending.
-        node: Its NUMA node; None if the kernel does not name one.
-    """
-
-    cpus: tuple[int, ...]
-    node: int | None = None
+    cpus: tuple[int, ...]  # its hardware threads, ascending
+    node: int | None = None  # its NUMA node; None if the kernel does not name one
 
 
 def cores_of(files: Files, allowed: Collection[int]) -> tuple[Core, ...]:

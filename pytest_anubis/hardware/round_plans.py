@@ -7,31 +7,23 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPlan:
-    """Number and lengths of the rounds of one measurement.
+    """Number and lengths of the rounds of one measurement."""
 
-    Attributes:
-        rounds: Number of values wanted; on a host, only clear values count.
-        round_seconds: Target length of one round. It is short on a host, so that the two readings around a
-            round describe it.
-        warmup_seconds: Maximum warm-up.
-        budget_seconds: Time, without rests, after which no further round begins once `min_rounds` are taken.
-        min_rounds: Minimum number of rounds, however long they take.
-        bursts: Number of bursts into which the rounds of a short load are split.
-        rest_seconds: Rest between two bursts.
-        settle_seconds: Minimum load before the rate counts as steady, and the time over which it must be
-            steady; 0: three batches, which is enough for caches and lazy initialisation.
-        wake_seconds: Load before the first round. Sensors are read between warm-up and rounds, and the card
-            cools down meanwhile.
-    """
-
-    rounds: int
+    rounds: int  # number of values wanted; on a host, only clear values count
+    # Target length of one round. It is short on a host, so that the two readings around a round
+    # describe it.
     round_seconds: float
-    warmup_seconds: float
+    warmup_seconds: float  # maximum warm-up
+    # Time, without rests, after which no further round begins once `min_rounds` are taken
     budget_seconds: float
-    min_rounds: int = 5
-    bursts: int = 1
-    rest_seconds: float = 0.0
+    min_rounds: int = 5  # minimum number of rounds, however long they take
+    bursts: int = 1  # number of bursts into which the rounds of a short load are split
+    rest_seconds: float = 0.0  # rest between two bursts
+    # Minimum load before the rate counts as steady, and the time over which it must be steady; 0:
+    # three batches, which is enough for caches and lazy initialisation
     settle_seconds: float = 0.0
+    # Load before the first round. Sensors are read between warm-up and rounds, and the card cools
+    # down meanwhile.
     wake_seconds: float = 0.0
 
     def look(self) -> RoundPlan:
@@ -75,17 +67,11 @@ class RoundPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle:
-    """Load on an accelerator before its rate is measured.
+    """Load on an accelerator before its rate is measured."""
 
-    Attributes:
-        min_seconds: Load before the rate can count as steady.
-        max_seconds: Load after which the rate is measured, steady or not.
-        wake_seconds: Load between the reading of the sensors and the first round.
-    """
-
-    min_seconds: float
-    max_seconds: float
-    wake_seconds: float
+    min_seconds: float  # load before the rate can count as steady
+    max_seconds: float  # load after which the rate is measured, steady or not
+    wake_seconds: float  # load between the reading of the sensors and the first round
 
 
 SETTLE: dict[str, Settle] = {

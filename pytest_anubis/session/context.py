@@ -42,51 +42,41 @@ Sink = Callable[["Event"], None]
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """The facts of this run.
-
-    Attributes:
-        campaign: Name of the soak whose cycle this run is; empty outside of a soak.
-        inventory: The inventory as plain data.
-        hardware_class: Key of this node's hardware class.
-        attributes: The attributes that make up the key.
-        devices: Devices for per-device tests, e.g. ``("cuda:0", "cuda:1")``, numbered over the whole node, in
-            the order of a process that sees all of them.
-        bindings: Per accelerator the environment variable and value that make it the only visible one.
-        hidden: Parts of the node that the user's environment hides from the tests, one sentence each.
-        refused: Settings of the environment that prevent any test, with the remedy, one sentence each.
-        baseline: The class's baseline, None when there is none.
-        root_pid: Root of the process tree that counts as this run's own load; None for this process. In a
-            worker it is the controller, whose other workers are no disturbance.
-        done: Node ids of tests that ended in the earlier part of a resumed run.
-        tests: The tests as typed, quoted for a shell; empty unless they are paths.
-        root: pytest's root folder, relative to the folder of the command; empty if they are the same.
-        own_inventory: The run uses a recorded inventory that is known to be of this machine.
-        waivers: The accepted failures that concern this node.
-        behind: Seconds by which this machine's clock is behind its baseline; 0 if it is not.
-        baseline_source: Result of checking the baseline's digest; empty if no digest was named.
-        baseline_note: Why there is no baseline and what to do next, one sentence; empty if there is one.
-    """
+    """The facts of this run."""
 
     settings: Settings
     run_id: str = ""
-    campaign: str = ""
+    campaign: str = ""  # name of the soak whose cycle this run is; empty outside of a soak
     node: str = ""
-    inventory: Mapping[str, Any] = field(default_factory=dict)
-    hardware_class: str = ""
+    inventory: Mapping[str, Any] = field(default_factory=dict)  # the inventory as plain data
+    hardware_class: str = ""  # key of this node's hardware class
+    # The attributes that make up the key
     attributes: Mapping[str, str] = field(default_factory=dict)
+    # Devices for per-device tests, e.g. ``("cuda:0", "cuda:1")``, numbered over the whole node, in
+    # the order of a process that sees all of them.
     devices: tuple[str, ...] = ()
+    # Per accelerator the environment variable and value that make it the only visible one
     bindings: tuple[tuple[str, str], ...] = ()
+    # Parts of the node that the user's environment hides from the tests, one sentence each
     hidden: tuple[str, ...] = ()
+    # Settings of the environment that prevent any test, with the remedy, one sentence each
     refused: tuple[str, ...] = ()
-    baseline: Baseline | None = None
+    baseline: Baseline | None = None  # the class's baseline, None when there is none
+    # Result of checking the baseline's digest; empty if no digest was named
     baseline_source: str = ""
+    # Why there is no baseline and what to do next, one sentence; empty if there is one
     baseline_note: str = ""
+    # Root of the process tree that counts as this run's own load; None for this process. In a
+    # worker it is the controller, whose other workers are no disturbance.
     root_pid: int | None = None
-    done: tuple[str, ...] = ()
-    tests: str = ""
+    done: tuple[str, ...] = ()  # node ids of tests that ended in the earlier part of a resumed run
+    tests: str = ""  # the tests as typed, quoted for a shell; empty unless they are paths
+    # Pytest's root folder, relative to the folder of the command; empty if they are the same
     root: str = ""
+    # The run uses a recorded inventory that is known to be of this machine
     own_inventory: bool = False
-    waivers: tuple[Waiver, ...] = ()
+    waivers: tuple[Waiver, ...] = ()  # the accepted failures that concern this node
+    # Seconds by which this machine's clock is behind its baseline; 0 if it is not
     behind: float = 0.0
 
     @property
@@ -97,17 +87,11 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One accelerator under test.
+    """One accelerator under test."""
 
-    Attributes:
-        part: Its name in telemetry: ``GPU 3``.
-        device: Its name in this run: ``cuda:3``.
-        address: Its PCI address; empty if unknown.
-    """
-
-    part: str
-    device: str
-    address: str = ""
+    part: str  # its name in telemetry: ``GPU 3``
+    device: str  # its name in this run: ``cuda:3``
+    address: str = ""  # its PCI address; empty if unknown
 
     @property
     def place(self) -> str:

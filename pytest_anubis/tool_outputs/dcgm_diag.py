@@ -57,36 +57,23 @@ _CARD = re.compile(r"\bGPU (\d{1,4})\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagResult:
-    """The result of one plugin for one device.
+    """The result of one plugin for one device."""
 
-    Attributes:
-        plugin: Its name, small letters without blanks, e.g. ``memory``.
-        device: E.g. ``GPU 3``; empty for the node as a whole.
-        status: ``pass``, ``fail``, ``warn`` or ``skip``; a pass with a warning is ``warn``.
-        text: Its warnings, in one line.
-        readings: Metrics with the values that it measured.
-        covered: It is the summary of results of which one is as bad.
-    """
-
-    plugin: str
-    device: str
-    status: str
-    text: str
-    readings: tuple[tuple[Metric, float], ...] = ()
-    covered: bool = False
+    plugin: str  # Its name, small letters without blanks, e.g. ``memory``.
+    device: str  # E.g. ``GPU 3``; empty for the node as a whole.
+    status: str  # ``pass``, ``fail``, ``warn`` or ``skip``; a pass with a warning is ``warn``
+    text: str  # its warnings, in one line
+    readings: tuple[tuple[Metric, float], ...] = ()  # metrics with the values that it measured
+    covered: bool = False  # it is the summary of results of which one is as bad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagRun:
-    """The results of one run.
-
-    Attributes:
-        error: Why the run broke off, or an error of no plugin; empty if there is none.
-        serials: Device -> serial number, if it is known.
-    """
+    """The results of one run."""
 
     results: tuple[DiagResult, ...]
-    error: str
+    error: str  # why the run broke off, or an error of no plugin; empty if there is none
+    # Device -> serial number, if it is known
     serials: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -25,25 +25,17 @@ _PART = re.compile(r"\s*([0-9]{1,3}\.[0-9])%")
 
 @dataclass(slots=True, kw_only=True)
 class Card:
-    """The results of one card.
+    """The results of one card."""
 
-    Attributes:
-        index: Number of the card in gpu-burn's order.
-        ok: The tool found no error.
-        rates: GFLOP/s of every report except the first, which includes the start.
-        errors: Elements that differed from the first product.
-        name: The card's model; empty if it is unknown.
-        products: Products computed by its last report.
-        parts: Percent of the run's time at which its reports of further products came, the first included.
-    """
-
-    index: int
-    ok: bool
+    index: int  # number of the card in gpu-burn's order
+    ok: bool  # the tool found no error
+    # GFLOP/s of every report except the first, which includes the start
     rates: tuple[float, ...] = ()
-    errors: int = 0
+    errors: int = 0  # elements that differed from the first product
     died: bool = False
-    name: str = ""
-    products: int = 0
+    name: str = ""  # the card's model; empty if it is unknown
+    products: int = 0  # products computed by its last report
+    # Percent of the run's time at which its reports of further products came, the first included
     parts: tuple[float, ...] = ()
 
 

@@ -28,33 +28,21 @@ _ROUNDING = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solved:
-    """One system of equations.
+    """One system of equations."""
 
-    Attributes:
-        variant: HPL's code for how it was solved.
-        size: Its order.
-        rate: GFLOP/s.
-        residual: The scaled residual.
-        passed: HPL accepts the residual.
-    """
-
-    variant: str
-    size: int
+    variant: str  # HPL's code for how it was solved
+    size: int  # its order
     seconds: float
-    rate: float
-    residual: float
-    passed: bool
+    rate: float  # GFLOP/s
+    residual: float  # the scaled residual
+    passed: bool  # HPL accepts the residual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HplRun:
-    """The results of one run.
+    """The results of one run."""
 
-    Attributes:
-        version: Version of HPL; empty if it is unknown.
-    """
-
-    version: str
+    version: str  # version of HPL; empty if it is unknown
     solved: tuple[Solved, ...]
 
 

@@ -67,33 +67,22 @@ _MIN_ALGORITHM = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
-    """The measurements of one size, out of place or in place.
+    """The measurements of one size, out of place or in place."""
 
-    Attributes:
-        time: Microseconds.
-        algorithm: Algorithm bandwidth in GB/s: size over time.
-        bus: Bus bandwidth in GB/s, which each link carried.
-        errors: Number of wrong elements, or the largest difference in old programs; None if not checked.
-    """
-
-    time: float
-    algorithm: float
-    bus: float
+    time: float  # microseconds
+    algorithm: float  # algorithm bandwidth in GB/s: size over time
+    bus: float  # bus bandwidth in GB/s, which each link carried
+    # Number of wrong elements, or the largest difference in old programs; None if not checked
     errors: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of results.
+    """One line of results."""
 
-    Attributes:
-        size: Bytes of the message.
-        halves: Out of place and, mostly, in place.
-        variant: Unusual type, reduction, root and clock, for the metric's name; mostly empty.
-    """
-
-    size: int
-    halves: tuple[Half, ...]
+    size: int  # bytes of the message
+    halves: tuple[Half, ...]  # out of place and, mostly, in place
+    # Unusual type, reduction, root and clock, for the metric's name; mostly empty
     variant: str = ""
 
     def metrics(self) -> Iterator[tuple[Metric, float, Half]]:
@@ -108,33 +97,24 @@ class Row:
 
 @dataclass(slots=True, kw_only=True)
 class NcclRun:
-    """One run of one program.
+    """One run of one program."""
 
-    Attributes:
-        collective: Name such as ``all_reduce``; empty if it is unknown.
-        version: Version of nccl-tests; empty before 2.17.
-        failure: The failure that the program reports; empty without one.
-        place: Line on which it begins.
-        ended: The last line of a whole output was there.
-        counts_wrong: The last column counts wrong elements; older programs print the largest difference,
-            which is seldom 0 for floating point.
-        ranks: Numbers of the ranks; empty if the log does not list them.
-        groups: Numbers of the communicators into which the ranks were split (``NCCL_TESTS_SPLIT``).
-        options: Unusual options that change what is measured.
-        slow: The average bandwidth in GB/s that the program calls failed (``NCCL_TESTS_MIN_BW``).
-    """
-
-    collective: str = ""
-    version: str = ""
+    collective: str = ""  # name such as ``all_reduce``; empty if it is unknown
+    version: str = ""  # version of nccl-tests; empty before 2.17
     rows: list[Row] = field(default_factory=list)
-    failure: str = ""
-    place: int = 1
-    ended: bool = False
+    failure: str = ""  # the failure that the program reports; empty without one
+    place: int = 1  # line on which it begins
+    ended: bool = False  # the last line of a whole output was there
+    # The last column counts wrong elements; older programs print the largest difference, which is
+    # seldom 0 for floating point
     counts_wrong: bool = False
+    # Numbers of the ranks; empty if the log does not list them
     ranks: set[int] = field(default_factory=set)
+    # Numbers of the communicators into which the ranks were split (``NCCL_TESTS_SPLIT``)
     groups: set[str] = field(default_factory=set)
     hosts: dict[str, None] = field(default_factory=dict)
-    options: str = ""
+    options: str = ""  # unusual options that change what is measured
+    # The average bandwidth in GB/s that the program calls failed (``NCCL_TESTS_MIN_BW``)
     slow: str = ""
 
     @property

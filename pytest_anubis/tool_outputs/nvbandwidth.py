@@ -61,26 +61,18 @@ _JSON_ROUNDING = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One test case that ran.
+    """One test case that ran."""
 
-    Attributes:
-        name: E.g. ``host_to_device_memcpy_ce``.
-        unit: ``GB/s``, or ``ns`` for latencies.
-        cells: The numbers in its matrix, row by row: one for each device or pair.
-        total: Their sum as the tool prints it.
-        places: Row and column of each cell.
-        part: Which of the three matrices of a copy in both directions, e.g. ``read1`` or ``total``, with
-            which the name ends; empty for other cases.
-        group: That its run had buffers below the default size, and which; empty for other runs.
-    """
-
-    name: str
-    unit: Unit
-    cells: tuple[float, ...]
-    total: float
-    places: tuple[tuple[int, int], ...] = ()
+    name: str  # E.g. ``host_to_device_memcpy_ce``.
+    unit: Unit  # ``GB/s``, or ``ns`` for latencies
+    cells: tuple[float, ...]  # the numbers in its matrix, row by row: one for each device or pair
+    total: float  # their sum as the tool prints it
+    places: tuple[tuple[int, int], ...] = ()  # row and column of each cell
     rows: int = 1
+    # Which of the three matrices of a copy in both directions, e.g. ``read1`` or ``total``, with
+    # which the name ends; empty for other cases.
     part: str = ""
+    # That its run had buffers below the default size, and which; empty for other runs
     group: str = ""
 
     @property
@@ -91,17 +83,13 @@ class Case:
 
 @dataclass(slots=True)
 class NvbandwidthRun:
-    """The results of one run, or of several in one output.
+    """The results of one run, or of several in one output."""
 
-    Attributes:
-        version: The tool's version, e.g. ``v0.6``; empty if it is unknown.
-        failures: Case and failure; an empty case means all of them.
-        unread: Parts of the output that cannot be read, one line each: a truncated case, an unknown form.
-    """
-
-    version: str = ""
+    version: str = ""  # The tool's version, e.g. ``v0.6``; empty if it is unknown.
     cases: list[Case] = field(default_factory=list)
+    # Case and failure; an empty case means all of them
     failures: list[tuple[str, str]] = field(default_factory=list)
+    # Parts of the output that cannot be read, one line each: a truncated case, an unknown form
     unread: list[str] = field(default_factory=list)
 
 

@@ -32,17 +32,11 @@ _FIGURE = re.compile(r"[-+.,]?\d[-+\d.,eE]{0,40}|-?(?:nan|inf)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of results.
+    """One line of results."""
 
-    Attributes:
-        size: Bytes of the message.
-        bandwidth: Mean in Gbit/s; None if the program measures latency.
-        latency: Median in µs; None if the program measures bandwidth.
-    """
-
-    size: int
-    bandwidth: float | None = None
-    latency: float | None = None
+    size: int  # bytes of the message
+    bandwidth: float | None = None  # mean in Gbit/s; None if the program measures latency
+    latency: float | None = None  # median in µs; None if the program measures bandwidth
 
 
 def read_perftest(text: str) -> tuple[Line, ...]:

@@ -38,15 +38,10 @@ _BEGINS = re.compile(r"\{\s*(?:\"|$)")
 
 
 class Line(NamedTuple):
-    """One line of a tool.
+    """One line of a tool."""
 
-    Attributes:
-        label: The launcher's text before it; empty without one.
-        text: The line as the tool printed it.
-    """
-
-    label: str
-    text: str
+    label: str  # the launcher's text before it; empty without one
+    text: str  # the line as the tool printed it
 
 
 def tool_lines(text: str, tool: str, mark: re.Pattern[str]) -> list[str]:

@@ -25,18 +25,12 @@ _ROUNDING = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRun:
-    """The results of one run.
-
-    Attributes:
-        array: Bytes of one of its three arrays.
-        rates: Kernel -> the best rate, in MB/s.
-        failure: The error that it reports in its arrays; empty if they are right.
-    """
+    """The results of one run."""
 
     version: str
-    array: int
-    rates: dict[str, float]
-    failure: str
+    array: int  # bytes of one of its three arrays
+    rates: dict[str, float]  # kernel -> the best rate, in MB/s
+    failure: str  # the error that it reports in its arrays; empty if they are right
 
 
 def read_stream(text: str) -> StreamRun:

@@ -24,16 +24,11 @@ its longest instance."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stressor:
-    """The results of one stressor.
-
-    Attributes:
-        operations: Number of bogus operations.
-        rate: Bogus operations per second of real time.
-    """
+    """The results of one stressor."""
 
     name: str
-    operations: int
-    rate: float
+    operations: int  # number of bogus operations
+    rate: float  # bogus operations per second of real time
     seconds: float
 
 

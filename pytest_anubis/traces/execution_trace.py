@@ -12,29 +12,19 @@ COMPILED = "Torch-Compiled Region"
 
 @dataclass(frozen=True, slots=True)
 class TensorUse:
-    """A tensor as one operation saw it.
+    """A tensor as one operation saw it."""
 
-    Attributes:
-        tensor: Number of the tensor object.
-        storage: Number of the memory that it lies in; views share it. 0 if not recorded.
-        offset: First element of the view within the storage.
-        count: Elements.
-        element_bytes: Bytes of one element.
-        device: ``cpu``, ``cuda:0``, ...
-        element: Type of the elements as torch's C++ side names it: ``float``, ``long int``, ``c10::Half``.
-        shape: Size of every dimension.
-        strides: Elements from one index to the next of every dimension; None before schema 1.1.1, where a
-            tensor counts as contiguous.
-    """
-
-    tensor: int
-    storage: int
-    offset: int
-    count: int
-    element_bytes: int
-    device: str
+    tensor: int  # number of the tensor object
+    storage: int  # number of the memory that it lies in; views share it. 0 if not recorded
+    offset: int  # first element of the view within the storage
+    count: int  # elements
+    element_bytes: int  # bytes of one element
+    device: str  # ``cpu``, ``cuda:0``, ..
+    # Type of the elements as torch's C++ side names it: ``float``, ``long int``, ``c10::Half``
     element: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # size of every dimension
+    # Elements from one index to the next of every dimension; None before schema 1.1.1, where a
+    # tensor counts as contiguous
     strides: tuple[int, ...] | None = None
 
     @property
@@ -64,42 +54,28 @@ Argument = TensorUse | Opaque | None | bool | int | float | str | tuple["Argumen
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One node of a trace.
+    """One node of a trace."""
 
-    Attributes:
-        id: Number of the node.
-        parent: Number of the node that called it.
-        name: Such as ``aten::mm``; a label of the user or of autograd has no schema.
-        schema: The operation's registered schema; empty for a node that is no operation.
-        inputs: Arguments in the order of the schema; an uninitialised tensor is None.
-        outputs: Results.
-        thread: Number of the thread that ran it.
-        ranges: Smallest and largest value by the number of an input, where they were recorded.
-    """
-
-    id: int
-    parent: int
-    name: str
-    schema: str
+    id: int  # number of the node
+    parent: int  # number of the node that called it
+    name: str  # such as ``aten::mm``; a label of the user or of autograd has no schema
+    schema: str  # the operation's registered schema; empty for a node that is no operation
+    # Arguments in the order of the schema; an uninitialised tensor is None
     inputs: tuple[Argument, ...]
-    outputs: tuple[Argument, ...]
-    thread: int = 0
+    outputs: tuple[Argument, ...]  # results
+    thread: int = 0  # number of the thread that ran it
+    # Smallest and largest value by the number of an input, where they were recorded
     ranges: tuple[tuple[int, float, float], ...] = ()
 
 
 @dataclass(frozen=True)
 class ExecutionTrace:
-    """A recorded trace.
+    """A recorded trace."""
 
-    Attributes:
-        schema: Version of the file's form, such as ``1.1.1-chakra.0.0.4``.
-        digest: The first 16 hexadecimal digits of the SHA-256 of the file's content after decompression.
-        nodes: All nodes by rising id.
-    """
-
-    schema: str
+    schema: str  # version of the file's form, such as ``1.1.1-chakra.0.0.4``
+    # The first 16 hexadecimal digits of the SHA-256 of the file's content after decompression
     digest: str
-    nodes: tuple[Operation, ...]
+    nodes: tuple[Operation, ...]  # all nodes by rising id
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:

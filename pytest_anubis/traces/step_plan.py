@@ -56,29 +56,17 @@ _BAGS = frozenset(("embedding_bag", "_embedding_bag", "_embedding_bag_forward_on
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory that exists before the step, in which one or more tensors lie.
+    """Memory that exists before the step, in which one or more tensors lie."""
 
-    Attributes:
-        elements: Its size.
-        element: Type of its elements.
-        element_bytes: Bytes of one.
-        scale: Largest absolute value of the numbers that it is filled with.
-        positive: The values must be above zero, such as variances.
-        one: All values are 1, the best guess of an unknown factor or divisor of the job.
-        bound: Whole numbers are below it.
-        rising: Whole numbers rise evenly, as the offsets of bags do.
-        count: How many elements are not zero, of a mask that decides a size.
-    """
-
-    elements: int
-    element: str
-    element_bytes: int
-    scale: float = 1.0
-    positive: bool = False
-    one: bool = False
-    bound: int = 1
-    rising: bool = False
-    count: int | None = None
+    elements: int  # its size
+    element: str  # type of its elements
+    element_bytes: int  # bytes of one
+    scale: float = 1.0  # largest absolute value of the numbers that it is filled with
+    positive: bool = False  # the values must be above zero, such as variances
+    one: bool = False  # all values are 1, the best guess of an unknown factor or divisor of the job
+    bound: int = 1  # whole numbers are below it
+    rising: bool = False  # whole numbers rise evenly, as the offsets of bags do
+    count: int | None = None  # how many elements are not zero, of a mask that decides a size
 
     @property
     def bytes(self) -> int:
@@ -97,17 +85,11 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The tensors of a step.
+    """The tensors of a step."""
 
-    Attributes:
-        memory: What exists before the step, by place.
-        given: Tensors that lie in it: key -> place and first element.
-        freed: For each operation, the tensors that nothing uses after it.
-    """
-
-    memory: dict[Place, Memory]
-    given: dict[Key, tuple[Place, int]]
-    freed: tuple[tuple[Key, ...], ...]
+    memory: dict[Place, Memory]  # what exists before the step, by place
+    given: dict[Key, tuple[Place, int]]  # tensors that lie in it: key -> place and first element
+    freed: tuple[tuple[Key, ...], ...]  # for each operation, the tensors that nothing uses after it
 
     @property
     def bytes(self) -> int:

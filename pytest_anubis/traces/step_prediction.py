@@ -35,56 +35,36 @@ _BACKWARD = 2.0  # products of a backward convolution: for its input and for its
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledOperation:
-    """The time of one operation on tensors of one form.
+    """The time of one operation on tensors of one form."""
 
-    Attributes:
-        schema: The operation.
-        form: Its arguments: element types, shapes and strides of tensors, and all other values.
-        seconds: Median time of one call.
-        work: FLOP of a product or convolution, bytes of anything else.
-    """
-
-    schema: str
-    form: str
-    seconds: Annotated[float, Range(least=0)]
+    schema: str  # the operation
+    form: str  # its arguments: element types, shapes and strides of tensors, and all other values
+    seconds: Annotated[float, Range(least=0)]  # median time of one call
+    # FLOP of a product or convolution, bytes of anything else
     work: Annotated[float, Range(least=0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationProfile:
-    """Times of operations on one device.
+    """Times of operations on one device."""
 
-    Attributes:
-        device: Such as ``cpu``.
-        machine: The node.
-        ratio: Time of a step over the sum of its operations' times, each of which was waited for.
-        operations: What was measured.
-    """
-
-    device: str
-    machine: str
+    device: str  # such as ``cpu``
+    machine: str  # the node
+    # Time of a step over the sum of its operations' times, each of which was waited for
     ratio: Annotated[float, Range(least=0)]
-    operations: tuple[ProfiledOperation, ...]
+    operations: tuple[ProfiledOperation, ...]  # what was measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a step is predicted to take.
+    """What a step is predicted to take."""
 
-    Attributes:
-        seconds: Of the step.
-        exposed: Seconds of it in which operations wait for collectives.
-        known: Operations whose form the profile has.
-        scaled: Those whose time was scaled from others, by work.
-        scaled_share: Share of the operations' time that was scaled.
-        unknown: Names of operations of which the profile has nothing alike; they count as no time.
-    """
-
-    seconds: float
-    exposed: float
-    known: int
-    scaled: int
-    scaled_share: float
+    seconds: float  # of the step
+    exposed: float  # seconds of it in which operations wait for collectives
+    known: int  # operations whose form the profile has
+    scaled: int  # those whose time was scaled from others, by work
+    scaled_share: float  # share of the operations' time that was scaled
+    # Names of operations of which the profile has nothing alike; they count as no time
     unknown: Mapping[str, int]
 
 

@@ -38,23 +38,14 @@ class HostsError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchedHosts:
-    """The hosts of a launcher, seen from one of them.
+    """The hosts of a launcher, seen from one of them."""
 
-    Attributes:
-        count: Number of hosts.
-        number: This host's number, from 0.
-        name: This host's name.
-        master: Address of the first host.
-        port: Port on which the first host listens.
-        interface: Network interface to use; empty: gloo chooses.
-    """
-
-    count: int
-    number: int
-    name: str
-    master: str
-    port: int
-    interface: str = ""
+    count: int  # number of hosts
+    number: int  # this host's number, from 0
+    name: str  # this host's name
+    master: str  # address of the first host
+    port: int  # port on which the first host listens
+    interface: str = ""  # network interface to use; empty: gloo chooses
 
     def __len__(self) -> int:
         return self.count

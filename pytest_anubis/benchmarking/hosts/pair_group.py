@@ -63,19 +63,13 @@ _groups = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of one host's process.
+    """The place of one host's process."""
 
-    Attributes:
-        number: The host's number among all, from 0.
-        name: The host's name.
-        environment: Variables to set in addition to those of this process.
-        within: Prefix of its command, such as ``ip netns exec NAME``.
-    """
-
-    number: int
-    name: str
+    number: int  # the host's number among all, from 0
+    name: str  # the host's name
+    # Variables to set in addition to those of this process
     environment: Mapping[str, str] = field(default_factory=dict)
-    within: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()  # prefix of its command, such as ``ip netns exec NAME``
 
 
 class Hosts(Protocol):
@@ -97,20 +91,16 @@ class Hosts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRates:
-    """The results of all hosts.
+    """The results of all hosts."""
 
-    Attributes:
-        names: Names of the hosts.
-        rates: Bytes per second by repeat, sender and receiver; nan if not measured.
-        wrong: Number of corrupted bytes by sender and receiver; nan if not measured.
-        resent: TCP segments that the sender's host sent again meanwhile, as `rates`; nan if unknown.
-        together: Bytes per second by repeat and host: the sum over its ways where it had several at once.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # names of the hosts
+    # Bytes per second by repeat, sender and receiver; nan if not measured
     rates: tuple[tuple[tuple[float, ...], ...], ...]
+    # Number of corrupted bytes by sender and receiver; nan if not measured
     wrong: tuple[tuple[float, ...], ...]
+    # TCP segments that the sender's host sent again meanwhile, as `rates`; nan if unknown
     resent: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    # Bytes per second by repeat and host: the sum over its ways where it had several at once
     together: tuple[tuple[float, ...], ...] = ()
 
     def of(self, sender: int, receiver: int) -> tuple[float, ...]:

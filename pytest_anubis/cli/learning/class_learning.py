@@ -202,25 +202,15 @@ class _LearnedClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassLearner:
-    """Learner of the hardware classes of one set of runs.
+    """Learner of the hardware classes of one set of runs."""
 
-    Attributes:
-        options: Options of the command.
-        runs: Everything that was read.
-        rounds: The rounds on this machine; None if the runs were collected.
-        longer: Command that measures longer; empty if the runs were collected.
-        see: Commands that show the nodes that the lines name.
-        engine: Learns metrics in parallel; None: one after the other.
-        spilled: Keeps the values that exceed the memory.
-    """
-
-    options: argparse.Namespace
-    runs: RunSet
-    rounds: Rounds | None
-    longer: Sequence[str]
-    see: Sequence[Sequence[str]]
-    engine: Executor | None
-    spilled: SpilledValues
+    options: argparse.Namespace  # options of the command
+    runs: RunSet  # everything that was read
+    rounds: Rounds | None  # the rounds on this machine; None if the runs were collected
+    longer: Sequence[str]  # command that measures longer; empty if the runs were collected
+    see: Sequence[Sequence[str]]  # commands that show the nodes that the lines name
+    engine: Executor | None  # learns metrics in parallel; None: one after the other
+    spilled: SpilledValues  # keeps the values that exceed the memory
 
     def learn_all(self, by_class: Mapping[str, list[Population]]) -> LearnResult:
         """Learn all classes, and print the lines of each as soon as it is learned."""

@@ -20,17 +20,14 @@ MAX_METRICS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """What nothing is learned of because it was not measured.
+    """What nothing is learned of because it was not measured."""
 
-    Attributes:
-        skipped: Each test (with its device) that every run skipped, and why.
-        not_applicable: How many more tests do not apply to the machines, so that nothing can be mended.
-        unset: Benchmark and name of the declared metrics that no run of a passed test recorded; no run is
-            accepted without them.
-    """
-
+    # Each test (with its device) that every run skipped, and why
     skipped: tuple[tuple[str, str], ...] = ()
+    # How many more tests do not apply to the machines, so that nothing can be mended
     not_applicable: int = 0
+    # Benchmark and name of the declared metrics that no run of a passed test recorded; no run is
+    # accepted without them
     unset: tuple[tuple[str, str], ...] = ()
 
     def lines(self, *, verbose: bool = False) -> list[str]:

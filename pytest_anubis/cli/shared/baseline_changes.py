@@ -35,18 +35,14 @@ MAX_LINES = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What differs from one baseline to another.
+    """What differs from one baseline to another."""
 
-    Attributes:
-        changed: The criteria that differ, (before, now), in order of their keys.
-        same: How many do not.
-        fields: What else of the file differs, such as its inventory, by the names of the file.
-    """
-
+    # The criteria that differ, (before, now), in order of their keys
     changed: tuple[tuple[Criterion, Criterion], ...]
-    same: int
+    same: int  # how many do not
     gone: tuple[Key, ...]
     added: tuple[Key, ...]
+    # What else of the file differs, such as its inventory, by the names of the file
     fields: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:

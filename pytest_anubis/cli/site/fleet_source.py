@@ -59,32 +59,24 @@ Traits = dict[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSource:
-    """Judged nodes, and what is known of them.
+    """Judged nodes, and what is known of them."""
 
-    Attributes:
-        runs: Everything that was read.
-        judged: The verdicts.
-        rows: One for each node and hardware class.
-        traits: Traits of every node: the register's first, then those that its runs report.
-        filed: Node -> its last decision in the history and the day, of nodes whose class has no baseline.
-        without_run: Names of registered or listed nodes without a run; they are in no row.
-        tables: The samples of each class as one table; empty if no trait of nodes is known.
-        shifts: Traits that separate nodes of a class, slow nodes first.
-        out: Nodes that are drained or in repair by the history that was judged from.
-        validation: How validation itself does; None if no page asks for it.
-        closed: Defects that operators have closed; none if no page asks for them.
-    """
-
-    runs: RunSet
-    judged: JudgedFleet
-    rows: Sequence[NodeRow]
-    traits: Traits
+    runs: RunSet  # everything that was read
+    judged: JudgedFleet  # the verdicts
+    rows: Sequence[NodeRow]  # one for each node and hardware class
+    traits: Traits  # traits of every node: the register's first, then those that its runs report
+    # Node -> its last decision in the history and the day, of nodes whose class has no baseline
     filed: Mapping[str, tuple[Decision, str]] = field(default_factory=dict)
+    # Names of registered or listed nodes without a run; they are in no row
     without_run: Sequence[str] = ()
+    # The samples of each class as one table; empty if no trait of nodes is known
     tables: Sequence[UnitMedians] = ()
-    shifts: Sequence[TraitShift] = ()
+    shifts: Sequence[TraitShift] = ()  # traits that separate nodes of a class, slow nodes first
+    # Nodes that are drained or in repair by the history that was judged from
     out: frozenset[str] = frozenset()
+    # How validation itself does; None if no page asks for it
     validation: ValidationFigures | None = None
+    # Defects that operators have closed; none if no page asks for them
     closed: Sequence[Defect] = ()
 
     @property

@@ -66,15 +66,12 @@ _NOT_IN_ROWS = (Reason.TEST_FAILED, Reason.WAIVED)
 
 @dataclass(slots=True)
 class _Cells:
-    """The worst verdict on every node by every metric.
+    """The worst verdict on every node by every metric."""
 
-    Attributes:
-        code: Shape (nodes, metrics): rank, similarity, outcome, reason and unit packed into one number that
-            sorts the worst first; `_NOTHING` where nothing was measured.
-        units: Direction and unit -> their number.
-    """
-
+    # Shape (nodes, metrics): rank, similarity, outcome, reason and unit packed into one number that
+    # sorts the worst first; `_NOTHING` where nothing was measured
     code: npt.NDArray[np.int64]
+    # Direction and unit -> their number
     units: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def packed(

@@ -17,22 +17,14 @@ from pytest_anubis.report.text.numbers import count_text, value_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crash:
-    """The death of a worker.
-
-    Attributes:
-        test: Node id of its running test, empty if there was none.
-        overdue: Deadline for which the watchdog killed it, None if it did not.
-        death: How its process ended, None if unknown.
-        memory: The kernel killed processes for lack of memory meanwhile.
-        said: Message of xdist.
-    """
+    """The death of a worker."""
 
     worker: str
-    test: str = ""
-    overdue: Overdue | None = None
-    death: Death | None = None
-    memory: bool = False
-    said: str = ""
+    test: str = ""  # node id of its running test, empty if there was none
+    overdue: Overdue | None = None  # deadline for which the watchdog killed it, None if it did not
+    death: Death | None = None  # how its process ended, None if unknown
+    memory: bool = False  # the kernel killed processes for lack of memory meanwhile
+    said: str = ""  # message of xdist
 
     @property
     def cause(self) -> str:

@@ -48,16 +48,11 @@ _MAX_COMMAND_LENGTH = 80
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """One thing that a test may leave changed.
+    """One thing that a test may leave changed."""
 
-    Attributes:
-        name: For people.
-        read: Returns its value; values are compared.
-        restore: Puts an earlier value back; raises OSError or ValueError if it cannot.
-    """
-
-    name: str
-    read: Callable[[], Any]
+    name: str  # for people
+    read: Callable[[], Any]  # returns its value; values are compared
+    # Puts an earlier value back; raises OSError or ValueError if it cannot
     restore: Callable[[Any], object]
 
 

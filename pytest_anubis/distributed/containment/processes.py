@@ -32,15 +32,10 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a process ended.
+    """How a process ended."""
 
-    Attributes:
-        signal: Number of the signal that ended it, None if it exited.
-        status: Its exit status, None if a signal ended it.
-    """
-
-    signal: int | None = None
-    status: int | None = None
+    signal: int | None = None  # number of the signal that ended it, None if it exited
+    status: int | None = None  # its exit status, None if a signal ended it
 
     def __str__(self) -> str:
         if self.signal is not None:

@@ -43,15 +43,10 @@ KILL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """How long a test may take.
+    """How long a test may take."""
 
-    Attributes:
-        seconds: Time from its start to the end of its teardown.
-        source: Origin of the figure, for people.
-    """
-
-    seconds: float
-    source: str
+    seconds: float  # time from its start to the end of its teardown
+    source: str  # origin of the figure, for people
 
 
 def deadline_of(
@@ -92,17 +87,12 @@ def deadline_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overdue:
-    """A missed deadline.
-
-    Attributes:
-        stack: Stacks of the worker's threads; empty if it did not answer.
-        stubborn: The worker could not be killed, because it hangs in the kernel.
-        survived: How the late test ended by itself, one phrase; empty if the watchdog killed its worker.
-    """
+    """A missed deadline."""
 
     deadline: Deadline
-    stack: str = ""
-    stubborn: bool = False
+    stack: str = ""  # stacks of the worker's threads; empty if it did not answer
+    stubborn: bool = False  # the worker could not be killed, because it hangs in the kernel
+    # How the late test ended by itself, one phrase; empty if the watchdog killed its worker
     survived: str = ""
 
 

@@ -43,25 +43,17 @@ class CertificateError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """The result for one pair of benchmarks, whose ids are sorted.
-
-    Attributes:
-        similarity: Worst one-sided similarity of any metric of either, together against alone.
-        metric: The metric with that similarity.
-        granted: They may overlap.
-        reason: Why they may not, one phrase; empty when granted.
-        met: Number of runs in which they overlapped.
-        open: Only more runs or values are needed for a result.
-    """
+    """The result for one pair of benchmarks, whose ids are sorted."""
 
     first: str
     second: str
+    # Worst one-sided similarity of any metric of either, together against alone
     similarity: float = 0.0
-    metric: str = ""
-    granted: bool = False
-    reason: str = ""
-    met: int = 0
-    open: bool = False
+    metric: str = ""  # the metric with that similarity
+    granted: bool = False  # they may overlap
+    reason: str = ""  # why they may not, one phrase; empty when granted
+    met: int = 0  # number of runs in which they overlapped
+    open: bool = False  # only more runs or values are needed for a result
 
 
 def certify(

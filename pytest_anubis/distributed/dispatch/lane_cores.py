@@ -17,25 +17,17 @@ from pytest_anubis.hardware.numa import Core, cpu_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePlacement:
-    """The CPUs of one lane.
+    """The CPUs of one lane."""
 
-    Attributes:
-        lane: The lane's name.
-        cpus: All its CPUs, ascending, for tests without a card.
-        near: Card -> CPUs for its tests, on its NUMA node.
-        nodes: Card -> its NUMA node; None if unknown.
-        local: The cards' CPUs are on their NUMA nodes.
-        own: The lane shares its cores with no other lane of accelerators, and its part of a quota is one CPU
-            at least.
-        quota: Its share of the control group's CPU time, in CPUs; None without a quota.
-    """
-
-    lane: str
-    cpus: tuple[int, ...]
-    near: Mapping[str, tuple[int, ...]]
-    nodes: Mapping[str, int | None]
-    local: bool = True
+    lane: str  # the lane's name
+    cpus: tuple[int, ...]  # all its CPUs, ascending, for tests without a card
+    near: Mapping[str, tuple[int, ...]]  # card -> CPUs for its tests, on its NUMA node
+    nodes: Mapping[str, int | None]  # card -> its NUMA node; None if unknown
+    local: bool = True  # the cards' CPUs are on their NUMA nodes
+    # The lane shares its cores with no other lane of accelerators, and its part of a quota is one
+    # CPU at least
     own: bool = True
+    # Its share of the control group's CPU time, in CPUs; None without a quota
     quota: float | None = None
 
 

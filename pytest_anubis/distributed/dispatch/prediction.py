@@ -19,36 +19,24 @@ UNKNOWN_COST = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledTest:
-    """The predicted lane and time of one test, in seconds after the first test's start.
-
-    Attributes:
-        alone: The test is exclusive, so nothing else runs meanwhile.
-    """
+    """The predicted lane and time of one test, in seconds after the first test's start."""
 
     test: str
     lane: str
     start: float
     end: float
-    alone: bool
+    alone: bool  # the test is exclusive, so nothing else runs meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The predicted run.
+    """The predicted run."""
 
-    Attributes:
-        slots: The tests in order of start.
-        lanes: Names of the lanes that have work.
-        wall: Seconds from the first test's start to the last one's end.
-        serial: Seconds of the same tests one after the other.
-        unknown: Number of tests without a known cost, counted as `UNKNOWN_COST`.
-    """
-
-    slots: tuple[ScheduledTest, ...]
-    lanes: tuple[str, ...]
-    wall: float
-    serial: float
-    unknown: int = 0
+    slots: tuple[ScheduledTest, ...]  # the tests in order of start
+    lanes: tuple[str, ...]  # names of the lanes that have work
+    wall: float  # seconds from the first test's start to the last one's end
+    serial: float  # seconds of the same tests one after the other
+    unknown: int = 0  # number of tests without a known cost, counted as `UNKNOWN_COST`
 
 
 def plan(

@@ -20,29 +20,18 @@ Certificates = frozenset[frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One test as the dispatcher sees it.
+    """One test as the dispatcher sees it."""
 
-    Attributes:
-        test: Node id.
-        benchmark: Node id without the device parameter, as in certificates.
-        device: Device that it runs on, ``node`` if it has none of its own.
-        exclusive: Nothing else may run on the node meanwhile.
-        resources: Resources that it occupies besides its device, e.g. ``disk``, ``network``, ``cpu``.
-        cost: Expected duration in seconds, None if unknown.
-        deadline: Seconds after which it counts as hung, None without a limit.
-        why: Origin of the deadline, for people.
-        applies: This node has what it needs; else it is skipped, and not part of a plan.
-    """
-
-    test: str
-    benchmark: str = ""
-    device: str = NODE
-    exclusive: bool = True
+    test: str  # node id
+    benchmark: str = ""  # node id without the device parameter, as in certificates
+    device: str = NODE  # device that it runs on, ``node`` if it has none of its own
+    exclusive: bool = True  # nothing else may run on the node meanwhile
+    # Resources that it occupies besides its device, e.g. ``disk``, ``network``, ``cpu``.
     resources: frozenset[str] = frozenset()
-    cost: float | None = None
-    deadline: float | None = None
-    why: str = ""
-    applies: bool = True
+    cost: float | None = None  # expected duration in seconds, None if unknown
+    deadline: float | None = None  # seconds after which it counts as hung, None without a limit
+    why: str = ""  # origin of the deadline, for people
+    applies: bool = True  # this node has what it needs; else it is skipped, and not part of a plan
 
 
 @dataclass(frozen=True, slots=True)

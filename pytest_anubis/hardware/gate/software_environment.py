@@ -17,34 +17,23 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - only its size is read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Torch:
-    """The version and build of an installed torch.
+    """The version and build of an installed torch."""
 
-    Attributes:
-        version: Its version.
-        cuda: Version of CUDA that it was built for; None for a build without CUDA.
-        hip: Version of ROCm's HIP that it was built for; None for a build without ROCm.
-    """
-
-    version: str
-    cuda: str | None = None
+    version: str  # its version
+    cuda: str | None = None  # version of CUDA that it was built for; None for a build without CUDA
+    # Version of ROCm's HIP that it was built for; None for a build without ROCm
     hip: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareEnvironment:
-    """The variables, libraries and limits under which a node's cards are tested.
+    """The variables, libraries and limits under which a node's cards are tested."""
 
-    Attributes:
-        visibility: Variables of `VISIBILITY` that are set, and their values.
-        torch: The installed torch; None if there is none or its build is unknown.
-        shared_memory: Size of /dev/shm in bytes; None if it does not exist.
-        processes: Number of processes that run tests.
-    """
-
+    # Variables of `VISIBILITY` that are set, and their values
     visibility: Mapping[str, str] = field(default_factory=dict)
-    torch: Torch | None = None
-    shared_memory: int | None = None
-    processes: int = 1
+    torch: Torch | None = None  # the installed torch; None if there is none or its build is unknown
+    shared_memory: int | None = None  # size of /dev/shm in bytes; None if it does not exist
+    processes: int = 1  # number of processes that run tests
 
 
 def read_software_environment(

@@ -24,36 +24,26 @@ NOTHING = ("", "-1", "none", "void", "nodevfiles")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visible:
-    """The devices of a run.
+    """The devices of a run."""
 
-    Attributes:
-        devices: Torch's names, numbered over the whole node, in the order in which processes see them;
-            ``("cpu",)`` without accelerators.
-        bindings: For each accelerator the variable and the value that leave only it visible to a process;
-            ``("", "")`` if unknown.
-        notes: Accelerators that the user's environment hides, one sentence each.
-        refused: Settings in the environment that prevent any test, with the next step, one sentence each.
-    """
-
+    # Torch's names, numbered over the whole node, in the order in which processes see them;
+    # ``("cpu",)`` without accelerators
     devices: tuple[str, ...]
+    # For each accelerator the variable and the value that leave only it visible to a process;
+    # ``("", "")`` if unknown
     bindings: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # accelerators that the user's environment hides, one sentence each
+    # Settings in the environment that prevent any test, with the next step, one sentence each
     refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The cards that a variable's value names.
+    """The cards that a variable's value names."""
 
-    Attributes:
-        cards: Their positions.
-        stopped: The entry that names no card and hides all after it; empty if there is none.
-        wrong: Why the value is refused; empty if it is accepted.
-    """
-
-    cards: tuple[int, ...]
-    stopped: str = ""
-    wrong: str = ""
+    cards: tuple[int, ...]  # their positions
+    stopped: str = ""  # the entry that names no card and hides all after it; empty if there is none
+    wrong: str = ""  # why the value is refused; empty if it is accepted
 
 
 def visible(accelerators: Sequence[Accelerator], environ: Mapping[str, str]) -> Visible:

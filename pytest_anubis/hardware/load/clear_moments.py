@@ -152,23 +152,15 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state of the host around one round.
+    """The state of the host around one round."""
 
-    Attributes:
-        probe: The slower of the probe's readings before and after the round, in seconds.
-        others: CPUs' worth of time that other processes used.
-        waited: Time for which this run's own threads waited for a CPU, relative to the round's length.
-        stolen: Share of the CPUs' time that the hypervisor gave to others.
-        unseen: Seconds of CPU time of processes that were not listed.
-        seconds: Length of the round.
-    """
-
-    probe: float
-    others: float = 0.0
+    probe: float  # the slower of the probe's readings before and after the round, in seconds
+    others: float = 0.0  # CPUs' worth of time that other processes used
+    # Time for which this run's own threads waited for a CPU, relative to the round's length
     waited: float = 0.0
-    stolen: float = 0.0
-    unseen: float = 0.0
-    seconds: float = 0.0
+    stolen: float = 0.0  # share of the CPUs' time that the hypervisor gave to others
+    unseen: float = 0.0  # seconds of CPU time of processes that were not listed
+    seconds: float = 0.0  # length of the round
 
 
 class HostMonitor:

@@ -40,32 +40,21 @@ _UNTYPABLE = re.compile(r"[^\w.:/@+-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersActivity:
-    """The activity of others between two readings; None for what cannot be known.
+    """The activity of others between two readings; None for what cannot be known."""
 
-    Attributes:
-        seconds: Wall time between the readings.
-        cpus: CPUs that this process may use.
-        steal: Share of the wanted CPU time that the hypervisor gave to others.
-        others: CPUs' worth of time that other processes used, without the allowed ones.
-        own: CPUs' worth of time that we used.
-        pressure: ``cpu some``, ``memory full``, ... -> share of the wall time in which tasks stalled.
-        others_traffic: Share of the disk traffic that was not ours.
-        own_traffic: Bytes of our own disk traffic.
-        quota: CPU quota of the control group in cores.
-        throttled: Number of periods in which the quota stopped us.
-        busiest: The other processes that are visible, busiest first.
-    """
-
-    seconds: float
-    cpus: int
-    steal: float | None = None
+    seconds: float  # wall time between the readings
+    cpus: int  # CPUs that this process may use
+    steal: float | None = None  # share of the wanted CPU time that the hypervisor gave to others
+    # CPUs' worth of time that other processes used, without the allowed ones
     others: float | None = None
-    own: float | None = None
+    own: float | None = None  # CPUs' worth of time that we used
+    # ``cpu some``, ``memory full``, ... -> share of the wall time in which tasks stalled
     pressure: dict[str, float]
-    others_traffic: float | None = None
-    own_traffic: int | None = None
-    quota: float | None = None
-    throttled: int | None = None
+    others_traffic: float | None = None  # share of the disk traffic that was not ours
+    own_traffic: int | None = None  # bytes of our own disk traffic
+    quota: float | None = None  # CPU quota of the control group in cores
+    throttled: int | None = None  # number of periods in which the quota stopped us
+    # The other processes that are visible, busiest first
     busiest: tuple[OtherProcess, ...] | None = None
 
 

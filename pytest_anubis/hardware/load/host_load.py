@@ -31,34 +31,25 @@ _HOUSEKEEPING = ("cpuhp/", "migration/", "idle_inject/", "ksoftirqd/", "watchdog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One reading of all counters; None for a counter that the kernel or the container does not show.
+    """One reading of all counters; None for a counter that the kernel or the container does not show."""
 
-    Attributes:
-        when: Seconds of a monotonic clock.
-        busy: CPU seconds of all processes in user and kernel mode. Interrupts are left out, as they may serve
-            any process.
-        steal: CPU seconds that the hypervisor gave to others while we wanted them.
-        own: CPU seconds of our process and all its descendants.
-        kernel: CPU seconds of the kernel's own threads (write-back, encryption, ...).
-        stalls: ``cpu some``, ``memory some``, ``io full``, ... -> seconds in which tasks stalled.
-        stalls_when: Clock when `stalls` was read, somewhat later than `when`; None: at the same time.
-        throttling: Throttling by the control group's quota so far.
-        disk: Bytes that all disks have read and written.
-        own_disk: Bytes of `disk` that our process and its descendants requested.
-        processes: CPU time of each process that is not ours.
-    """
-
-    when: float
+    when: float  # seconds of a monotonic clock
+    # CPU seconds of all processes in user and kernel mode. Interrupts are left out, as they may
+    # serve any process.
     busy: float | None = None
+    # CPU seconds that the hypervisor gave to others while we wanted them
     steal: float | None = None
-    own: float | None = None
+    own: float | None = None  # CPU seconds of our process and all its descendants
+    # CPU seconds of the kernel's own threads (write-back, encryption, ...)
     kernel: float | None = None
+    # ``cpu some``, ``memory some``, ``io full``, ... -> seconds in which tasks stalled
     stalls: dict[str, float]
+    # Clock when `stalls` was read, somewhat later than `when`; None: at the same time
     stalls_when: float | None = None
-    throttling: Throttling | None = None
-    disk: int | None = None
-    own_disk: int | None = None
-    processes: Snapshot | None = None
+    throttling: Throttling | None = None  # throttling by the control group's quota so far
+    disk: int | None = None  # bytes that all disks have read and written
+    own_disk: int | None = None  # bytes of `disk` that our process and its descendants requested
+    processes: Snapshot | None = None  # CPU time of each process that is not ours
 
 
 class LoadReader:

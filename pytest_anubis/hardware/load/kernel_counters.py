@@ -21,19 +21,13 @@ RESCAN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The kernel's counts so far, in seconds.
+    """The kernel's counts so far, in seconds."""
 
-    Attributes:
-        others: CPU time of other processes.
-        waited: Time for which threads of this run waited for a CPU.
-        stolen: CPU time that the hypervisor gave to others.
-        unseen: CPU time of processes that were never listed and are not this run's; in a container, only of
-            its control group, and 0 with version 1, which does not count it.
-    """
-
-    others: float = 0.0
-    waited: float = 0.0
-    stolen: float = 0.0
+    others: float = 0.0  # CPU time of other processes
+    waited: float = 0.0  # time for which threads of this run waited for a CPU
+    stolen: float = 0.0  # CPU time that the hypervisor gave to others
+    # CPU time of processes that were never listed and are not this run's; in a container, only of
+    # its control group, and 0 with version 1, which does not count it
     unseen: float = 0.0
 
 

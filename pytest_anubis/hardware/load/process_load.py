@@ -35,53 +35,34 @@ MIN_NAMED_CPUS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ProcessTime:
-    """CPU seconds of one process so far.
+    """CPU seconds of one process so far."""
 
-    Attributes:
-        name: Its command's name, as the kernel keeps it.
-        parent: Id of its parent.
-        started: Its start, in seconds since boot.
-        own: CPU seconds of all its threads.
-        children: CPU seconds of its children that have ended and been waited for.
-    """
-
-    name: str
-    parent: int
-    started: float
-    own: float
-    children: float
+    name: str  # its command's name, as the kernel keeps it
+    parent: int  # id of its parent
+    started: float  # its start, in seconds since boot
+    own: float  # CPU seconds of all its threads
+    children: float  # CPU seconds of its children that have ended and been waited for
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The processes of others at one moment.
+    """The processes of others at one moment."""
 
-    Attributes:
-        when: Seconds since boot.
-        processes: Processes by id, without kernel threads and our own.
-        complete: All of them were read: there was time, and none ended just before it was read.
-        ours: Our own processes by id: their time is charged to another process if that one waits for them.
-    """
-
-    when: float
-    processes: Mapping[int, ProcessTime]
+    when: float  # seconds since boot
+    processes: Mapping[int, ProcessTime]  # processes by id, without kernel threads and our own
+    # All of them were read: there was time, and none ended just before it was read
     complete: bool = True
+    # Our own processes by id: their time is charged to another process if that one waits for them
     ours: Mapping[int, ProcessTime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class OtherProcess:
-    """A process of others that used CPU time between two snapshots.
+    """A process of others that used CPU time between two snapshots."""
 
-    Attributes:
-        pid: Its id.
-        name: Its command's name.
-        cpus: CPUs' worth of time, including its children that ended meanwhile.
-    """
-
-    pid: int
-    name: str
-    cpus: float
+    pid: int  # its id
+    name: str  # its command's name
+    cpus: float  # CPUs' worth of time, including its children that ended meanwhile
 
     def __str__(self) -> str:
         return f"{self.name} (pid {self.pid}) {self.cpus:.1f}"

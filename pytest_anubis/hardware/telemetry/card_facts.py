@@ -54,22 +54,15 @@ _DECIDING = re.compile(r"(GPU \d+): (?:ECC errors|remapped rows|fields): (.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One fact that the hardware reported.
+    """One fact that the hardware reported."""
 
-    Attributes:
-        sort: The rule that applies to it; see `core.events.HardwareFound`.
-        part: ``GPU 3``; empty if only a place is known, or for the node.
-        place: PCI address, or label of a memory module, if known.
-        module: Where the errors of that module are.
-    """
-
-    sort: str
+    sort: str  # the rule that applies to it; see `core.events.HardwareFound`
     name: str
     text: str
-    part: str = ""
-    place: str = ""
+    part: str = ""  # ``GPU 3``; empty if only a place is known, or for the node
+    place: str = ""  # PCI address, or label of a memory module, if known
     source: str = "counters"
-    module: ModuleErrors | None = None
+    module: ModuleErrors | None = None  # where the errors of that module are
 
 
 def counter_facts(begin: Reading, end: Reading) -> list[Fact]:

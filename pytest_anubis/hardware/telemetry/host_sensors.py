@@ -49,19 +49,15 @@ Asked = bool | Collection[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One reading of one source.
+    """One reading of one source."""
 
-    Attributes:
-        values: Part -> quantity with its unit -> present value.
-        counters: Part -> name -> count so far; only if counters were requested.
-        users: Part -> ids of the processes that use it; only if counters were requested.
-        lost: Sensors that did not answer, ``part: sensor: reason``.
-    """
-
+    # Part -> quantity with its unit -> present value
     values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # Part -> name -> count so far; only if counters were requested
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    # Part -> ids of the processes that use it; only if counters were requested
     users: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    lost: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()  # sensors that did not answer, ``part: sensor: reason``
 
 
 def asked(counters: Asked, part: str) -> bool:

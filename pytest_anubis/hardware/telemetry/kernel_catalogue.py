@@ -22,20 +22,14 @@ _UNCORRECTED = r"(?:AER: |PCIe Bus Error: severity=).{0,80}?Uncorrect(?:ed|able)
 
 
 class KernelLine(NamedTuple):
-    """One kind of line in the kernel log.
+    """One kind of line in the kernel log."""
 
-    Attributes:
-        sort: The rule that applies to it; ``evidence`` decides nothing by itself, ``program`` is no evidence
-            against hardware.
-        what: Its meaning in our words; names in braces are groups of the pattern.
-        pattern: Regular expression to search for in the line, ignoring case.
-        source: File of the kernel, or driver, that writes the line.
-    """
-
+    # The rule that applies to it; ``evidence`` decides nothing by itself, ``program`` is no
+    # evidence against hardware
     sort: str
-    what: str
-    pattern: str
-    source: str
+    what: str  # its meaning in our words; names in braces are groups of the pattern
+    pattern: str  # regular expression to search for in the line, ignoring case
+    source: str  # file of the kernel, or driver, that writes the line
 
 
 # Sort, words, pattern, source. The first row that matches counts, so specific rows precede general ones.

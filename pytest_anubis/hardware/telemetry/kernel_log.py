@@ -51,22 +51,15 @@ _SORTS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelEvent:
-    """One kind of event in the kernel log.
+    """One kind of event in the kernel log."""
 
-    Attributes:
-        what: ``XID 79: the card has fallen off the bus``, ``machine check of the CPU``, ...
-        place: PCI address of the card, empty if unknown.
-        sort: The rule that applies to it; ``evidence`` decides nothing by itself, ``program`` is no evidence
-            against hardware.
-        count: Number of occurrences.
-        line: The first such line of the log.
-    """
-
-    what: str
-    place: str = ""
+    what: str  # ``XID 79: the card has fallen off the bus``, ``machine check of the CPU``, ..
+    place: str = ""  # PCI address of the card, empty if unknown
+    # The rule that applies to it; ``evidence`` decides nothing by itself, ``program`` is no
+    # evidence against hardware
     sort: str = EVIDENCE
-    count: int = 1
-    line: str = ""
+    count: int = 1  # number of occurrences
+    line: str = ""  # the first such line of the log
 
     @property
     def hardware(self) -> bool:

@@ -75,18 +75,13 @@ class CounterChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdown:
-    """Clocks that were reduced, or too hot intake air: a finding whatever the metric's verdict.
+    """Clocks that were reduced, or too hot intake air: a finding whatever the metric's verdict."""
 
-    Attributes:
-        sort: The rule of the policy that applies to it.
-        part: ``GPU 3``; ``host`` for the inlet air.
-        text: One phrase, with numbers and without the part.
-    """
-
+    # The rule of the policy that applies to it
     sort: Literal["thermal-slowdown", "power-brake", "hw-slowdown", "hot-air"]
     name: str
-    part: str
-    text: str
+    part: str  # ``GPU 3``; ``host`` for the inlet air
+    text: str  # one phrase, with numbers and without the part
 
     @property
     def phrase(self) -> str:
@@ -96,25 +91,19 @@ class Slowdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """Telemetry around one measurement.
-
-    Attributes:
-        times: Time of every sample, in seconds since the beginning.
-        series: ``GPU 3 power (W)`` -> values at those times, without missing ones; of counters,
-            ``GPU 3 PCIe replays (/s)`` -> rates in equal intervals over the whole time.
-        changes: Counters that changed, without durations and energy.
-        disturbance: Causes outside the hardware that slowed the measurement, one phrase each.
-        evidence: Observations for or against the hardware, one phrase each.
-        slowdowns: Reduced clocks; they explain a bad value and do not excuse it.
-    """
+    """Telemetry around one measurement."""
 
     seconds: float
-    times: tuple[float, ...] = ()
+    times: tuple[float, ...] = ()  # time of every sample, in seconds since the beginning
+    # ``GPU 3 power (W)`` -> values at those times, without missing ones; of counters, ``GPU 3 PCIe
+    # replays (/s)`` -> rates in equal intervals over the whole time
     series: tuple[tuple[str, tuple[float, ...]], ...] = ()
-    changes: tuple[CounterChange, ...] = ()
+    changes: tuple[CounterChange, ...] = ()  # counters that changed, without durations and energy
     events: tuple[KernelEvent, ...] = ()
+    # Causes outside the hardware that slowed the measurement, one phrase each
     disturbance: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()  # observations for or against the hardware, one phrase each
+    # Reduced clocks; they explain a bad value and do not excuse it
     slowdowns: tuple[Slowdown, ...] = ()
     lost: tuple[str, ...] = ()
 

@@ -34,18 +34,12 @@ class RecordingError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A recorded node.
+    """A recorded node."""
 
-    Attributes:
-        origin: Description of where the recording comes from.
-        interval: Seconds between two readings.
-        readings: The telemetry in time order; may be empty.
-    """
-
-    origin: str = ""
+    origin: str = ""  # description of where the recording comes from
     inventory: Inventory
-    interval: Annotated[float, Range(above=0)] = 0.2
-    readings: tuple[Reading, ...] = ()
+    interval: Annotated[float, Range(above=0)] = 0.2  # seconds between two readings
+    readings: tuple[Reading, ...] = ()  # the telemetry in time order; may be empty
 
     def source(self) -> RecordedSource:
         """Return a telemetry source that plays the readings again."""

@@ -68,15 +68,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment at which an envelope can begin.
+    """A moment at which an envelope can begin."""
 
-    Attributes:
-        when: The moment, by the monotonic clock.
-        lines: Number of lines of the kernel log read by then.
-    """
-
-    when: float
-    lines: int
+    when: float  # the moment, by the monotonic clock
+    lines: int  # number of lines of the kernel log read by then
 
 
 class Telemetry:

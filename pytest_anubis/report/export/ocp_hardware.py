@@ -31,17 +31,12 @@ _PROCESSOR = {"manufacturer": "vendor", "revision": "microcode"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedNode:
-    """A node under test.
-
-    Attributes:
-        info: Its ``dutInfo`` as plain data.
-        parts: Name of a device in the run -> id of its ``hardwareInfo``.
-    """
+    """A node under test."""
 
     __test__ = False
 
-    info: Mapping[str, Any]
-    parts: Mapping[str, str]
+    info: Mapping[str, Any]  # its ``dutInfo`` as plain data
+    parts: Mapping[str, str]  # name of a device in the run -> id of its ``hardwareInfo``
 
 
 def tested_node(record: RunRecord) -> TestedNode:

@@ -34,21 +34,14 @@ FINE = "\N{MIDDLE DOT}"
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class CellKind:
-    """A content that cells of the heat map have; sorted, the worst comes first.
+    """A content that cells of the heat map have; sorted, the worst comes first."""
 
-    Attributes:
-        rank: Place of the outcome in `OUTCOME_ORDER`.
-        similarity: Rounded to a thousandth; 2 where nothing was compared and nothing failed.
-        text: Outcome and loss in words: ``FAIL, 12 % slower``.
-        level: Shade, 0 to 5.
-    """
-
-    rank: int
-    similarity: float
+    rank: int  # place of the outcome in `OUTCOME_ORDER`
+    similarity: float  # rounded to a thousandth; 2 where nothing was compared and nothing failed
     outcome: str
     short: str
-    text: str
-    level: int
+    text: str  # outcome and loss in words: ``FAIL, 12 % slower``
+    level: int  # shade, 0 to 5
 
 
 def cell_kind(
@@ -83,22 +76,17 @@ def cell_kind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetNode:
-    """One node of the fleet in one hardware class.
+    """One node of the fleet in one hardware class."""
 
-    Attributes:
-        row: Its decision, with the verdicts and facts behind it.
-        link: Place of its dossier relative to the page; empty without one.
-        traits: Rack, batch, driver and the like, from the register and its inventory.
-        anchors: Number of a metric -> anchor of its plot in the dossier.
-        filed: Decision and day in the history, where nothing was judged for want of a baseline; else empty.
-        closed: Earlier defects of its class that operators have closed, if it is bad.
-    """
-
-    row: NodeRow
-    link: str = ""
+    row: NodeRow  # its decision, with the verdicts and facts behind it
+    link: str = ""  # place of its dossier relative to the page; empty without one
+    # Rack, batch, driver and the like, from the register and its inventory
     traits: Mapping[str, str] = field(default_factory=dict)
+    # Number of a metric -> anchor of its plot in the dossier
     anchors: Mapping[int, str] = field(default_factory=dict)
+    # Decision and day in the history, where nothing was judged for want of a baseline; else empty
     filed: str = ""
+    # Earlier defects of its class that operators have closed, if it is bad
     closed: Sequence[Defect] = ()
 
     @property
@@ -114,49 +102,34 @@ class FleetNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassMetric:
-    """One metric of one hardware class (and group, where there are several).
-
-    Attributes:
-        group: Label of the comparable units; empty if there is none.
-        failed: Number of nodes of the class that fail by the metric.
-        marginal: Number of those that are MARGINAL.
-        worst: Lowest similarity of the class; None where nothing was compared.
-        healthy: Medians of samples that passed, in the metric's unit.
-        bad: Unit -> median of its sample that is FAIL or MARGINAL, the worst first.
-        limit: Median at which a unit would just be rejected; None where it is unknown.
-    """
+    """One metric of one hardware class (and group, where there are several)."""
 
     hardware_class: str
-    group: str = ""
-    failed: int = 0
-    marginal: int = 0
-    worst: float | None = None
-    healthy: Sequence[float] = ()
+    group: str = ""  # label of the comparable units; empty if there is none
+    failed: int = 0  # number of nodes of the class that fail by the metric
+    marginal: int = 0  # number of those that are MARGINAL
+    worst: float | None = None  # lowest similarity of the class; None where nothing was compared
+    healthy: Sequence[float] = ()  # medians of samples that passed, in the metric's unit
+    # Unit -> median of its sample that is FAIL or MARGINAL, the worst first
     bad: Mapping[str, float] = field(default_factory=dict)
     criterion: Criterion | None = None
+    # Median at which a unit would just be rejected; None where it is unknown
     limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetMetric:
-    """One metric over the whole fleet.
-
-    Attributes:
-        label: Its name, with its test where another metric has the same name.
-        link: Place of its page relative to the page of the fleet.
-        failed: Number of nodes that fail by it.
-        worst: Lowest similarity; None where nothing was compared.
-    """
+    """One metric over the whole fleet."""
 
     benchmark: str
     metric: Metric
     component: str
-    label: str
-    link: str = ""
+    label: str  # its name, with its test where another metric has the same name
+    link: str = ""  # place of its page relative to the page of the fleet
     classes: tuple[ClassMetric, ...] = ()
-    failed: int = 0
+    failed: int = 0  # number of nodes that fail by it
     marginal: int = 0
-    worst: float | None = None
+    worst: float | None = None  # lowest similarity; None where nothing was compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,44 +145,31 @@ class BenchmarkTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView:
-    """All that the pages of a fleet show.
+    """All that the pages of a fleet show."""
 
-    Attributes:
-        nodes: The worst first.
-        metrics: Those with most failures first.
-        kinds: Contents of cells, the worst first.
-        cells: For each node and metric the number of its kind, -1 where it was not measured.
-        traits: Names of traits that are worth a column or a filter.
-        shifts: Traits that separate nodes, those of slow nodes first.
-        drifts: Metrics over time, those that drift first.
-        findings: Findings about whole classes, one sentence each.
-        notes: Other facts, one sentence each.
-        unjudged: Why nodes were not judged, what to do, and what is filed of them, one sentence each.
-        held_against: The baselines that judged them, one sentence each.
-        files: Path and SHA-256 of what was judged, and of the baselines; empty on the index of a folder.
-        without_run: Number of registered nodes without a run, in one sentence; empty where all have one.
-        times: Costs of the benchmarks, the highest first; empty where the runs have no durations.
-        validation: How validation itself does; None if it was not computed.
-        first: Start of the first run, ISO 8601; empty if unknown.
-    """
-
-    nodes: tuple[FleetNode, ...]
-    metrics: tuple[FleetMetric, ...]
-    kinds: tuple[CellKind, ...]
+    nodes: tuple[FleetNode, ...]  # the worst first
+    metrics: tuple[FleetMetric, ...]  # those with most failures first
+    kinds: tuple[CellKind, ...]  # contents of cells, the worst first
+    # For each node and metric the number of its kind, -1 where it was not measured
     cells: Sequence[Sequence[int]]
-    traits: tuple[str, ...] = ()
-    shifts: tuple[TraitShift, ...] = ()
-    drifts: tuple[MetricDrift, ...] = ()
-    findings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    traits: tuple[str, ...] = ()  # names of traits that are worth a column or a filter
+    shifts: tuple[TraitShift, ...] = ()  # traits that separate nodes, those of slow nodes first
+    drifts: tuple[MetricDrift, ...] = ()  # metrics over time, those that drift first
+    findings: tuple[str, ...] = ()  # findings about whole classes, one sentence each
+    notes: tuple[str, ...] = ()  # other facts, one sentence each
+    # Why nodes were not judged, what to do, and what is filed of them, one sentence each
     unjudged: tuple[str, ...] = ()
-    held_against: tuple[str, ...] = ()
+    held_against: tuple[str, ...] = ()  # the baselines that judged them, one sentence each
+    # Path and SHA-256 of what was judged, and of the baselines; empty on the index of a folder
     files: tuple[tuple[str, str], ...] = ()
+    # Number of registered nodes without a run, in one sentence; empty where all have one
     without_run: str = ""
+    # Costs of the benchmarks, the highest first; empty where the runs have no durations
     times: tuple[BenchmarkTime, ...] = ()
+    # How validation itself does; None if it was not computed
     validation: ValidationFigures | None = None
     runs: int = 0
-    first: str = ""
+    first: str = ""  # start of the first run, ISO 8601; empty if unknown
     last: str = ""
 
     def of(self, decision: Decision) -> list[FleetNode]:

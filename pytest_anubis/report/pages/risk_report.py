@@ -29,25 +29,18 @@ _BECAUSE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOutlook:
-    """A node with its risk.
-
-    Attributes:
-        probability: Probability of an incident within the horizon.
-        uptime: Seconds since it came into service or back from its last incident.
-        last: Kind of the last incident.
-        low: Lower end of the probability's 95 % interval, None where it is unknown.
-        drivers: Facts that raise or lower its risk, in words.
-    """
+    """A node with its risk."""
 
     node: str
-    probability: float
-    uptime: float
+    probability: float  # probability of an incident within the horizon
+    uptime: float  # seconds since it came into service or back from its last incident
     incidents: int
-    last: str
+    last: str  # kind of the last incident
     state: str
+    # Lower end of the probability's 95 % interval, None where it is unknown
     low: float | None = None
     high: float | None = None
-    drivers: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()  # facts that raise or lower its risk, in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,23 +59,14 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStory:
-    """The reason why a risk model was chosen, and the accuracy of all models in backtests.
+    """The reason why a risk model was chosen, and the accuracy of all models in backtests."""
 
-    Attributes:
-        reason: Why it was chosen, in words.
-        how: How models were compared, in words; empty where they were not.
-        models: One row of `model_cells` for each model.
-        horizon: Seconds ahead for which they were compared.
-        groups: Calibration of the chosen model.
-        warning: Finding that speaks against a choice by this model; empty without one.
-    """
-
-    reason: str
-    how: str = ""
-    models: tuple[list[str], ...] = ()
-    horizon: float = 0.0
-    groups: tuple[GroupRow, ...] = ()
-    warning: str = ""
+    reason: str  # why it was chosen, in words
+    how: str = ""  # how models were compared, in words; empty where they were not
+    models: tuple[list[str], ...] = ()  # one row of `model_cells` for each model
+    horizon: float = 0.0  # seconds ahead for which they were compared
+    groups: tuple[GroupRow, ...] = ()  # calibration of the chosen model
+    warning: str = ""  # finding that speaks against a choice by this model; empty without one
 
 
 def risk_lines(

@@ -23,20 +23,15 @@ _WORDS = {0: "ACCEPTED", 1: "REJECTED", 2: "interrupted", 4: "usage error", 20: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """One cycle of a soak.
-
-    Attributes:
-        started: ISO 8601, UTC; empty if its journal could not be read.
-        page: Path of its own page relative to this one; empty if none was kept.
-    """
+    """One cycle of a soak."""
 
     number: int
     run: str
-    started: str = ""
+    started: str = ""  # ISO 8601, UTC; empty if its journal could not be read
     exit_code: int = 0
     headline: str = ""
     measurements: tuple[Measurement, ...] = field(default=(), repr=False)
-    page: str = ""
+    page: str = ""  # path of its own page relative to this one; empty if none was kept
 
 
 def soak_page(

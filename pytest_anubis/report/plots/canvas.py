@@ -25,22 +25,15 @@ DIGIT = 0.64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Maps values to the picture.
-
-    Attributes:
-        high: Value at the right edge, above `low`.
-        width: Width of the box; the picture is shown at half of it.
-        left: Space for the vertical axis.
-        top: Space for the legend.
-    """
+    """Maps values to the picture."""
 
     low: float
-    high: float
-    width: int = 680
+    high: float  # value at the right edge, above `low`
+    width: int = 680  # width of the box; the picture is shown at half of it
     height: int = 280
-    left: int = 66
+    left: int = 66  # space for the vertical axis
     right: int = 14
-    top: int = 34
+    top: int = 34  # space for the legend
     bottom: int = 54
 
     @property

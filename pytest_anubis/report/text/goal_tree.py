@@ -32,45 +32,33 @@ JSON_SCHEMA = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkGoal:
-    """The goal and question that a benchmark's mark states.
+    """The goal and question that a benchmark's mark states."""
 
-    Attributes:
-        benchmark: Node id of the test function, without parameters.
-        action: What to do when it is bad.
-    """
-
-    benchmark: str
+    benchmark: str  # node id of the test function, without parameters
     component: str = ""
     goal: str = ""
     question: str = ""
-    action: str = ""
+    action: str = ""  # what to do when it is bad
     metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricAnswer:
-    """The latest run's verdict on one metric of one device, or else that of an earlier run.
+    """The latest run's verdict on one metric of one device, or else that of an earlier run."""
 
-    Attributes:
-        metric: Its name; empty where the mark names no metric and none was recorded.
-        case: Parameters of the test, without the device.
-        unit: Its unit; empty if it was never recorded.
-        outcome: The verdict of the latest run, ``NOT_TESTED`` or ``NOT_JUDGED``.
-        declared: Whether the benchmark's mark names it; also true if the mark names no metric.
-        norm: Whether a baseline decided; without one the question stays open.
-        before: The latest verdict of an earlier run; empty if there is none, or the latest run has one.
-    """
-
-    metric: str
-    case: str = ""
+    metric: str  # its name; empty where the mark names no metric and none was recorded
+    case: str = ""  # parameters of the test, without the device
     device: str = ""
-    unit: str = ""
+    unit: str = ""  # its unit; empty if it was never recorded
     better: str = ""
+    # The verdict of the latest run, ``NOT_TESTED`` or ``NOT_JUDGED``
     outcome: str = Outcome.NOT_TESTED.value
     value: AnyFloat | None = None
     reason: str = ""
+    # Whether the benchmark's mark names it; also true if the mark names no metric
     declared: bool = True
-    norm: bool = True
+    norm: bool = True  # whether a baseline decided; without one the question stays open
+    # The latest verdict of an earlier run; empty if there is none, or the latest run has one
     before: str = ""
     before_value: AnyFloat | None = None
     before_date: str = ""
@@ -106,20 +94,16 @@ class MetricAnswer:
 
 @dataclass(slots=True, kw_only=True)
 class GoalAnswers:
-    """All goals with the answers of the latest run.
+    """All goals with the answers of the latest run."""
 
-    Attributes:
-        run: Id of the latest run that contains any of the benchmarks; empty if there is none.
-        started: When it began, ISO 8601.
-        answers: Each benchmark with its metrics, in the order given.
-        answered: The benchmarks that answer their question on every device that they apply to.
-    """
-
+    # Id of the latest run that contains any of the benchmarks; empty if there is none
     run: str = ""
-    started: str = ""
+    started: str = ""  # when it began, ISO 8601
     node: str = ""
+    # Each benchmark with its metrics, in the order given
     answers: list[tuple[BenchmarkGoal, list[MetricAnswer]]] = field(default_factory=list)
     questions: AskedQuestions = field(default_factory=AskedQuestions)
+    # The benchmarks that answer their question on every device that they apply to
     answered: frozenset[str] = frozenset()
 
     def by_goal(self) -> dict[str, list[tuple[BenchmarkGoal, list[MetricAnswer]]]]:

@@ -45,24 +45,20 @@ BAD = (Outcome.FAIL, Outcome.MARGINAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """A node of one hardware class with its decision and verdicts.
-
-    Attributes:
-        verdicts: The metric verdicts other than a plain PASS, in the order in which their runs began.
-        cards: Device -> slot and serial number of its card in words, as far as they are known.
-        unlike: The worst metric of an accepted node that learning found unlike the healthy ones; else empty.
-        devices: Its known devices; `verdicts` and `cards` may name others.
-        missing: How many single values it lacks.
-        shared: The shared cause that alone explains its failures, set by `with_shared`; None without one.
-    """
+    """A node of one hardware class with its decision and verdicts."""
 
     verdict: NodeVerdict
+    # The metric verdicts other than a plain PASS, in the order in which their runs began
     verdicts: Sequence[MetricVerdict] = ()
+    # Device -> slot and serial number of its card in words, as far as they are known
     cards: Mapping[str, str] = field(default_factory=dict)
     hardware_class: str = ""
+    # The worst metric of an accepted node that learning found unlike the healthy ones; else empty
     unlike: str = ""
+    # Its known devices; `verdicts` and `cards` may name others
     devices: frozenset[str] = frozenset()
-    missing: int = 0
+    missing: int = 0  # how many single values it lacks
+    # The shared cause that alone explains its failures, set by `with_shared`; None without one
     shared: Blocker | None = None
 
     @property

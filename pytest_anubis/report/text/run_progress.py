@@ -21,27 +21,16 @@ _FAILURES = ("failed", "error", "crashed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """The progress of a run at one moment.
+    """The progress of a run at one moment."""
 
-    Attributes:
-        doing: The tests that run, and their devices; empty before the first test.
-        done: How many tests have ended.
-        planned: How many tests there are; 0 while that is unknown.
-        failed: Names of the tests that failed.
-        waiting: Tests that wait for an idle lane, and why; empty if none does.
-        cost: Seconds that the whole run was expected to take; 0 while that is unknown.
-        share: Share of the cost that has ended, 0 to 1.
-        cards: Whether any test is of an accelerator.
-    """
-
-    doing: str = ""
-    done: int = 0
-    planned: int = 0
-    failed: tuple[str, ...] = ()
-    waiting: str = ""
-    cost: float = 0.0
-    share: float = 0.0
-    cards: bool = False
+    doing: str = ""  # the tests that run, and their devices; empty before the first test
+    done: int = 0  # how many tests have ended
+    planned: int = 0  # how many tests there are; 0 while that is unknown
+    failed: tuple[str, ...] = ()  # names of the tests that failed
+    waiting: str = ""  # tests that wait for an idle lane, and why; empty if none does
+    cost: float = 0.0  # seconds that the whole run was expected to take; 0 while that is unknown
+    share: float = 0.0  # share of the cost that has ended, 0 to 1
+    cards: bool = False  # whether any test is of an accelerator
 
     def text(self, left: float | None = None) -> str:
         """Return the progress in one line; `left` are the seconds that the rest takes, None if unknown."""

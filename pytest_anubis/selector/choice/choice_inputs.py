@@ -33,20 +33,14 @@ _MIN_HAZARD = 1e-300  # used for 0, which has no logarithm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A benchmark that could run, as declared by its author.
-
-    Attributes:
-        component: The part of a node that it exercises.
-        declared: Expected seconds of one of its tests; None if not declared.
-        turns: How many of its tests run one after the other: devices divided by parallel processes.
-        pinned: Whether it was named explicitly and is never left out.
-    """
+    """A benchmark that could run, as declared by its author."""
 
     benchmark: str
-    component: str = ""
-    declared: float | None = None
+    component: str = ""  # the part of a node that it exercises
+    declared: float | None = None  # expected seconds of one of its tests; None if not declared
+    # How many of its tests run one after the other: devices divided by parallel processes
     turns: int = 1
-    pinned: bool = False
+    pinned: bool = False  # whether it was named explicitly and is never left out
 
 
 def open_defects(defects: Iterable[Defect], nodes: Collection[str]) -> list[Defect]:
@@ -67,21 +61,13 @@ def exposed_of(defects: Iterable[Defect], benchmarks: Collection[str]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceRequest:
-    """The options of a choice.
+    """The options of a choice."""
 
-    Attributes:
-        mode: ``risk``, ``budget``, ``cost`` or ``all``.
-        p0: Accepted risk; None: 0.01 for ``risk``, and no limit for the others.
-        budget: Seconds, for ``budget``.
-        incident_cost: Node seconds that an incident costs, for ``cost``.
-        explore: Share of what is left out that runs by chance.
-    """
-
-    mode: Mode = "risk"
-    p0: float | None = None
-    budget: float | None = None
-    incident_cost: float = 86400.0
-    explore: float = 0.02
+    mode: Mode = "risk"  # ``risk``, ``budget``, ``cost`` or ``all``
+    p0: float | None = None  # accepted risk; None: 0.01 for ``risk``, and no limit for the others
+    budget: float | None = None  # seconds, for ``budget``
+    incident_cost: float = 86400.0  # node seconds that an incident costs, for ``cost``
+    explore: float = 0.02  # share of what is left out that runs by chance
     seed: int = 0
 
     @property
@@ -92,42 +78,31 @@ class ChoiceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceInputs:
-    """What is known for a choice for some nodes.
+    """What is known for a choice for some nodes."""
 
-    Attributes:
-        risks: The nodes with their incident probabilities; these are unknown if `lacking` names incidents.
-        horizon: Seconds ahead that the risks are for.
-        kinds: Node -> kind of incident -> probability for its next incident.
-        durations: Benchmark -> measured seconds of one of its tests with setup and teardown, without waiting
-            for a quiet machine or a free lane.
-        experience: Benchmark -> how often it has run.
-        basis: The model of the risks and its data, in words.
-        notes: What was filled in or only assumed, in words.
-        lacking: Which of ``incidents`` and ``defects`` the history has none of.
-        unreadable: Why the history could not be read; empty if it could.
-        drivers: Node -> what drives its risk, in words.
-        within: What the 95 % interval of a risk includes, in words; empty if there is none.
-        false_alarms: How many defects were false alarms, which do not count.
-        failing: Benchmarks that failed on the nodes and have not passed since.
-        doubt: Why nothing may be left out but for a budget, in words; empty if nothing speaks against it.
-        warning: Why not to choose by the risks, in words; empty if nothing speaks against it.
-    """
-
+    # The nodes with their incident probabilities; these are unknown if `lacking` names incidents
     risks: tuple[NodeRisk, ...]
-    horizon: float
+    horizon: float  # seconds ahead that the risks are for
+    # Node -> kind of incident -> probability for its next incident
     kinds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     defects: tuple[Defect, ...] = ()
+    # Benchmark -> measured seconds of one of its tests with setup and teardown, without waiting for
+    # a quiet machine or a free lane
     durations: Mapping[str, float] = field(default_factory=dict)
-    experience: Mapping[str, int] = field(default_factory=dict)
-    basis: str = ""
-    notes: tuple[str, ...] = ()
-    lacking: tuple[str, ...] = ()
-    unreadable: str = ""
+    experience: Mapping[str, int] = field(default_factory=dict)  # benchmark -> how often it has run
+    basis: str = ""  # the model of the risks and its data, in words
+    notes: tuple[str, ...] = ()  # what was filled in or only assumed, in words
+    lacking: tuple[str, ...] = ()  # which of ``incidents`` and ``defects`` the history has none of
+    unreadable: str = ""  # why the history could not be read; empty if it could
+    # Node -> what drives its risk, in words
     drivers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    within: str = ""
+    within: str = ""  # what the 95 % interval of a risk includes, in words; empty if there is none
+    # Why not to choose by the risks, in words; empty if nothing speaks against it
     warning: str = ""
-    false_alarms: int = 0
+    false_alarms: int = 0  # how many defects were false alarms, which do not count
+    # Benchmarks that failed on the nodes and have not passed since
     failing: frozenset[str] = frozenset()
+    # Why nothing may be left out but for a budget, in words; empty if nothing speaks against it
     doubt: str = ""
 
     @property
@@ -154,17 +129,12 @@ class ChoiceInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """A plan with what is needed to compute the risk after a part of it has passed.
-
-    Attributes:
-        coverage: Node -> what the benchmarks expose.
-        unpriced: Benchmarks of unknown cost.
-    """
+    """A plan with what is needed to compute the risk after a part of it has passed."""
 
     plan: Plan
     inputs: ChoiceInputs
-    coverage: Mapping[str, Coverage]
-    unpriced: tuple[str, ...] = ()
+    coverage: Mapping[str, Coverage]  # node -> what the benchmarks expose
+    unpriced: tuple[str, ...] = ()  # benchmarks of unknown cost
 
     def risk_after(self, passed: Sequence[str]) -> float | None:
         """Return the joint risk once these benchmarks alone have passed; None if no risk is known."""

@@ -23,23 +23,14 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CoverProblem:
-    """Runs to choose from, and the patterns of defects that they expose.
+    """Runs to choose from, and the patterns of defects that they expose."""
 
-    Attributes:
-        names: The g benchmark ids, sorted, a run for each.
-        costs: Shape (g,): milliseconds of each run.
-        pinned: Shape (g,): runs that are always made.
-        rows: Pattern of each exposure, ascending.
-        columns: Run of each exposure.
-        weights: Shape (patterns,): parts of `WEIGHT`; the rest of it is what no run exposes.
-    """
-
-    names: tuple[str, ...]
-    costs: Ints
-    pinned: npt.NDArray[np.bool_]
-    rows: Ints
-    columns: Ints
-    weights: Ints
+    names: tuple[str, ...]  # the g benchmark ids, sorted, a run for each
+    costs: Ints  # shape (g,): milliseconds of each run
+    pinned: npt.NDArray[np.bool_]  # shape (g,): runs that are always made
+    rows: Ints  # pattern of each exposure, ascending
+    columns: Ints  # run of each exposure
+    weights: Ints  # shape (patterns,): parts of `WEIGHT`; the rest of it is what no run exposes
 
     def covered(self, chosen: npt.NDArray[np.bool_]) -> int:
         """Return the weight that a choice, shape (g,), exposes."""

@@ -28,20 +28,16 @@ Pattern = frozenset[str]
 class Candidate:
     """One benchmark that could run.
 
-    Attributes:
-        cost_seconds: Seconds of wall time on this hardware class; tests in parallel (one device each) count
-            as one duration, not as the sum.
-        component: The part of a node that it exercises, dotted, e.g. ``network.loopback``.
-        pinned: Whether it was named explicitly and is never pruned.
-
     Raises:
         SelectorError: The id is empty, or the cost is negative or not finite.
     """
 
     benchmark: str
+    # Seconds of wall time on this hardware class; tests in parallel (one device each) count as one
+    # duration, not as the sum
     cost_seconds: float
-    component: str = ""
-    pinned: bool = False
+    component: str = ""  # The part of a node that it exercises, dotted, e.g. ``network.loopback``.
+    pinned: bool = False  # whether it was named explicitly and is never pruned
 
     def __post_init__(self) -> None:
         if not self.benchmark:
@@ -70,23 +66,14 @@ def ordered(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coverage:
-    """Weighted patterns of defects over benchmarks.
+    """Weighted patterns of defects over benchmarks."""
 
-    Attributes:
-        benchmarks: The b benchmark ids, sorted.
-        rows: Pattern of each exposure, ascending.
-        columns: Benchmark of each exposure, by its place in `benchmarks`.
-        weights: Shape (patterns,): weight of each pattern, positive.
-        unseen: Weight of what no candidate exposes.
-        defects: How many known defects it was learned from; with 0 it is the prior.
-    """
-
-    benchmarks: tuple[str, ...]
-    rows: npt.NDArray[np.int64]
-    columns: npt.NDArray[np.int64]
-    weights: npt.NDArray[np.float64]
-    unseen: float
-    defects: int
+    benchmarks: tuple[str, ...]  # the b benchmark ids, sorted
+    rows: npt.NDArray[np.int64]  # pattern of each exposure, ascending
+    columns: npt.NDArray[np.int64]  # benchmark of each exposure, by its place in `benchmarks`
+    weights: npt.NDArray[np.float64]  # shape (patterns,): weight of each pattern, positive
+    unseen: float  # weight of what no candidate exposes
+    defects: int  # how many known defects it was learned from; with 0 it is the prior
 
     @property
     def total(self) -> float:

@@ -12,14 +12,11 @@ from pytest_anubis.core.standing.standing_of import GATE, HARDWARE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBenchmarks:
-    """The benchmarks of a history, for one hardware class.
+    """The benchmarks of a history, for one hardware class."""
 
-    Attributes:
-        components: Benchmark that applies to the class -> its component, empty if unknown; sorted.
-        elsewhere: Benchmarks that only other classes have run, sorted; whether they apply is unknown.
-    """
-
+    # Benchmark that applies to the class -> its component, empty if unknown; sorted
     components: Mapping[str, str]
+    # Benchmarks that only other classes have run, sorted; whether they apply is unknown
     elsewhere: tuple[str, ...]
 
 

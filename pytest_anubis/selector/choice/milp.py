@@ -23,42 +23,27 @@ _MAX_TIE_RUNS = 200  # with more runs, the share of a millisecond that breaks ti
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MilpSolution:
-    """The solver's result.
+    """The solver's result."""
 
-    Attributes:
-        chosen: Shape (g,): whether each run is made; None if it found nothing in time.
-        proven: Whether the choice is proven to be optimal.
-        bound: Proven bound of the objective, in its own unit; None if there is none.
-    """
-
+    # Shape (g,): whether each run is made; None if it found nothing in time
     chosen: npt.NDArray[np.bool_] | None
-    proven: bool
-    bound: float | None
+    proven: bool  # whether the choice is proven to be optimal
+    bound: float | None  # proven bound of the objective, in its own unit; None if there is none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reduced:
-    """A problem without the runs and patterns that cannot change the choice.
+    """A problem without the runs and patterns that cannot change the choice."""
 
-    Attributes:
-        runs: Index in the original problem of each kept run.
-        costs: Their milliseconds.
-        own: Weight that only this run exposes.
-        rows: Pattern of each exposure, of the patterns that several kept runs expose.
-        columns: Run of each such exposure, as a place in `runs`.
-        weights: Weights of those patterns.
-        base: Weight that the pinned runs expose.
-        spent: Milliseconds of the pinned runs.
-    """
-
-    runs: npt.NDArray[np.int64]
-    costs: npt.NDArray[np.int64]
-    own: npt.NDArray[np.int64]
+    runs: npt.NDArray[np.int64]  # index in the original problem of each kept run
+    costs: npt.NDArray[np.int64]  # their milliseconds
+    own: npt.NDArray[np.int64]  # weight that only this run exposes
+    # Pattern of each exposure, of the patterns that several kept runs expose
     rows: npt.NDArray[np.int64]
-    columns: npt.NDArray[np.int64]
-    weights: npt.NDArray[np.int64]
-    base: int
-    spent: int
+    columns: npt.NDArray[np.int64]  # run of each such exposure, as a place in `runs`
+    weights: npt.NDArray[np.int64]  # weights of those patterns
+    base: int  # weight that the pinned runs expose
+    spent: int  # milliseconds of the pinned runs
 
 
 def cheapest(problem: CoverProblem, need: int) -> MilpSolution:

@@ -25,26 +25,18 @@ Mix = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassCoverage:
-    """Coverage of one class; a pattern is a set of benchmarks that exposes the same defects.
+    """Coverage of one class; a pattern is a set of benchmarks that exposes the same defects."""
 
-    Attributes:
-        benchmarks: The b benchmark ids, sorted.
-        seconds: Shape (b,): duration of each on the class.
-        hits: Shape (patterns, b): which benchmarks expose which pattern.
-        shares: Mix of kinds -> shape (patterns,): share of each pattern in the next defects; the rest to 1 is
-            what no benchmark exposes.
-        unpriced: Benchmarks without a measured duration.
-        elsewhere: Benchmarks that only other classes have run, which are not offered.
-        guessed: No defect is known, so the shares are assumed.
-    """
-
-    benchmarks: tuple[str, ...]
-    seconds: Floats
-    hits: Bools
+    benchmarks: tuple[str, ...]  # the b benchmark ids, sorted
+    seconds: Floats  # shape (b,): duration of each on the class
+    hits: Bools  # shape (patterns, b): which benchmarks expose which pattern
+    # Mix of kinds -> shape (patterns,): share of each pattern in the next defects; the rest to 1 is
+    # what no benchmark exposes
     shares: Mapping[Mix, Floats]
-    unpriced: tuple[str, ...] = ()
+    unpriced: tuple[str, ...] = ()  # benchmarks without a measured duration
+    # Benchmarks that only other classes have run, which are not offered
     elsewhere: tuple[str, ...] = ()
-    guessed: bool = False
+    guessed: bool = False  # no defect is known, so the shares are assumed
 
     def exposed(self, names: Collection[str]) -> Bools:
         """Return which patterns benchmarks expose, shape (patterns,); unknown benchmarks expose none."""

@@ -17,21 +17,14 @@ from pytest_anubis.selector.selector_error import SelectorError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedNode:
-    """A node of the plan.
-
-    Attributes:
-        runs: Its runs in their order; none if it is left out.
-        before: Probability of an incident within the horizon without the window.
-        after: The same once all its runs have passed.
-        spared: Seconds of incidents that its runs spare.
-    """
+    """A node of the plan."""
 
     node: str
     hardware_class: str
-    runs: tuple[PlannedRun, ...]
-    before: float
-    after: float
-    spared: float
+    runs: tuple[PlannedRun, ...]  # its runs in their order; none if it is left out
+    before: float  # probability of an incident within the horizon without the window
+    after: float  # the same once all its runs have passed
+    spared: float  # seconds of incidents that its runs spare
 
     @property
     def start(self) -> float:
@@ -46,31 +39,18 @@ class PlannedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPlan:
-    """A plan of validation for all nodes in one window.
+    """A plan of validation for all nodes in one window."""
 
-    Attributes:
-        nodes: Every node, those that run something first, by start.
-        left_out: Benchmark that no node can run in this window -> why.
-        spared: Seconds of incidents spared on all nodes.
-        spent: Node seconds of validation.
-        value: What is spared less the worth of what is spent.
-        bound: Upper bound of the value of every plan.
-        hour: What another hour of the window adds to the value, by a plan of the longer window.
-        one_more: Resource -> what one more unit of it would add, about.
-        used: Resource -> share of its time in use.
-        unpinned: Nodes whose pinned benchmarks found no room.
-    """
-
-    nodes: tuple[PlannedNode, ...]
-    left_out: Mapping[str, str]
-    spared: float
-    spent: float
-    value: float
-    bound: float
-    hour: float
-    one_more: Mapping[str, float]
-    used: Mapping[str, float]
-    unpinned: tuple[str, ...] = ()
+    nodes: tuple[PlannedNode, ...]  # every node, those that run something first, by start
+    left_out: Mapping[str, str]  # benchmark that no node can run in this window -> why
+    spared: float  # seconds of incidents spared on all nodes
+    spent: float  # node seconds of validation
+    value: float  # what is spared less the worth of what is spent
+    bound: float  # upper bound of the value of every plan
+    hour: float  # what another hour of the window adds to the value, by a plan of the longer window
+    one_more: Mapping[str, float]  # resource -> what one more unit of it would add, about
+    used: Mapping[str, float]  # resource -> share of its time in use
+    unpinned: tuple[str, ...] = ()  # nodes whose pinned benchmarks found no room
 
     @property
     def gap(self) -> float:

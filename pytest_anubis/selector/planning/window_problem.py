@@ -23,43 +23,28 @@ LANES = "nodes at once"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCase:
-    """A node that could be validated in the window.
-
-    Attributes:
-        risk: Probability of an incident within the horizon, had it passed no benchmark.
-        mix: Kinds of its next incident.
-        credit: Share of the horizon that its last validation still covers, 0 to 1.
-        passed: Benchmarks that it passed then.
-        pins: Benchmarks that must run on it.
-    """
+    """A node that could be validated in the window."""
 
     node: str
     hardware_class: str
-    risk: float
-    mix: Mix = ()
-    credit: float = 0.0
-    passed: frozenset[str] = frozenset()
-    pins: frozenset[str] = frozenset()
+    risk: float  # probability of an incident within the horizon, had it passed no benchmark
+    mix: Mix = ()  # kinds of its next incident
+    credit: float = 0.0  # share of the horizon that its last validation still covers, 0 to 1
+    passed: frozenset[str] = frozenset()  # benchmarks that it passed then
+    pins: frozenset[str] = frozenset()  # benchmarks that must run on it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A time for validation, with the resources that nodes share in it.
+    """A time for validation, with the resources that nodes share in it."""
 
-    Attributes:
-        seconds: Length of the window; positive.
-        at_once: How many nodes may be out of service at a time; None: all.
-        pools: Pool -> number of its units.
-        needs: Benchmark -> pool -> number of units that one run holds.
-        incident_seconds: Node seconds that an incident costs.
-        time_worth: Worth of a node's second in the window, relative to a second that an incident costs.
-    """
-
-    seconds: float
-    at_once: int | None = None
-    pools: Mapping[str, int]
+    seconds: float  # length of the window; positive
+    at_once: int | None = None  # how many nodes may be out of service at a time; None: all
+    pools: Mapping[str, int]  # pool -> number of its units
+    # Benchmark -> pool -> number of units that one run holds
     needs: Mapping[str, Mapping[str, int]]
-    incident_seconds: float = 86400.0
+    incident_seconds: float = 86400.0  # node seconds that an incident costs
+    # Worth of a node's second in the window, relative to a second that an incident costs
     time_worth: float = 1.0
 
     @property
@@ -77,32 +62,21 @@ class Window:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeGroup:
-    """The n nodes of one class, and the b benchmarks that they could run.
+    """The n nodes of one class, and the b benchmarks that they could run."""
 
-    Attributes:
-        names: The nodes, sorted.
-        benchmarks: The benchmarks that fit into the window and its pools.
-        hits: Shape (patterns, b): 1 where a benchmark exposes a pattern.
-        weights: Shape (n, patterns): seconds of incidents that exposing a pattern spares; 0 where a pinned
-            benchmark exposes it.
-        seconds: Shape (b,).
-        use: Shape (b, resources): resource seconds of one run.
-        pins: Shape (n, b).
-        pinned_worth: Shape (n,): seconds that the pinned benchmarks spare, less the worth of their time.
-        limit: Shape (n,): seconds that the pinned benchmarks leave.
-        before: Shape (n,): expected seconds of incidents without the window.
-    """
-
-    names: tuple[str, ...]
-    benchmarks: tuple[str, ...]
-    hits: Floats
+    names: tuple[str, ...]  # the nodes, sorted
+    benchmarks: tuple[str, ...]  # the benchmarks that fit into the window and its pools
+    hits: Floats  # shape (patterns, b): 1 where a benchmark exposes a pattern
+    # Shape (n, patterns): seconds of incidents that exposing a pattern spares; 0 where a pinned
+    # benchmark exposes it
     weights: Floats
-    seconds: Floats
-    use: Floats
-    pins: Bools
+    seconds: Floats  # shape (b,)
+    use: Floats  # shape (b, resources): resource seconds of one run
+    pins: Bools  # shape (n, b)
+    # Shape (n,): seconds that the pinned benchmarks spare, less the worth of their time
     pinned_worth: Floats
-    limit: Floats
-    before: Floats
+    limit: Floats  # shape (n,): seconds that the pinned benchmarks leave
+    before: Floats  # shape (n,): expected seconds of incidents without the window
 
     def value(self, chosen: Bools) -> Floats:
         """Return the seconds of incidents that choices, shape (n, b), spare beyond the pins, shape (n,)."""

@@ -111,20 +111,13 @@ def _dual_prices(columns: Sequence[Columns], room: Floats, usable: Bools) -> Flo
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowSolution:
-    """A plan of a window, with the prices that bound it.
+    """A plan of a window, with the prices that bound it."""
 
-    Attributes:
-        groups: The nodes of each class.
-        prices: Shape (resources,): dual price of a second of each.
-        chosen: What was chosen for the nodes, shape (n, b) of each group.
-        scheduled: The runs that found room.
-    """
-
-    groups: Sequence[NodeGroup]
+    groups: Sequence[NodeGroup]  # the nodes of each class
     window: Window
-    prices: Floats
-    chosen: Sequence[Bools]
-    scheduled: tuple[PlannedRun, ...]
+    prices: Floats  # shape (resources,): dual price of a second of each
+    chosen: Sequence[Bools]  # what was chosen for the nodes, shape (n, b) of each group
+    scheduled: tuple[PlannedRun, ...]  # the runs that found room
 
     @cached_property
     def by_node(self) -> dict[str, list[PlannedRun]]:

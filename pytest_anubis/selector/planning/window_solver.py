@@ -41,22 +41,16 @@ _TINY = 1e-9
 
 @dataclass(slots=True, eq=False)
 class Columns:
-    """Candidate sets of benchmarks of one node group: the columns of the master problem.
+    """Candidate sets of benchmarks of one node group: the columns of the master problem."""
 
-    Attributes:
-        sets: Shape (l, b); the first one is empty.
-        value: Shape (n, l): what each spares on each node less the worth of its time; -inf if it takes longer
-            than the node has.
-        use: Shape (l, resources): resource seconds of each.
-        pinned_use: Shape (n, l, resources) or None: the part of it that a node's pinned benchmarks hold.
-        seconds: Shape (l,).
-    """
-
-    sets: Bools
+    sets: Bools  # shape (l, b); the first one is empty
+    # Shape (n, l): what each spares on each node less the worth of its time; -inf if it takes
+    # longer than the node has
     value: npt.NDArray[np.floating[Any]]
-    use: Floats
+    use: Floats  # shape (l, resources): resource seconds of each
+    # Shape (n, l, resources) or None: the part of it that a node's pinned benchmarks hold
     pinned_use: Floats | None
-    seconds: Floats
+    seconds: Floats  # shape (l,)
 
     def best(self, prices: Floats) -> tuple[Ints, Floats]:
         """Return the column that each node chooses at prices, and its reduced value, shape (n,) each."""

@@ -21,19 +21,13 @@ _MAX_RUNS = 2_000  # the latest: they give the rate to 1 %, and each status take
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedRuns:
-    """Accepted runs that were followed for a whole horizon.
+    """Accepted runs that were followed for a whole horizon."""
 
-    Attributes:
-        runs: How many; of one node at most one within a horizon.
-        incidents: After how many of them the node had an incident within the horizon.
-        low: Lower end of the 95 % interval of their share.
-        predicted: What the model, which does not know that they passed, predicts for them on average.
-    """
-
-    runs: int
-    incidents: int
-    low: float
+    runs: int  # how many; of one node at most one within a horizon
+    incidents: int  # after how many of them the node had an incident within the horizon
+    low: float  # lower end of the 95 % interval of their share
     high: float
+    # What the model, which does not know that they passed, predicts for them on average
     predicted: float
 
     @property

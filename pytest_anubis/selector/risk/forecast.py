@@ -48,26 +48,17 @@ class NoRiskError(SelectorError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskModel:
-    """A fitted model with the facts needed to apply it to a node.
+    """A fitted model with the facts needed to apply it to a node."""
 
-    Attributes:
-        model: The model; times in hours.
-        kinds: Kinds of incidents with a covariate of their own.
-        nodes: How many nodes it was fitted to.
-        incidents: How many incidents the history had. Some give no interval to learn a rate from: the one
-            by which a node is first known, and one that began during another.
-        backtest: Why this model was chosen, and how good it was.
-        refits: Fits that give the intervals if no backtest does; else None.
-        hours: Hours of service of all nodes.
-    """
-
-    model: HazardModel
-    kinds: tuple[str, ...]
-    nodes: int
+    model: HazardModel  # the model; times in hours
+    kinds: tuple[str, ...]  # kinds of incidents with a covariate of their own
+    nodes: int  # how many nodes it was fitted to
+    # How many incidents the history had. Some give no interval to learn a rate from: the one by
+    # which a node is first known, and one that began during another.
     incidents: int
-    backtest: Backtest
-    refits: Refits | None
-    hours: float
+    backtest: Backtest  # why this model was chosen, and how good it was
+    refits: Refits | None  # fits that give the intervals if no backtest does; else None
+    hours: float  # hours of service of all nodes
 
     @property
     def text(self) -> str:
@@ -168,21 +159,14 @@ class RiskModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """The risks of nodes within a horizon.
+    """The risks of nodes within a horizon."""
 
-    Attributes:
-        risks: One for each node, sorted by name.
-        horizon: Seconds ahead.
-        uptime: Node -> hours since it entered service or returned from its last incident.
-        basis: The model and its data, in words.
-        notes: What was filled in, limited or only assumed, in words.
-    """
-
-    risks: tuple[NodeRisk, ...]
-    horizon: float
+    risks: tuple[NodeRisk, ...]  # one for each node, sorted by name
+    horizon: float  # seconds ahead
+    # Node -> hours since it entered service or returned from its last incident
     uptime: Mapping[str, float]
-    basis: str
-    notes: tuple[str, ...] = ()
+    basis: str  # the model and its data, in words
+    notes: tuple[str, ...] = ()  # what was filled in, limited or only assumed, in words
 
     @property
     def expected(self) -> float:

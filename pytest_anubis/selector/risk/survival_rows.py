@@ -75,25 +75,15 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalRows:
-    """Intervals of service, a row for each.
+    """Intervals of service, a row for each."""
 
-    Attributes:
-        names: The d covariates.
-        kinds: Kinds of incidents with a covariate, most frequent first.
-        nodes: The n nodes.
-        x: Covariates at the start of the interval, shape (n, d); NaN is unknown.
-        duration: Hours of the interval, shape (n,); of the present one: hours up so far.
-        event: Whether it ended with an incident, shape (n,).
-        began: When it began, hours since 1970, shape (n,).
-    """
-
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    nodes: tuple[str, ...]
-    x: Floats
-    duration: Floats
-    event: npt.NDArray[np.bool_]
-    began: Floats
+    names: tuple[str, ...]  # the d covariates
+    kinds: tuple[str, ...]  # kinds of incidents with a covariate, most frequent first
+    nodes: tuple[str, ...]  # the n nodes
+    x: Floats  # covariates at the start of the interval, shape (n, d); NaN is unknown
+    duration: Floats  # hours of the interval, shape (n,); of the present one: hours up so far
+    event: npt.NDArray[np.bool_]  # whether it ended with an incident, shape (n,)
+    began: Floats  # when it began, hours since 1970, shape (n,)
 
 
 def survival_rows(

@@ -30,21 +30,13 @@ _LIMITS = ([-25, -12, -9, -9], [0, 3, 9, 9])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DefectRates:
-    """The rates at which defects appear, become incidents and stay.
+    """The rates at which defects appear, become incidents and stay."""
 
-    Attributes:
-        wear: New hidden defects per node hour of use.
-        manifest: Incidents per hour of use and hidden defect.
-        stays: Probability that a repair after an incident leaves the cause.
-        initial: Probability that a new node has a hidden defect.
-        shares: Shape (kinds,): share of each kind in the defects; they sum to 1.
-    """
-
-    wear: float
-    manifest: float
-    stays: float
-    initial: float
-    shares: Floats
+    wear: float  # new hidden defects per node hour of use
+    manifest: float  # incidents per hour of use and hidden defect
+    stays: float  # probability that a repair after an incident leaves the cause
+    initial: float  # probability that a new node has a hidden defect
+    shares: Floats  # shape (kinds,): share of each kind in the defects; they sum to 1
 
     def __post_init__(self) -> None:
         rates = (self.wear, self.manifest, self.stays, self.initial)
@@ -98,24 +90,15 @@ def manifest_probability(hours: float, rates: DefectRates) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsageLog:
-    """The observations of a fleet, a row for each node and job, in time order.
-
-    Attributes:
-        node: Shape (rows,).
-        tested: Shape (rows, kinds): kinds tested before the job.
-        found: Shape (rows, kinds): kinds found; the node was then repaired, not used.
-        hours: Shape (rows,): hours of use.
-        incident: Shape (rows,): whether this node's incident ended the use.
-        kind: Shape (rows,): kind of the incident; -1 if unknown or none.
-    """
+    """The observations of a fleet, a row for each node and job, in time order."""
 
     nodes: int
-    node: Ints
-    tested: Mask
-    found: Mask
-    hours: Floats
-    incident: Mask
-    kind: Ints
+    node: Ints  # shape (rows,)
+    tested: Mask  # shape (rows, kinds): kinds tested before the job
+    found: Mask  # shape (rows, kinds): kinds found; the node was then repaired, not used
+    hours: Floats  # shape (rows,): hours of use
+    incident: Mask  # shape (rows,): whether this node's incident ended the use
+    kind: Ints  # shape (rows,): kind of the incident; -1 if unknown or none
 
 
 def learn_rates(log: UsageLog) -> DefectRates:

@@ -76,19 +76,14 @@ def _hazard(chance: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TestSteps:
-    """The tests of nodes, each node's in its own order, best first, and the hazard that they remove.
+    """The tests of nodes, each node's in its own order, best first, and the hazard that they remove."""
 
-    Attributes:
-        before: Hazard of the job without tests, -log of the probability of no incident.
-        order: Shape (n, kinds): the kinds in each node's order.
-        gain: Shape (n, kinds): hazard that each step removes, once those before it have passed.
-        rate: Shape (n, kinds): gain per hour of the test, capped by that of earlier steps, so that a
-            node's order is kept.
-    """
-
-    before: float
-    order: Ints
+    before: float  # hazard of the job without tests, -log of the probability of no incident
+    order: Ints  # shape (n, kinds): the kinds in each node's order
+    # Shape (n, kinds): hazard that each step removes, once those before it have passed
     gain: Floats
+    # Shape (n, kinds): gain per hour of the test, capped by that of earlier steps, so that a node's
+    # order is kept
     rate: Floats
 
     def mask(self, taken: Mask) -> Mask:

@@ -22,33 +22,21 @@ the truth in 90 % of cases; over 5 seeds in 82 %, over 3 in 74 %."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The figures of a policy over several seeds.
-
-    Attributes:
-        knob: Its setting, e.g. ``p0=0.02``; empty if it has none.
-        validation: Hours of validation per node, mean over seeds.
-        share: The same divided by that of the full set; None if that is 0.
-        mtbi: Useful node hours per incident, all seeds together.
-        gain: `mtbi` divided by that without validation, on the same fleets.
-        low: Lower end of the 95 % interval of `gain` over seeds; None for fewer than `MIN_SEEDS`.
-        utilisation: Share of node hours in jobs, mean over seeds.
-        useful: Useful hours per node, mean over seeds.
-        useful_low: Lower end of its 95 % interval over seeds; None like `low`.
-        incidents: Incidents per node, mean over seeds.
-    """
+    """The figures of a policy over several seeds."""
 
     policy: str
-    knob: str
-    validation: float
-    share: float | None
-    mtbi: float
-    gain: float
+    knob: str  # Its setting, e.g. ``p0=0.02``; empty if it has none.
+    validation: float  # hours of validation per node, mean over seeds
+    share: float | None  # the same divided by that of the full set; None if that is 0
+    mtbi: float  # useful node hours per incident, all seeds together
+    gain: float  # `mtbi` divided by that without validation, on the same fleets
+    # Lower end of the 95 % interval of `gain` over seeds; None for fewer than `MIN_SEEDS`
     low: float | None
     high: float | None
-    utilisation: float
-    useful: float
-    incidents: float
-    useful_low: float | None
+    utilisation: float  # share of node hours in jobs, mean over seeds
+    useful: float  # useful hours per node, mean over seeds
+    incidents: float  # incidents per node, mean over seeds
+    useful_low: float | None  # lower end of its 95 % interval over seeds; None like `low`
     useful_high: float | None
 
 

@@ -46,23 +46,16 @@ _SCENARIOS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnFleet:
-    """The known figures of an operator's own fleet, which replace those of a scenario; None keeps the latter.
+    """Known figures of an operator's own fleet, which replace those of a scenario; None keeps these."""
 
-    Attributes:
-        tests: Benchmark -> (share of defects that it finds, in any unit; its hours); empty: the scenario's.
-        wear: Hours of use until a node gets a hidden defect.
-        manifest: Hours of use until a hidden defect becomes an incident.
-        stays: Share of repairs after an incident that leave the cause.
-        initial: Share of new nodes with a hidden defect.
-        mtbi: Hours in service per incident of the fleet's history. It sets `wear` and `initial`, if they are
-            None, such that incidents without validation are as frequent.
-    """
-
+    # Benchmark -> (share of defects that it finds, in any unit; its hours); empty: the scenario's
     tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    wear: float | None = None
-    manifest: float | None = None
-    stays: float | None = None
-    initial: float | None = None
+    wear: float | None = None  # hours of use until a node gets a hidden defect
+    manifest: float | None = None  # hours of use until a hidden defect becomes an incident
+    stays: float | None = None  # share of repairs after an incident that leave the cause
+    initial: float | None = None  # share of new nodes with a hidden defect
+    # Hours in service per incident of the fleet's history. It sets `wear` and `initial`, if they
+    # are None, such that incidents without validation are as frequent.
     mtbi: float | None = None
 
 

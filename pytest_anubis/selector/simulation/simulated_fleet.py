@@ -27,46 +27,28 @@ from pytest_anubis.selector.simulation.policies import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scenario:
-    """The properties of a simulated fleet.
+    """The properties of a simulated fleet."""
 
-    Attributes:
-        rates: The true rates of defects.
-        benchmark_hours: Shape (kinds,): hours of each kind's benchmark.
-        repair_hours: Hours of repair after an incident or a finding.
-        sizes: Numbers of nodes of a job.
-        size_weights: Relative frequency of each size.
-        job_least: Hours of the shortest job.
-        job_mean: Mean of the exponential time added to it, hours.
-        kind_known: Whether policies see the kind of an incident.
-    """
-
-    rates: DefectRates
-    benchmark_hours: Floats
-    repair_hours: float = 24.0
-    sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-    size_weights: tuple[float, ...] = (30, 20, 16, 14, 10, 6, 4)
-    job_least: float = 0.5
-    job_mean: float = 24.0
-    kind_known: bool = False
+    rates: DefectRates  # the true rates of defects
+    benchmark_hours: Floats  # shape (kinds,): hours of each kind's benchmark
+    repair_hours: float = 24.0  # hours of repair after an incident or a finding
+    sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # numbers of nodes of a job
+    size_weights: tuple[float, ...] = (30, 20, 16, 14, 10, 6, 4)  # relative frequency of each size
+    job_least: float = 0.5  # hours of the shortest job
+    job_mean: float = 24.0  # mean of the exponential time added to it, hours
+    kind_known: bool = False  # whether policies see the kind of an incident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a policy on one fleet.
-
-    Attributes:
-        horizon: Hours simulated.
-        used: Node hours within jobs.
-        validated: Node hours of validation.
-        findings: Nodes that validation found defective.
-    """
+    """The result of a policy on one fleet."""
 
     nodes: int
-    horizon: float
-    used: float
-    validated: float
+    horizon: float  # hours simulated
+    used: float  # node hours within jobs
+    validated: float  # node hours of validation
     incidents: int
-    findings: int
+    findings: int  # nodes that validation found defective
 
     @property
     def utilisation(self) -> float:

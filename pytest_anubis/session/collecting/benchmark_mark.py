@@ -47,16 +47,11 @@ KINDS = (HOST, "accelerator")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkMark:
-    """The values of a test's mark for its device and the run's profile; `MARKER_LINE` explains the keys.
-
-    Attributes:
-        cost: Expected duration in seconds; None when not declared.
-        deadline: Seconds that the test may always take; None when not declared.
-    """
+    """The values of a test's mark for its device and the run's profile; `MARKER_LINE` explains the keys."""
 
     component: str = ""
     scope: str = "node"
-    cost: float | None = None
+    cost: float | None = None  # expected duration in seconds; None when not declared
     goal: str = ""
     question: str = ""
     action: str = ""
@@ -64,7 +59,7 @@ class BenchmarkMark:
     resources: tuple[str, ...] = ()
     cards: int = 0
     host: bool = False
-    deadline: float | None = None
+    deadline: float | None = None  # seconds that the test may always take; None when not declared
     timing: str = "device"
     profiles: tuple[str, ...] = ()
     version: int = 1

@@ -72,80 +72,52 @@ class TimeLimit:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One measurement by a plan, with the conditions around it.
+    """One measurement by a plan, with the conditions around it."""
 
-    Attributes:
-        values: Values that count, in time order: the clear ones if there are enough, else all.
-        clear: The values kept for later visits: the clear ones, however few, or all of a good look
-            (`_with_good_values`); None if all moments count.
-        unclear: Values that do not count.
-        taken: All values in time order, each with whether the sample of all visits keeps it.
-        seen: Disturbances, telemetry and evidence.
-        seconds: Duration.
-        shared: Others that the kernel does not show may have slowed it down.
-        slowdown: Quickest duration of the probe, relative to earlier runs.
-    """
-
+    # Values that count, in time order: the clear ones if there are enough, else all
     values: list[float]
-    seen: Conditions
-    seconds: float = 0.0
+    seen: Conditions  # disturbances, telemetry and evidence
+    seconds: float = 0.0  # duration
+    # The values kept for later visits: the clear ones, however few, or all of a good look
+    # (`_with_good_values`); None if all moments count
     clear: list[float] | None = None
-    unclear: list[float] = field(default_factory=list)
+    unclear: list[float] = field(default_factory=list)  # values that do not count
+    # All values in time order, each with whether the sample of all visits keeps it
     taken: list[tuple[float, bool]] = field(default_factory=list)
-    shared: bool = False
-    slowdown: float = 1.0
+    shared: bool = False  # others that the kernel does not show may have slowed it down
+    slowdown: float = 1.0  # quickest duration of the probe, relative to earlier runs
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The kind of a test's current visit.
+    """The kind of a test's current visit."""
 
-    Attributes:
-        last: The test is judged in this visit, whatever it measures.
-        hurry: There is no time left, so measure for a moment only.
-    """
-
-    last: bool = True
-    hurry: bool = False
+    last: bool = True  # the test is judged in this visit, whatever it measures
+    hurry: bool = False  # there is no time left, so measure for a moment only
 
 
 @dataclass(frozen=True, slots=True)
 class VisitResults:
-    """The results of a test's visits so far, for one metric.
+    """The results of a test's visits so far, for one metric."""
 
-    Attributes:
-        values: The values that count, in time order.
-        unclear: Number of other values.
-        slow: One of the visits would have failed.
-        slowdown: The largest `Look.slowdown`.
-        telemetry: The sensors' series, which belong to the values.
-    """
-
-    values: tuple[float, ...] = ()
-    unclear: int = 0
-    slow: bool = False
-    slowdown: float = 1.0
-    telemetry: Series = ()
+    values: tuple[float, ...] = ()  # the values that count, in time order
+    unclear: int = 0  # number of other values
+    slow: bool = False  # one of the visits would have failed
+    slowdown: float = 1.0  # the largest `Look.slowdown`
+    telemetry: Series = ()  # the sensors' series, which belong to the values
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A measurement of this visit, joined with those of earlier visits.
+    """A measurement of this visit, joined with those of earlier visits."""
 
-    Attributes:
-        looks: All looks; the first one stands for all earlier visits, if there were any.
-        fresh: Values of this visit for the test: those that count, or all if few count; with each, whether it
-            stays in the sample of all visits.
-        unclear: Values of this visit that do not count.
-        visited: Results for the next visit.
-        put_off: The test needs another visit.
-    """
-
-    looks: list[Look]
+    looks: list[Look]  # all looks; the first one stands for all earlier visits, if there were any
+    # Values of this visit for the test: those that count, or all if few count; with each, whether
+    # it stays in the sample of all visits
     fresh: list[tuple[float, bool]]
-    unclear: list[float]
-    visited: VisitResults
-    put_off: bool
+    unclear: list[float]  # values of this visit that do not count
+    visited: VisitResults  # results for the next visit
+    put_off: bool  # the test needs another visit
 
     @property
     def values(self) -> list[float]:

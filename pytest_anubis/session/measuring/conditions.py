@@ -81,20 +81,15 @@ class LookBudget:
 
 @dataclass(slots=True)
 class Conditions:
-    """The conditions around one measurement; complete at the end of its ``with`` block.
+    """The conditions around one measurement; complete at the end of its ``with`` block."""
 
-    Attributes:
-        disturbance: Reasons why the machine was slower than its hardware is, one phrase each.
-        beyond_moments: Disturbances that clear moments do not detect: a quota, memory and disks under
-            pressure, and the sensors of a device.
-        telemetry: Series of sensors and counters, (name, values) pairs.
-        evidence: Findings for or against the hardware, one phrase each.
-    """
-
+    # Reasons why the machine was slower than its hardware is, one phrase each
     disturbance: tuple[str, ...] = ()
+    # Disturbances that clear moments do not detect: a quota, memory and disks under pressure, and
+    # the sensors of a device
     beyond_moments: tuple[str, ...] = ()
-    telemetry: Series = ()
-    evidence: tuple[str, ...] = ()
+    telemetry: Series = ()  # series of sensors and counters, (name, values) pairs
+    evidence: tuple[str, ...] = ()  # findings for or against the hardware, one phrase each
 
 
 class ConditionsWatch:

@@ -73,18 +73,12 @@ def _time_limit(timeout: float | None, item: pytest.Item) -> TimeLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The node that the test runs on.
+    """The node that the test runs on."""
 
-    Attributes:
-        name: Its name.
-        profile: ``smoke``, ``standard`` or ``soak``.
-        scratch: An empty folder of this test; ``--anubis-scratch`` chooses the disk.
-        inventory: The node's inventory, as plain data.
-    """
-
-    name: str
-    profile: str
-    scratch: Path
+    name: str  # its name
+    profile: str  # ``smoke``, ``standard`` or ``soak``
+    scratch: Path  # an empty folder of this test; ``--anubis-scratch`` chooses the disk
+    # The node's inventory, as plain data
     inventory: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -11,15 +11,11 @@ from pytest_anubis.store.atomic import write_atomically
 
 @dataclass(frozen=True, slots=True)
 class CycleFiles:
-    """The report files of a campaign.
+    """The report files of a campaign."""
 
-    Attributes:
-        html: The campaign's page; None without ``--html``. Cycle 7 has ``NAME-00007.html`` next to it.
-        junit: The campaign's JUnit file; None without ``--junitxml``.
-    """
-
+    # The campaign's page; None without ``--html``. Cycle 7 has ``NAME-00007.html`` next to it.
     html: Path | None = None
-    junit: Path | None = None
+    junit: Path | None = None  # the campaign's JUnit file; None without ``--junitxml``
 
     def of_cycle(self, number: int) -> list[str]:
         """Return the options that give a cycle its own files."""

@@ -32,20 +32,15 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The earlier part of the run.
-
-    Attributes:
-        done: Node ids of tests that ended.
-        interrupted: Tests that began and did not end.
-        choice: The Selector's choice as plain data; None if it took no part.
-        changed: Differences between then and now that verdicts depend on, one phrase each.
-    """
+    """The earlier part of the run."""
 
     state: RunState
     path: Path
-    done: tuple[str, ...]
-    interrupted: tuple[str, ...]
+    done: tuple[str, ...]  # node ids of tests that ended
+    interrupted: tuple[str, ...]  # tests that began and did not end
+    # The Selector's choice as plain data; None if it took no part
     choice: Mapping[str, Any] | None = None
+    # Differences between then and now that verdicts depend on, one phrase each
     changed: tuple[str, ...] = ()
 
 

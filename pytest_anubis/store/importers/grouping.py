@@ -64,19 +64,14 @@ class _Units:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouped:
-    """The populations of a file's rows.
+    """The populations of a file's rows."""
 
-    Attributes:
-        populations: Sorted by hardware class, benchmark, metric and group.
-        values: Number of usable values.
-        lost: The cells that no verdict can be based on, by cause.
-        empty: Node -> number of empty values in units that have others, if these are more than
-            `MAX_EMPTY_SHARE` of all.
-    """
-
+    # Sorted by hardware class, benchmark, metric and group
     populations: tuple[Population, ...] = ()
-    values: int = 0
-    lost: tuple[LostCells, ...] = ()
+    values: int = 0  # number of usable values
+    lost: tuple[LostCells, ...] = ()  # the cells that no verdict can be based on, by cause
+    # Node -> number of empty values in units that have others, if these are more than
+    # `MAX_EMPTY_SHARE` of all
     empty: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -55,17 +55,11 @@ class DoubleImportError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongLine:
-    """One line (or key) that was left out.
+    """One line (or key) that was left out."""
 
-    Attributes:
-        line: Its number, from 1; 0 for a file without meaningful lines.
-        text: The error and how to fix it.
-        first: It is the first one with its cause.
-    """
-
-    line: int
-    text: str
-    first: bool = False
+    line: int  # its number, from 1; 0 for a file without meaningful lines
+    text: str  # the error and how to fix it
+    first: bool = False  # it is the first one with its cause
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.text}" if self.line else self.text
@@ -106,35 +100,25 @@ class WrongLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The samples of a file, and what could not be read.
-
-    Attributes:
-        populations: All samples, one population per hardware class, benchmark, metric and group.
-        runs: One per run and node in the file.
-        values: Number of values kept.
-        wrong: The first thousand wrong lines, and the first of each cause.
-        wrong_count: Number of wrong lines.
-        causes: Cause -> number of wrong lines; empty if causes are not distinguished.
-        lost_cells: Cells that no verdict can be based on, by cause.
-        notes: Notes for the user, one line each.
-        left_out: Number of values that were left out in good lines.
-        merged: Lines on parameters in unused columns, whose values were taken for repeats.
-        elsewhere: Hosts, named like the node, of runs in which it took no part, as the file's own lines say.
-        file_dated: The file has no dates, so its runs have the date on which it was written.
-    """
+    """The samples of a file, and what could not be read."""
 
     source: Path
+    # All samples, one population per hardware class, benchmark, metric and group
     populations: tuple[Population, ...]
-    runs: tuple[RunRecord, ...]
-    values: int
-    wrong: tuple[WrongLine, ...] = ()
-    wrong_count: int = 0
-    notes: tuple[str, ...] = ()
-    left_out: int = 0
+    runs: tuple[RunRecord, ...]  # one per run and node in the file
+    values: int  # number of values kept
+    wrong: tuple[WrongLine, ...] = ()  # the first thousand wrong lines, and the first of each cause
+    wrong_count: int = 0  # number of wrong lines
+    notes: tuple[str, ...] = ()  # notes for the user, one line each
+    left_out: int = 0  # number of values that were left out in good lines
+    # Lines on parameters in unused columns, whose values were taken for repeats
     merged: tuple[str, ...] = ()
+    # Hosts, named like the node, of runs in which it took no part, as the file's own lines say
     elsewhere: tuple[str, ...] = ()
+    # Cause -> number of wrong lines; empty if causes are not distinguished
     causes: Mapping[str, int] = field(default_factory=dict)
-    lost_cells: tuple[LostCells, ...] = ()
+    lost_cells: tuple[LostCells, ...] = ()  # cells that no verdict can be based on, by cause
+    # The file has no dates, so its runs have the date on which it was written
     file_dated: bool = True
 
     @property
@@ -210,17 +194,11 @@ class Samples:
 
 
 class OfNode(TypedDict):
-    """The node, class and run of a tool's output, which does not name them.
+    """The node, class and run of a tool's output, which does not name them."""
 
-    Attributes:
-        node: The node that it comes from.
-        hardware_class: The node's class; default: unclassified.
-        run: The run's id; default: the file's name.
-    """
-
-    node: str
-    hardware_class: NotRequired[str]
-    run: NotRequired[str]
+    node: str  # the node that it comes from
+    hardware_class: NotRequired[str]  # the node's class; default: unclassified
+    run: NotRequired[str]  # the run's id; default: the file's name
 
 
 def runs_of(

@@ -35,17 +35,12 @@ MAX_COLUMN_SHOWN = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostCells:
-    """The cells that were lost for one cause.
+    """The cells that were lost for one cause."""
 
-    Attributes:
-        kind: ``unit``, ``invalid``, ``failed`` or ``missing``, as `SampleProblem.kind`.
-        count: Number of rows; for `missing`, and `failed` in a summary, number of units under test.
-        example: Place and content of the first one, or of the first few that are empty.
-    """
-
-    kind: str
+    kind: str  # ``unit``, ``invalid``, ``failed`` or ``missing``, as `SampleProblem.kind`
+    # Number of rows; for `missing`, and `failed` in a summary, number of units under test
     count: int
-    example: str
+    example: str  # place and content of the first one, or of the first few that are empty
 
 
 def lost_of_rows(

@@ -25,21 +25,14 @@ _MAX_RULES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRule:
-    """One line of a map.
+    """One line of a map."""
 
-    Attributes:
-        benchmark: Matches the benchmark's name in small letters.
-        metric: Matches the metric's, likewise.
-        component: The component that it exercises; may be empty.
-        line: Its line in the file, from 1.
-    """
-
-    benchmark: re.Pattern[str]
-    metric: re.Pattern[str]
+    benchmark: re.Pattern[str]  # matches the benchmark's name in small letters
+    metric: re.Pattern[str]  # matches the metric's, likewise
     unit: str
     better: str
-    component: str
-    line: int
+    component: str  # the component that it exercises; may be empty
+    line: int  # its line in the file, from 1
 
 
 class MetricMap:

@@ -19,21 +19,13 @@ _RULE = "-=+:\\| \t"
 
 
 class _OddLine(NamedTuple):
-    """A line that is no row.
+    """A line that is no row."""
 
-    Attributes:
-        line: Its number, from 1.
-        columns: Number of its columns; 0 above the head.
-        node: The cell in the node's column.
-        text: The line.
-        alone: It is one text such as ``(16 rows)``, or a comment.
-    """
-
-    line: int
-    columns: int
-    node: str
-    text: str
-    alone: bool
+    line: int  # its number, from 1
+    columns: int  # number of its columns; 0 above the head
+    node: str  # the cell in the node's column
+    text: str  # the line
+    alone: bool  # it is one text such as ``(16 rows)``, or a comment
 
 
 class OddLines:

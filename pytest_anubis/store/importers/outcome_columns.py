@@ -100,14 +100,10 @@ MAX_WORDS = 1_000
 
 
 class Outcomes(NamedTuple):
-    """The places of words that mean a failure, and of unknown ones, among the words of a column.
+    """The places of words that mean a failure, and of unknown ones, among the words of a column."""
 
-    Attributes:
-        failed: Words that mean that a test failed.
-        unknown: Unknown words; among words of success also numbers and empty cells, among zeros empty cells.
-    """
-
-    failed: list[int]
+    failed: list[int]  # words that mean that a test failed
+    # Unknown words; among words of success also numbers and empty cells, among zeros empty cells
     unknown: list[int]
 
 

@@ -80,16 +80,12 @@ _Columns = tuple[str, str, str, str, str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One key of the file, parsed once.
+    """One key of the file, parsed once."""
 
-    Attributes:
-        columns: Benchmark, metric, device, unit, direction, component, and the run's number as time.
-        problem: Why its values are not used; empty if they are.
-        guessed: No map has the metric, so unit and direction are guessed from words in its name.
-    """
-
+    # Benchmark, metric, device, unit, direction, component, and the run's number as time
     columns: _Columns
-    problem: str = ""
+    problem: str = ""  # why its values are not used; empty if they are
+    # No map has the metric, so unit and direction are guessed from words in its name
     guessed: bool = False
 
 

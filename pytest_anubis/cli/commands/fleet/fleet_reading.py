@@ -34,44 +34,30 @@ READING = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRead:
-    """The nodes of a fleet with their last runs, and its history if one was read.
+    """The nodes of a fleet with their last runs, and its history if one was read."""
 
-    Attributes:
-        place: Where it was read from, for people.
-        nodes: What is known last of each wanted node.
-        listed: Nodes that a list names.
-        fleet: The whole history without what differs between classes; None of collected journals.
-        classes: Hardware class -> the history with its durations, experience and defects.
-        validated: Its runs for the figures about validation, if these were asked for.
-        notes: What could not be read, one line each.
-        damaged: Number of files that cannot be read, or contradict another run of the same id.
-    """
-
-    place: str
-    nodes: tuple[NodeState, ...]
-    listed: tuple[str, ...] = ()
+    place: str  # where it was read from, for people
+    nodes: tuple[NodeState, ...]  # what is known last of each wanted node
+    listed: tuple[str, ...] = ()  # nodes that a list names
+    # The whole history without what differs between classes; None of collected journals
     fleet: FleetHistory | None = None
+    # Hardware class -> the history with its durations, experience and defects
     classes: Mapping[str, FleetHistory] = field(default_factory=dict)
+    # Its runs for the figures about validation, if these were asked for
     validated: ValidationRuns = field(default_factory=ValidationRuns)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what could not be read, one line each
+    # Number of files that cannot be read, or contradict another run of the same id
     damaged: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRisk:
-    """Probabilities of incidents on a fleet.
+    """Probabilities of incidents on a fleet."""
 
-    Attributes:
-        outlook: Risks without regard to what nodes passed.
-        mixes: Node -> its mix of kinds of incidents.
-        coverage: Hardware class -> what its benchmarks expose.
-        left: Node -> the risk that its last verdict leaves.
-    """
-
-    outlook: Outlook
-    mixes: Mapping[str, Mix]
-    coverage: Mapping[str, ClassCoverage]
-    left: Mapping[str, float]
+    outlook: Outlook  # risks without regard to what nodes passed
+    mixes: Mapping[str, Mix]  # node -> its mix of kinds of incidents
+    coverage: Mapping[str, ClassCoverage]  # hardware class -> what its benchmarks expose
+    left: Mapping[str, float]  # node -> the risk that its last verdict leaves
 
 
 def add_fleet(parser: argparse.ArgumentParser, *, folders: bool) -> None:

@@ -49,19 +49,12 @@ class VerdictError(SealingError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedRun:
-    """A run with the decision that its journal and its baseline give, and no other.
+    """A run with the decision that its journal and its baseline give, and no other."""
 
-    Attributes:
-        record: The run, with its decision made anew, also if it was cut short.
-        verdict: That decision.
-        verdicts: What it rests on, without what simply passed.
-        baseline: What it was judged by; None if it had none.
-    """
-
-    record: RunRecord
-    verdict: NodeVerdict
-    verdicts: tuple[MetricVerdict, ...]
-    baseline: Baseline | None
+    record: RunRecord  # the run, with its decision made anew, also if it was cut short
+    verdict: NodeVerdict  # that decision
+    verdicts: tuple[MetricVerdict, ...]  # what it rests on, without what simply passed
+    baseline: Baseline | None  # what it was judged by; None if it had none
 
     def derived(self) -> dict[str, bytes]:
         """Return the files of a seal that follow from journal and baseline, for people to read."""

@@ -40,19 +40,13 @@ REST_LOSS = 0.15
 
 @dataclass(frozen=True, slots=True)
 class SecondPrices:
-    """Prices of a second, to weigh a node's pause against the rest of a pool's hole.
+    """Prices of a second, to weigh a node's pause against the rest of a pool's hole."""
 
-    Attributes:
-        lane: Price of a lane; positive.
-        pause: Price of a pause when weighed against what a run spares: 0 where all nodes have a lane.
-        ahead: Seconds ahead for which pools are filled: those of a usual job.
-        pools: Pool -> price of one of its units.
-    """
-
-    lane: float = 1.0
+    lane: float = 1.0  # price of a lane; positive
+    # Price of a pause when weighed against what a run spares: 0 where all nodes have a lane
     pause: float = 1.0
-    ahead: float = 300.0
-    pools: Mapping[str, float] = field(default_factory=dict)
+    ahead: float = 300.0  # seconds ahead for which pools are filled: those of a usual job
+    pools: Mapping[str, float] = field(default_factory=dict)  # pool -> price of one of its units
 
 
 Run = tuple[str, float]
@@ -63,19 +57,13 @@ PlacedRun = tuple[str, float, float, tuple[FreeUnit, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FittedJob:
-    """A job with the times of its runs.
-
-    Attributes:
-        runs: Its runs, by start.
-        end: When the node returns to service.
-        waited: Seconds that it pauses.
-        cost: Worth of its pauses, and of the rests that it leaves of holes, in seconds of a lane.
-    """
+    """A job with the times of its runs."""
 
     job: Job
-    runs: tuple[PlacedRun, ...]
-    end: float
-    waited: float
+    runs: tuple[PlacedRun, ...]  # its runs, by start
+    end: float  # when the node returns to service
+    waited: float  # seconds that it pauses
+    # Worth of its pauses, and of the rests that it leaves of holes, in seconds of a lane
     cost: float
 
 

@@ -8,21 +8,14 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The benchmarks that one node is to run.
-
-    Attributes:
-        rank: Jobs of a higher rank go first.
-        runs: Benchmarks with their seconds.
-        needs: Benchmark -> pool -> number of units.
-        pins: Benchmarks that must run: the others are given up for them.
-        losses: Benchmark that needs a pool -> what is lost without it, in the unit of `SecondPrices`.
-    """
+    """The benchmarks that one node is to run."""
 
     node: str
-    rank: float
-    runs: tuple[tuple[str, float], ...]
-    needs: Mapping[str, Mapping[str, int]]
-    pins: frozenset[str] = frozenset()
+    rank: float  # jobs of a higher rank go first
+    runs: tuple[tuple[str, float], ...]  # benchmarks with their seconds
+    needs: Mapping[str, Mapping[str, int]]  # benchmark -> pool -> number of units
+    pins: frozenset[str] = frozenset()  # benchmarks that must run: the others are given up for them
+    # Benchmark that needs a pool -> what is lost without it, in the unit of `SecondPrices`
     losses: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -62,17 +55,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """One run of the plan.
-
-    Attributes:
-        start: Seconds from the window's beginning.
-        lane: Number of the node's lane.
-        units: Pool -> numbers of the units that it holds.
-    """
+    """One run of the plan."""
 
     node: str
     benchmark: str
-    start: float
+    start: float  # seconds from the window's beginning
     seconds: float
-    lane: int
-    units: Mapping[str, tuple[int, ...]]
+    lane: int  # number of the node's lane
+    units: Mapping[str, tuple[int, ...]]  # pool -> numbers of the units that it holds

@@ -17,17 +17,12 @@ MAX_LOG_HAZARD_ERROR = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestedModel:
-    """A model in the backtests.
-
-    Attributes:
-        scores: Its score at each origin; empty if it was not tried.
-        why: Why it was not tried; empty if it was.
-    """
+    """A model in the backtests."""
 
     model: str
-    scores: tuple[Score, ...] = ()
+    scores: tuple[Score, ...] = ()  # its score at each origin; empty if it was not tried
     chosen: bool = False
-    why: str = ""
+    why: str = ""  # why it was not tried; empty if it was
 
     def mean(self, field: str) -> float:
         """Return the mean of a score over origins."""
@@ -36,28 +31,20 @@ class BacktestedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
-    """Why a model was chosen, and how good it was.
+    """Why a model was chosen, and how good it was."""
 
-    Attributes:
-        candidates: The models; empty if the history was too short to test any.
-        reason: Why this one was chosen, in words.
-        horizon: How far ahead it was judged, in the unit of the durations.
-        timed: Whether origins are moments; otherwise they are folds of rows without a time.
-        incidents: Incidents judged, over all origins.
-        groups: Predicted and observed risk, by predicted risk.
-        error: Error of a predicted log hazard: root mean square of log(observed / predicted incidents) over
-            groups of risk at each origin.
-        degrees: Degrees of freedom of the error: the number of origins.
-    """
-
-    reason: str
+    reason: str  # why this one was chosen, in words
+    # Error of a predicted log hazard: root mean square of log(observed / predicted incidents) over
+    # groups of risk at each origin
     error: float
-    degrees: int
+    degrees: int  # degrees of freedom of the error: the number of origins
+    # The models; empty if the history was too short to test any
     candidates: tuple[BacktestedModel, ...] = ()
-    horizon: float = 0.0
+    horizon: float = 0.0  # how far ahead it was judged, in the unit of the durations
+    # Whether origins are moments; otherwise they are folds of rows without a time
     timed: bool = True
-    incidents: int = 0
-    groups: tuple[RiskGroup, ...] = ()
+    incidents: int = 0  # incidents judged, over all origins
+    groups: tuple[RiskGroup, ...] = ()  # predicted and observed risk, by predicted risk
 
     def interval(self, probability: float) -> tuple[float, float]:
         """Return the 95 % interval of a predicted probability, by Student's t of the log hazard's error."""

@@ -37,17 +37,13 @@ _MIN_HAZARD = 1e-12  # used for 0, which has no logarithm
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Refits:
-    """A model fitted to a history without one part of it after the other.
+    """A model fitted to a history without one part of it after the other."""
 
-    Attributes:
-        incidents: Incidents that the model itself learned from.
-        models: The fits; empty for one rate for all nodes, whose error is that of a count.
-        rate: Incidents of all nodes per unit of time, which every interval includes; None for a model without
-            covariates.
-    """
-
-    incidents: int
+    incidents: int  # incidents that the model itself learned from
+    # The fits; empty for one rate for all nodes, whose error is that of a count
     models: tuple[HazardModel, ...] = ()
+    # Incidents of all nodes per unit of time, which every interval includes; None for a model
+    # without covariates
     rate: float | None = None
 
     def interval(

@@ -40,22 +40,14 @@ _EQUAL = 1e-9  # share of a time within which two are equal: hours since 1970 ha
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Intervals of service to learn from, a row for each.
+    """Intervals of service to learn from, a row for each."""
 
-    Attributes:
-        x: Covariates at the start, shape (n, d).
-        duration: Shape (n,).
-        event: Whether each ended with an incident, shape (n,).
-        began: When each began, shape (n,), in the unit of the durations.
-        timed: Whether `began` is known; otherwise the rows have no order.
-    """
-
-    x: Floats
-    duration: Floats
-    event: npt.NDArray[np.bool_]
-    began: Floats
+    x: Floats  # covariates at the start, shape (n, d)
+    duration: Floats  # shape (n,)
+    event: npt.NDArray[np.bool_]  # whether each ended with an incident, shape (n,)
+    began: Floats  # when each began, shape (n,), in the unit of the durations
     names: tuple[str, ...] | None = None
-    timed: bool = True
+    timed: bool = True  # whether `began` is known; otherwise the rows have no order
 
     @property
     def incidents(self) -> int:
@@ -101,43 +93,28 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """A moment to forecast from: what was known then, and what came after it.
+    """A moment to forecast from: what was known then, and what came after it."""
 
-    Attributes:
-        known: The rows to learn from.
-        x: Covariates of the n rows that are judged.
-        entry: How long each had been under way at the moment, shape (n,).
-        follow: How long each was watched from then on, at most the horizon, shape (n,).
-        event: Whether that ended with an incident, shape (n,).
-        horizon: How far ahead they are judged: less than asked if most could not be watched that long.
-    """
-
-    known: Intervals
-    x: Floats
-    entry: Floats
-    follow: Floats
-    event: npt.NDArray[np.bool_]
+    known: Intervals  # the rows to learn from
+    x: Floats  # covariates of the n rows that are judged
+    entry: Floats  # how long each had been under way at the moment, shape (n,)
+    follow: Floats  # how long each was watched from then on, at most the horizon, shape (n,)
+    event: npt.NDArray[np.bool_]  # whether that ended with an incident, shape (n,)
+    # How far ahead they are judged: less than asked if most could not be watched that long
     horizon: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """The accuracy of a model after one origin.
+    """The accuracy of a model after one origin."""
 
-    Attributes:
-        concordance: Harrell's C at the horizon.
-        brier: Integrated Brier score.
-        levelled: The same with hazards scaled to the observed number of incidents. It measures how the model
-            distinguishes rows; all models miss a shift of the level alike, and the next fit corrects it.
-        usual: The same of the rows' own Kaplan-Meier curve.
-        calibration: Predicted / observed incidents until the horizon.
-    """
-
-    concordance: float
-    brier: float
+    concordance: float  # harrell's C at the horizon
+    brier: float  # integrated Brier score
+    # The same with hazards scaled to the observed number of incidents. It measures how the model
+    # distinguishes rows; all models miss a shift of the level alike, and the next fit corrects it.
     levelled: float
-    usual: float
-    calibration: float
+    usual: float  # the same of the rows' own Kaplan-Meier curve
+    calibration: float  # predicted / observed incidents until the horizon
 
     @property
     def skill(self) -> float:
@@ -273,16 +250,11 @@ def score(hazard: Floats, origin: Origin) -> Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskGroup:
-    """Rows of similar risk in a backtest.
-
-    Attributes:
-        predicted: Their mean predicted probability of an incident within the horizon.
-        observed: The share that had one (Kaplan-Meier).
-    """
+    """Rows of similar risk in a backtest."""
 
     rows: int
-    predicted: float
-    observed: float
+    predicted: float  # their mean predicted probability of an incident within the horizon
+    observed: float  # the share that had one (Kaplan-Meier)
 
 
 def risk_groups(hazard: Floats, origin: Origin, count: int) -> list[RiskGroup]:

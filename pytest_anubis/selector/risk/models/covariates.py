@@ -38,29 +38,18 @@ _FIELDS: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preparation:
-    """A map from raw to standardised covariates, learned from the training rows.
+    """A map from raw to standardised covariates, learned from the training rows."""
 
-    Attributes:
-        names: The d raw columns.
-        median: Shape (d,): replaces a missing value.
-        low: Shape (d,): smallest training value; lower values are raised to it.
-        high: Shape (d,): largest training value; higher values are lowered to it.
-        logged: Shape (d,): columns of which ``log(1 + x - low)`` is used.
-        mean: Shape (d,), after the logarithm.
-        scale: Shape (d,), after the logarithm; 0 drops the column.
-        flagged: Shape (d,): columns with a further column that flags missing values.
-        rate: Shape (d,): share of rows in which the value was missing.
-    """
-
-    names: tuple[str, ...]
-    median: Floats
-    low: Floats
-    high: Floats
-    logged: npt.NDArray[np.bool_]
-    mean: Floats
-    scale: Floats
+    names: tuple[str, ...]  # the d raw columns
+    median: Floats  # shape (d,): replaces a missing value
+    low: Floats  # shape (d,): smallest training value; lower values are raised to it
+    high: Floats  # shape (d,): largest training value; higher values are lowered to it
+    logged: npt.NDArray[np.bool_]  # shape (d,): columns of which ``log(1 + x - low)`` is used
+    mean: Floats  # shape (d,), after the logarithm
+    scale: Floats  # shape (d,), after the logarithm; 0 drops the column
+    # Shape (d,): columns with a further column that flags missing values
     flagged: npt.NDArray[np.bool_]
-    rate: Floats
+    rate: Floats  # shape (d,): share of rows in which the value was missing
 
     @property
     def width(self) -> int:

@@ -20,17 +20,11 @@ Floats32 = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeScale:
-    """The network's input for a time: ``(log(max(t, start)) - mean) / scale``.
+    """The network's input for a time: ``(log(max(t, start)) - mean) / scale``."""
 
-    Attributes:
-        start: Earliest time that is distinguished from 0.
-        mean: Mean of the logarithm over the incidents.
-        scale: Its standard deviation.
-    """
-
-    start: float
-    mean: float
-    scale: float
+    start: float  # earliest time that is distinguished from 0
+    mean: float  # mean of the logarithm over the incidents
+    scale: float  # its standard deviation
 
     def apply(self, times: npt.ArrayLike) -> Floats:
         """Return standardised times, of the same shape."""
@@ -62,17 +56,11 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """A trained g(t, z).
+    """A trained g(t, z)."""
 
-    Attributes:
-        layers: Hidden layers; the last input of the first one is the time.
-        out: Shape (hidden,): weights of the output.
-        linear: Shape (width,): slopes of the proportional part, which the layers correct.
-    """
-
-    layers: tuple[Layer, ...]
-    out: Floats32
-    linear: Floats32
+    layers: tuple[Layer, ...]  # hidden layers; the last input of the first one is the time
+    out: Floats32  # shape (hidden,): weights of the output
+    linear: Floats32  # shape (width,): slopes of the proportional part, which the layers correct
 
     def log_risk(self, times: Floats, z: Floats) -> Floats32:
         """Return the log relative risk g, shape (n, m), at standardised times, shape (m,).

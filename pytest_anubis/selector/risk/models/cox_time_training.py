@@ -34,21 +34,13 @@ _PATIENCE = 12  # passes without a better validation loss after which training s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeSortedRows:
-    """Rows by rising duration, so that the risk set of an incident is all rows from an index on.
+    """Rows by rising duration, so that the risk set of an incident is all rows from an index on."""
 
-    Attributes:
-        z: Shape (n, width).
-        fixed: Shape (n,): the proportional part of g, which is not trained here.
-        cases: Shape (cases,): rows that ended with an incident.
-        times: Shape (cases,): their standardised times.
-        first: Shape (cases,): first row of their risk sets.
-    """
-
-    z: Floats
-    fixed: Floats
-    cases: npt.NDArray[np.int64]
-    times: Floats
-    first: npt.NDArray[np.int64]
+    z: Floats  # shape (n, width)
+    fixed: Floats  # shape (n,): the proportional part of g, which is not trained here
+    cases: npt.NDArray[np.int64]  # shape (cases,): rows that ended with an incident
+    times: Floats  # shape (cases,): their standardised times
+    first: npt.NDArray[np.int64]  # shape (cases,): first row of their risk sets
 
     def controls(self, cases: npt.NDArray[np.int64], k: int, rng: np.random.Generator) -> Any:
         """Draw k rows still at risk for each case, shape (cases, k)."""
@@ -75,18 +67,13 @@ def sort_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingRun:
-    """The training of one network.
+    """The training of one network."""
 
-    Attributes:
-        losses: Shape (epochs + 1, cases): loss of each held-back case after each epoch; at epoch 0 the
-            network corrects nothing.
-        states: The network's weights after each epoch.
-        linear: Shape (width,): slopes of the proportional part.
-    """
-
+    # Shape (epochs + 1, cases): loss of each held-back case after each epoch; at epoch 0 the
+    # network corrects nothing
     losses: Floats
-    states: Sequence[dict[str, torch.Tensor]]
-    linear: Floats
+    states: Sequence[dict[str, torch.Tensor]]  # the network's weights after each epoch
+    linear: Floats  # shape (width,): slopes of the proportional part
 
     def network(self, epoch: int) -> Network:
         """Return the network after an epoch."""
