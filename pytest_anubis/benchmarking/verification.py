@@ -29,7 +29,7 @@ Kind = Literal["address", "moving", "random"]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A sequence of 64-bit words, each made from a seed and its position, so that any part can be had anew."""
+    """64-bit words, each made from a seed and its position, so that any part can be had anew."""
 
     # ``address``: every word is its own number; ``moving``: one bit of 64 is set, the next one in
     # the next word; ``random``: every word is a hash of its number
