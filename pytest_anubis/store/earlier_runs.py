@@ -6,13 +6,14 @@ Judging compares metrics with the node's own samples, and the gate its cards wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.collected_runs import RunsError, read_runs
-from pytest_anubis.store.journal.journal_heads import newest_first
+from pytest_anubis.store.journal.journal_heads import last_written, newest_first
 
 MAX_RUNS = 20
 """Latest runs that are read: enough to know a node's own spread."""
@@ -36,9 +37,17 @@ def earlier_populations(
         return ()
 
 
-def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, Any]:
-    """Return a node's inventory in its latest run other than `before`, as plain data; empty without one."""
-    for _, head in newest_first(store, {"node": node}, without=before):
-        if isinstance(inventory := head.get("inventory"), Mapping):
-            return inventory
-    return {}
+def earlier_inventories(store: Path, *, node: str, before: str) -> Iterator[Mapping[str, Any]]:
+    """Yield a node's inventories in its latest runs other than `before` as plain data, the newest first.
+
+    Recorded ones are left out: they may be of another machine.
+    """
+
+    def own(head: Mapping[str, Any]) -> Any:
+        settings = head.get("settings")
+        recorded = isinstance(settings, Mapping) and settings.get("inventory")
+        mine = head.get("node") == node and head.get("run") != before
+        return head.get("inventory") if mine and not recorded else None
+
+    found = (one for one in map(own, last_written(store)) if isinstance(one, Mapping) and one)
+    yield from islice(found, MAX_RUNS)

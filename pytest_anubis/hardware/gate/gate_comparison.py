@@ -8,6 +8,7 @@ lanes of links, lost cards. Checking a seal repeats `check_again`. `gate_plugin`
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from pytest_anubis.core.inventory import REDACTED, Accelerator, FindingKind, GateFinding, Inventory
@@ -147,6 +148,23 @@ def since(earlier: Inventory, now: Inventory) -> list[GateFinding]:
                 memory = "accelerator.memory"
                 found.append(deviation(slot, memory, what, "no new one", more, "NOTE", action))
     return found
+
+
+def gone_since(earlier: Inventory, now: Inventory) -> list[GateFinding]:
+    """Return the cards that a machine had and that have left its bus: it is no sound smaller node.
+
+    Args:
+        earlier: The node at an earlier reading.
+        now: The node now.
+    """
+    if len(now.accelerators) >= len(earlier.accelerators):
+        return []
+    here = {card.uuid for card in now.accelerators} - {None, REDACTED}
+    return [
+        replace(_lost(card), expected=f"as on {earlier.taken[:10] or 'an earlier day'}")
+        for card in earlier.accelerators
+        if card.uuid not in here and _left_the_bus(card, earlier, now)
+    ]
 
 
 def _same_board(one: Accelerator, other: Accelerator) -> bool:

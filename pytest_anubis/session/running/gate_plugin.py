@@ -14,10 +14,16 @@ import pytest
 
 from pytest_anubis.core.events import INVENTORY, BlockerFound, InventoryChanged, Judged
 from pytest_anubis.core.inventory import FindingKind, GateFinding
+from pytest_anubis.core.machine_marks import another_machine, identity_marks
 from pytest_anubis.core.measurement import GATE_STOPPED
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.core.waiving import with_waiver
-from pytest_anubis.hardware.gate.gate_comparison import JUDGED_BY_RATE, check_again, since
+from pytest_anubis.hardware.gate.gate_comparison import (
+    JUDGED_BY_RATE,
+    check_again,
+    gone_since,
+    since,
+)
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight
 from pytest_anubis.hardware.gate.software_environment import SoftwareEnvironment
@@ -216,16 +222,21 @@ def _refused(text: str) -> GateFinding:
 
 
 def _since_the_last_run(context: RunContext, inventory: Inventory) -> list[GateFinding]:
-    """Return the changes of the node's cards since its last run; none if that cannot be read."""
-    if not inventory.accelerators:
-        return []
-    from pytest_anubis.store.earlier_runs import earlier_inventory
+    """Return the changes of the node's cards since its last runs; none if these cannot be read."""
+    from pytest_anubis.store.earlier_runs import earlier_inventories
 
-    plain = earlier_inventory(context.settings.store, node=context.node, before=context.run_id)
+    place, marks = context.settings.store, identity_marks(context.inventory)
+    plains = earlier_inventories(place, node=context.node, before=context.run_id)
     try:
-        return since(inventory_from_plain(plain), inventory) if plain else []
+        earlier = [
+            inventory_from_plain(one)
+            for one in plains
+            if not another_machine(identity_marks(one), marks)
+        ]
     except InventoryError:
         return []
+    gone = next(filter(None, (gone_since(one, inventory) for one in earlier)), [])
+    return [*gone, *(since(earlier[0], inventory) if earlier else [])]
 
 
 def _tested(context: RunContext) -> set[int]:

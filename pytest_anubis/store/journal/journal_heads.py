@@ -55,6 +55,12 @@ def headless(store: Path, *, without: str = "", after: float = -1.0) -> list[tup
     return sorted(found, key=lambda one: one[1], reverse=True)
 
 
+def last_written(store: Path) -> Iterator[dict[str, Any]]:
+    """Yield the first events of the journals of a store, that of the last written one first."""
+    paths = {path: path.stat().st_mtime for path in _written_after(store, -1.0)}
+    yield from map(head_of, sorted(paths, key=paths.__getitem__, reverse=True))
+
+
 def _written_after(store: Path, after: float) -> Iterator[Path]:
     for path in (store / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}"):
         with contextlib.suppress(OSError):

@@ -252,3 +252,22 @@ def test_errors_that_the_driver_has_forgotten_are_told(
             f"anubis gate: NOTE: {SLOT}: number of rows remapped after uncorrected errors is 1 more *",
         ]
     )
+
+
+def test_a_node_that_has_lost_cards_is_no_sound_smaller_one(
+    eight: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = settled(read_inventory())
+    whole = replace(read, on_bus=tuple(card.pci or "" for card in read.accelerators))
+    half = replace(whole, accelerators=whole.accelerators[:4], on_bus=(whole.on_bus or ())[:4])
+    golden = inventory_to_plain(golden_inventory([half] * 3))
+    smaller = replace(baseline_of_copies(half), inventory=golden)
+    save_baseline(smaller, eight.path / "baselines")
+    ends = []
+    for here in (half, whole, half, half, whole):
+        monkeypatch.setattr(run_context, "read_inventory", partial(replace, here))
+        monkeypatch.setattr(gate_plugin, "read_inventory", lambda deadline, here=here: here)
+        result, verdicts = run(eight)
+        ends.append((int(result.ret), [one["device"] for one in verdicts][:1]))
+    lost = (1, ["GPU 4 (0000:9d:00.0)"])
+    assert ends == [(0, []), (0, []), lost, lost, (0, [])]
