@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -56,6 +57,12 @@ class RunSet:
             if not found.get(run.hardware_class):
                 found[run.hardware_class] = run.attributes
         return found
+
+    @property
+    def unjudged(self) -> Counter[str]:
+        """Node -> how many of its runs are imports, which have no verdict."""
+        own = {(run.run, run.node) for run in self.journals}
+        return Counter(run.node for run in self.runs if (run.run, run.node) not in own)
 
 
 def under_one_name(found: RunSet) -> RunSet:

@@ -68,9 +68,13 @@ def fleet_verdict(
     holds = holds_on(day_of(present))
     latest = {node: _standing_run(several, holds, answered) for node, several in by_node.items()}
     why = why or {}
-    same = kept_names({*expected, *latest})
-    there = {same.get(node, node) for node in latest}
-    rows = [_row(run, present) for run in latest.values()]
+    imported = runs.unjudged
+    same = kept_names({*expected, *latest, *imported})
+    there = {same.get(node, node) for node in (*latest, *imported)}
+    rows = [_row(run, present, imported[node]) for node, run in latest.items()]
+    rows += [
+        NodeRow(verdict=_unjudged(node, imported[node])) for node in imported.keys() - latest.keys()
+    ]
     rows += [
         NodeRow(verdict=_undecided(node, why.get(node) or "no journal of it is here"))
         for node in expected
@@ -78,16 +82,11 @@ def fleet_verdict(
     ]
     rows.sort(key=lambda row: row.verdict.severity)
     refused = [one.line for one in runs.refused]
-    own = {(run.run, run.node) for run in runs.journals}
-    if others := sum((run.run, run.node) not in own for run in runs.runs):
-        refused.append(
-            f"{count_text(others, 'imported run')} without a verdict: 'anubis judge' judges them"
-        )
     damaged = sum(one.damaged for one in runs.refused)
     return FleetVerdict(rows=tuple(rows), notes=(*runs.warnings, *refused), damaged=damaged)
 
 
-def _row(run: RunRecord, now: float) -> NodeRow:
+def _row(run: RunRecord, now: float, imported: int) -> NodeRow:
     verdict = run.node_verdict
     if verdict is None:
         measured = run.settings.get("mode") == "measure" and not run.broken_off
@@ -105,6 +104,8 @@ def _row(run: RunRecord, now: float) -> NodeRow:
         # Its real time is unknown, so another run may be later; a rejection counts whenever it was.
         why = f"accepted by run {run.run}, {early / 3600:.1f} h in the future: the clocks differ"
         verdict = _undecided(run.node, why)
+    if imported and verdict.decision is not Decision.REJECTED:
+        verdict = _unjudged(run.node, imported)
     return NodeRow(
         verdict=verdict,
         verdicts=run.effective_verdicts,
@@ -138,10 +139,15 @@ def _standing_run(
     return replace(found, node_verdict=verdict, verdicts=verdicts)
 
 
-def _undecided(node: str, why: str) -> NodeVerdict:
+def _unjudged(node: str, imported: int) -> NodeVerdict:
+    why = f"{count_text(imported, 'imported run')} of it here without a verdict"
+    return _undecided(node, why, "'anubis judge' judges them")
+
+
+def _undecided(node: str, why: str, act: str = "measure it again") -> NodeVerdict:
     return NodeVerdict(
         node=node,
         decision=Decision.UNDECIDED,
-        headline=f"node {node} undecided: {why}{STEP}measure it again",
-        blocking=(Blocker(cause=why, act="measure it again"),),
+        headline=f"node {node} undecided: {why}{STEP}{act}",
+        blocking=(Blocker(cause=why, act=act),),
     )

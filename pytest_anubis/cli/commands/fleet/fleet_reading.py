@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -131,8 +130,7 @@ def _of_folders(
             f"{place}: no journal in it{f' ({refused[0]})' if refused else ''}; imports and exports hold no "
             "verdicts: name journals or a history, or judge these ('anubis judge')"
         )
-    own = {(run.run, run.node) for run in runs.journals}
-    imported = Counter(run.node for run in runs.runs if (run.run, run.node) not in own)
+    imported = runs.unjudged
     nodes = [
         replace(one, unjudged=imported.pop(one.node.name, 0)) for one in last_of_runs(runs.journals)
     ]
