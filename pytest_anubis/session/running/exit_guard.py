@@ -308,12 +308,16 @@ class _Unread(io.FileIO):
 
 
 def ignore_broken_pipes() -> None:
-    """Let standard output and standard error survive their reader; replaced streams are left alone.
+    """Let standard output and standard error survive their reader, or a caller that closed them (``>&-``).
+
+    Replaced streams are left alone.
 
     Call it before pytest captures output, since pytest later restores the streams that it found.
     """
     for name in ("stdout", "stderr"):
         found = getattr(sys, name)
+        if found is None:  # no file, such as the journal, must get its number
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
         if found is not getattr(sys, f"__{name}__") or not isinstance(found, io.TextIOWrapper):
             continue
         try:

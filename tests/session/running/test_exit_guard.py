@@ -70,6 +70,22 @@ def test_process_ending_itself_decides_nothing(
     assert f"nothing is {decides} (exit status 20)" in said
 
 
+def test_a_caller_that_closed_the_output_gets_the_status(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    set_speed(project, [0.5 * value for value in HEALTHY])
+    pytest_command = [sys.executable, "-m", "pytest", "--anubis", "-p", "no:cacheprovider"]
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *pytest_command],
+        cwd=project.path,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
 @pytest.mark.parametrize(
     "late",
     [
