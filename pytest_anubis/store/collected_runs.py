@@ -170,7 +170,7 @@ class RunReader:
             self.damaged(path, f"{path}: cannot be read ({error.strerror})")
             return
         try:
-            if path.suffix == SUFFIX:
+            if path.suffix.lower() == SUFFIX:
                 self.columns(path, load_columns(path), digest)
             elif path.suffix.lower() in TABLES or is_superbench(path):
                 exported = exported_samples(path, self.storage) if path.suffix in PARQUET else None

@@ -78,9 +78,13 @@ def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
     for name, folders, files in os.walk(folder, followlinks=True, onerror=unreadable):
         place = Path(name)
         real = _real(place)
-        if real in seen or "pyvenv.cfg" in files:  # a circle of links, or libraries
+        if real in seen:  # a circle of links
             folders.clear()
             continue
+        if (
+            "pyvenv.cfg" in files
+        ):  # a project's own folder may be one, with runs beside the libraries
+            folders[:] = [one for one in folders if one.casefold() not in ("lib", "lib64")]
         seen.add(real)
         lost = JOURNAL_NAME not in files and (
             place.parent.name == "runs" or any(_is_near(file) for file in files)
@@ -91,7 +95,7 @@ def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
             path = place / file
             if path.is_symlink() and not path.exists():
                 left += [one] if (one := _left_out(path)) else []
-            elif file == JOURNAL_NAME or file.endswith(SUFFIX):
+            elif file == JOURNAL_NAME or file.casefold().endswith(SUFFIX):
                 yield path
             elif not (lost and _is_near(file)) and (one := _left_out(path)) is not None:
                 left.append(one)

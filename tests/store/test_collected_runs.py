@@ -36,6 +36,7 @@ from pytest_anubis.store.importers.import_folder import ImportFolder
 from pytest_anubis.store.importers.import_result import DoubleImportError
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.run_files import files_of
 from pytest_anubis.store.samples.columnar_files import (
     Columns,
     ColumnsError,
@@ -551,3 +552,12 @@ def test_value_in_two_tables_leaves_the_node_incomplete(tmp_path: Path) -> None:
     assert rate.values.tolist() == [2, 3]
     assert [(run.node, run.unread) for run in found.runs] == [("n1", 1), ("n2", 0)]
     assert [(one.run, one.node, one.damaged) for one in found.refused] == [("day", "n1", True)]
+
+
+def test_a_project_in_its_virtual_environment_hides_no_run(tmp_path: Path) -> None:
+    own = [".anubis/runs/r1/journal.jsonl", ".anubis/imports/FLEET.NPZ"]
+    for name in ("pyvenv.cfg", "lib/python3/site-packages/x/journal.jsonl", *own):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found, left = files_of([tmp_path])
+    assert ({one.relative_to(tmp_path).as_posix() for one in found}, left) == ({*own}, [])

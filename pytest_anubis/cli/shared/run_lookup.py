@@ -72,7 +72,7 @@ def is_collection(name: str) -> bool:
     from pytest_anubis.store.run_files import TABLES, is_superbench
     from pytest_anubis.store.samples.columnar_files import SUFFIX
 
-    return path.suffix == SUFFIX or path.suffix.lower() in TABLES or is_superbench(path)
+    return path.suffix.lower() in (SUFFIX, *TABLES) or is_superbench(path)
 
 
 def collected_path(name: str, store: Path) -> Path:

@@ -245,7 +245,7 @@ def _parcels(
 
 
 def _is_import(path: Path) -> bool:
-    return path.suffix == SUFFIX or path.suffix.lower() in TABLES or is_superbench(path)
+    return path.suffix.lower() in (SUFFIX, *TABLES) or is_superbench(path)
 
 
 def _of_import(
