@@ -317,7 +317,7 @@ def ignore_broken_pipes() -> None:
     for name in ("stdout", "stderr"):
         found = getattr(sys, name)
         if found is None:  # no file, such as the journal, must get its number
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
         if found is not getattr(sys, f"__{name}__") or not isinstance(found, io.TextIOWrapper):
             continue
         try:
