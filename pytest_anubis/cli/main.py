@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib
 import os
 import re
@@ -20,6 +21,7 @@ from typing import Any, NoReturn
 from pytest_anubis import __version__
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import flush_output, lost_output, say, show, words_aside
+from pytest_anubis.codec.encodable_text import LONE
 
 COMMANDS = {
     "learn": "learn a baseline from this machine or from collected runs",
@@ -60,6 +62,9 @@ _NO_CHOICE = re.compile(
 
 _MAY_BE_BLANK = ("--note", "--pytest-args")
 """Options whose value may be blank."""
+
+MAX_SHOWN = 60
+"""Characters of a wrong word that are shown."""
 
 WRONG = 2
 """Exit code of wrong usage or input, and of an answer that could not be written."""
@@ -128,10 +133,11 @@ def _run(arguments: Sequence[str] | None) -> int:
                 file=sys.stderr,
             )
         return code or (WRONG if lost else 0)
-    except (CommandError, ValueError) as error:
-        if not _is_ours(error):
+    except (CommandError, ValueError, OSError) as error:
+        said = str(error) if _is_ours(error) else _about_a_word(error, given)
+        if not said:
             raise
-        say(f"{f'anubis {name}'.strip()}: {error}", file=sys.stderr)
+        say(f"{f'anubis {name}'.strip()}: {said}", file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
         say(f"anubis {name}: interrupted", file=sys.stderr)
@@ -144,6 +150,16 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _is_ours(error: Exception) -> bool:
     """Return whether an error's class is one of this package, whose texts are lines for people."""
     return type(error).__module__.startswith("pytest_anubis.")
+
+
+def _about_a_word(error: Exception, words: Sequence[str]) -> str:
+    """Return which word of the command line caused an error of Python's own; empty if none did."""
+    broken = next(filter(LONE.search, words), "")
+    if broken and isinstance(error, UnicodeError):
+        return f"{broken[:MAX_SHOWN]!a} is not UTF-8: write it so, or rename what it names"
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"{str(error.filename)[:MAX_SHOWN]!a}: this name is too long for a file"
+    return ""
 
 
 def refuse_blanks(words: Sequence[str]) -> None:

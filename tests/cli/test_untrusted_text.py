@@ -191,3 +191,24 @@ def test_text_stays_in_its_markdown_line(tmp_path: Path, monkeypatch: pytest.Mon
     done = anubis("goals", "t.py", "--format", "md", "--store", str(tmp_path))
     assert done.stdout.endswith("|\n")
     assert all(line.isprintable() for line in done.stdout.split("\n"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("judge", "a\udcff.csv"),
+        ("judge", "x" * 5000),
+        ("import", "table", "t.csv", "--run", "a\ud800"),
+        ("import", "table", "t.csv", "--class", "a\ud800"),
+    ],
+)
+def test_a_word_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(
+        "node,benchmark,metric,unit,better,value\nn1,b,m,GB/s,higher,1\n"
+    )
+    done = anubis(*words)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done
+    assert "Traceback" not in done.stderr
