@@ -16,6 +16,8 @@ from pathlib import Path
 
 from pytest_anubis.cli.shared.printing import few, say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
+from pytest_anubis.codec.input_limits import LARGEST_JSON
+from pytest_anubis.codec.json_files import read_bytes
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Triage
 from pytest_anubis.report.text.node_row import BAD, NodeRow
@@ -152,7 +154,7 @@ def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row
 def _listed(place: Path) -> set[_Row]:
     """Return the values in a list of missing values; nothing if it is another kind of file."""
     try:
-        head, *rows = csv.reader(io.StringIO(place.read_text(encoding="utf-8")))
+        head, *rows = csv.reader(io.StringIO(read_bytes(place, largest=LARGEST_JSON).decode()))
     except (OSError, ValueError, csv.Error):
         return set()
     ours = tuple(head) == _HEAD and all(len(row) == len(_HEAD) for row in rows)
