@@ -18,7 +18,7 @@ _FAILED = frozenset((
     "timedout", "timed-out", "killed", "crash", "crashed", "crashes", "abort", "aborted", "ko", "nok", "bad",
     "unhealthy", "rejected", "unsuccessful", "not ok", "unreachable", "node_fail", "down", "incomplete",
     "unfinished", "broken", "hung", "interrupted", "invalid", "hang", "hangs", "stuck", "fault", "faulty",
-    "mismatch", "wrong", "corrupt", "corrupted", "unverified", "unqualified", "disqualified", "✗", "✘", "❌",
+    "mismatch", "mismatched", "wrong", "corrupt", "corrupted", "unverified", "unqualified", "disqualified", "✗", "✘", "❌",
     # Slurm's states; one that somebody cancelled says nothing of its node.
     "out_of_memory", "oom", "boot_fail", "deadline",
     # German.
@@ -28,7 +28,7 @@ _FAILED = frozenset((
 _PASSED = frozenset((
     "pass", "passed", "ok", "success", "succeeded", "successful", "complete", "completed", "done", "good",
     "fine", "healthy", "accepted", "finished", "valid", "verified", "qualified", "approved", "✓", "✔", "✅",
-    "bestanden", "erfolgreich", "in ordnung",
+    "match", "matched", "matches", "bestanden", "erfolgreich", "in ordnung",
 ))  # fmt: skip
 """Words that mean that a test passed; at the end of a column's name, what a yes in it means."""
 _BLANK = NO_VALUE | {"", "nan"}
@@ -57,7 +57,7 @@ _FAULT_COUNTS = re.compile(
 )
 """Names of columns that count faults, but corrected ones; they are read like ``errors``."""
 _FAULT = re.compile(
-    r"errors?|fail(?:ed|ures?|s)?|mismatch(?:es)?|wrong|uncorrect(?:ed|able)|crash(?:es|ed)?|timeouts?|hangs?"
+    r"errors?|fail(?:ed|ures?|s)?|fatals?|mismatch(?:es|ed)?|wrong|uncorrect(?:ed|able)|crash(?:es|ed)?|timeouts?|hangs?"
     r"|hung|fehler|nans?|aborts?|killed|kills|oom|faults?|xids?|signal|err|errno|sdc|dbe|corruptions?|lost"
 )
 """Words in names of columns that count faults, if most of their cells are 0."""
@@ -70,6 +70,8 @@ _PASS_FAIL = re.compile(r"(?<![a-z])p[\W_]?f(?![a-z])")
 _NO_COUNT = frozenset(("s", "ms", "sec", "seconds", "rate", "ratio", "percent", "pct", "limit"))
 """Words in names of columns of another quantity."""
 _ERRORS = ("error", "errors", "error_message", "exception")
+_ERROR_TEXT = re.compile(r"(?:error|fail|failure)s?[\W_](?:cause|detail|message|msg|reason|text)s?")
+"""Names of columns that say why a test failed; they are read like ``error_message``."""
 _ERROR_CODES = ("err", "errs", "errno")
 """Columns whose numbers are error codes, also where most are not 0."""
 _OUTCOME_ENDINGS = ("status", "state", "outcome", "verdict", "result")
@@ -114,6 +116,7 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     in one, and any other in which nearly all cells that are not empty are outcomes.
     """
     words = ["" if cell is None else _word(str(cell)) for cell in cells]
+    name = "error_message" if _ERROR_TEXT.fullmatch(name) else name
     counting = name not in STATES and _counts_faults(name, words)
     if counting:
         zero = (_number(word) in (0.0, None) for word in words)

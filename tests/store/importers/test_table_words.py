@@ -82,6 +82,10 @@ def outcome(found: Imported) -> str:
         ("gpu_status", "PASS skipped skipped fail", ".??F"),
         ("link_state", "up down up", "..."),
         ("remarks", "ok ~ ~ ~", "...."),
+        ("checksum_match", "true false", ".F"),
+        ("mismatched", "0 0 1", "..F"),
+        ("aer_fatal", "0 0 1", "..F"),
+        ("fail_reason", "none segv none", ".?."),
     ],
 )
 def test_columns_of_outcomes(tmp_path: Path, column: str, words: str, right: str) -> None:
