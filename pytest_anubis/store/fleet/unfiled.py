@@ -27,7 +27,12 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.filed_before import noted_imports
 from pytest_anubis.store.history.waiting_runs import waiting_for
-from pytest_anubis.store.importers.dated_runs import RunNode, dated_names, with_names
+from pytest_anubis.store.importers.dated_runs import (
+    RunNode,
+    dated_names,
+    of_one_class,
+    with_names,
+)
 from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written, journal_path
@@ -114,13 +119,17 @@ def filed_imports(history: History) -> Begun:
 
 
 def with_dated_runs(runs: RunSet, begun: Begun) -> RunSet:
-    """Give the runs whose ids filed imports of another time have ids with their dates, and note them."""
-    dated = [run for run in runs.runs if not run.file_dated]  # of others a copy may be younger
+    """Give the runs whose ids filed imports of another time have ids with their dates, and note them.
+
+    A node in several classes has a run of each.
+    """
+    own, each = of_one_class(runs.populations, runs.runs)
+    dated = [run for run in each if not run.file_dated]  # of others a copy may be younger
 
     def known(unit: RunNode) -> RunRecord | None:
         return RunRecord(run=unit[0], node=unit[1], started=begun[unit]) if unit in begun else None
 
-    populations, named = with_names(runs.populations, runs.runs, dated_names(dated, known))
+    populations, named = with_names(own, each, dated_names(dated, known))
     begun.update({(run.run, run.node): run.started for run in named if not run.file_dated})
     return replace(runs, populations=populations, runs=named)
 

@@ -1,11 +1,13 @@
 """Tell runs of one id apart by their dates, since tools write each day's results under the same name.
 
+`of_one_class` tells those of a node in several classes apart, for a history.
+
 `import_folder`, `collected_runs` and `unfiled` use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_anubis.codec.moments import moment
@@ -50,6 +52,29 @@ def dated_names(
         if name != run.run:
             found[run.run, run.node] = name
     return found
+
+
+def of_one_class(
+    populations: Iterable[Population], runs: Sequence[RunRecord]
+) -> tuple[tuple[Population, ...], tuple[RunRecord, ...]]:
+    """Return populations and runs, each run in one class: a node's run in further ones is named by them."""
+    first: dict[RunNode, str] = {}
+    for run in runs:
+        first.setdefault((run.run, run.node), run.hardware_class)
+    if len(first) == len(runs):
+        return tuple(populations), tuple(runs)
+
+    def named(unit: RunNode, key: str) -> str:
+        return unit[0] if first.get(unit, key) == key else f"{unit[0]}.{key}"
+
+    def of_population(one: Population) -> Population:
+        units = zip(one.runs, one.nodes, strict=True)
+        return replace(one, runs=tuple(named(unit, one.hardware_class) for unit in units))
+
+    return (
+        tuple(map(of_population, populations)),
+        tuple(replace(r, run=named((r.run, r.node), r.hardware_class)) for r in runs),
+    )
 
 
 def with_names(

@@ -248,6 +248,29 @@ def test_imported_benchmarks_are_offered_or_named(
     assert "big (2 nodes): 3 benchmarks of unknown duration" in text
 
 
+def test_a_node_in_two_classes_is_filed_with_its_worse_verdict(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each class becomes a run of its own; as one, whichever came first was filed."""
+    values = fleet(8, 4)
+    for name in ("a", "b"):
+        write(here / f"{name}.csv", values)
+        said(capsys, "import", "table", f"{name}.csv", "--class", name, "--store", "good")
+    said(capsys, "learn", "good", "--error-rate", "none")
+    head, *good = (here / "a.csv").read_text().splitlines()
+    values["n03", "cuda:1", "rate"] = [0.8 * v for v in values["n03", "cuda:1", "rate"]]
+    write(here / "bad.csv", values)
+    bad = [line for line in (here / "bad.csv").read_text().splitlines() if line[:4] == "n03,"]
+    rows = [f"{head},class", *(f"{line},a" for line in good), *(f"{line},b" for line in bad)]
+    (here / "new.csv").write_text("\n".join(rows))
+    text = said(capsys, "push", "new.csv", "--history", "fleet")
+    assert text.splitlines()[-1] == "fleet: 9 runs filed, 0 known already"
+    listed = json.loads(said(capsys, "history", "--store", "fleet", "--json", "-"))["nodes"]
+    assert {node["name"] for node in listed if node["verdict"] != "ACCEPTED"} == {"n03"}
+    text = said(capsys, "push", "new.csv", "--history", "fleet")
+    assert text.splitlines()[-1] == "fleet: 0 runs filed, 9 known already"
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
