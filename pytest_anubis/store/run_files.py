@@ -17,7 +17,12 @@ from pytest_anubis.store.samples.columnar_files import SUFFIX
 
 PARQUET = (".parquet", ".pq")
 TABLES = (".csv", ".tsv", *PARQUET)
-_PACKED = (".zip", ".7z", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_PACKED = re.compile(
+    r".*\.(?:zip|7z|rar|tar|tgz|tbz2?|txz|tzst)|\.?(.*\.(?:npz|jsonl|csv|tsv|parquet|pq|tar))"
+    r"(?:~|\.(?:gz|bz2|xz|zst|lz4|z|part|partial|tmp|bak|old|orig|[0-9]+))+"
+    r"|\.(.*\.(?:npz|csv|tsv|parquet|pq))\.[a-z0-9]{6}"  # rsync's name of a copy under way
+)
+"""Archives, and results that are packed or copies under way or of old; the groups are the result's name."""
 _NO_RESULTS = re.compile(r"nodes\.csv|missing.*\.csv|.*-[0-9a-f]{8}\.parquet")
 """Tables that are no results: the register of nodes, lists of missing values, and exported samples."""
 
@@ -119,8 +124,11 @@ def _left_out(path: Path) -> LeftOut | None:
     if name.endswith(".jsonl"):
         why = f"not read, since it is not called {JOURNAL_NAME}; name it next to the folder, or move it"
         return LeftOut(path, why)
-    if name.endswith(_PACKED):
-        return LeftOut(path, "not read, since it is an archive; unpack it, or move it")
+    packed = None if _is_near(name) else _PACKED.fullmatch(name)
+    if packed is not None and not _NO_RESULTS.fullmatch(packed[1] or packed[2] or ""):
+        return LeftOut(
+            path, "not read, since it is packed or a copy; unpack or complete it, or move it"
+        )
     if name.endswith(TABLES) and not _NO_RESULTS.fullmatch(name):
         why = "a table is not read with a folder of runs; name it next to the folder, or move it"
         return LeftOut(path, why, table=True)
