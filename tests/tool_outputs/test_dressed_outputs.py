@@ -385,6 +385,21 @@ SAID = (
     'COMMAND_EXIT_CODE="137"',
     "Command terminated by signal 9",
     "Terminated",
+    "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+    "slurmstepd-n3: error: *** STEP 12.0 ON n3 CANCELLED AT 2026-11-30T00:00:00 ***",
+    "ssh: connect to host n3 port 22: Connection refused",
+    "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD",
+    "[1764500000.1] [n3:123:0] ib_mlx5_log.c:170  UCX  ERROR Transport retry count exceeded",
+    "Failed to initialize NVML: Driver/library version mismatch",
+    "amdgpu 0000:c3:00.0: amdgpu: GPU reset begin!",
+    "mlx5: n3: got completion with error:",
+    "INFO: task nccl:123 blocked for more than 120 seconds.",
+    "fio: write: No space left on device",
+    "ncclInternalError: Internal check failed.",
+    "n3: Test NCCL failure common.cu:958 'internal error'",
+    "FATAL: could not start",
+    "Verification FAILED",
+    "GPU 3: FAULTY",
 )
 
 
