@@ -18,7 +18,8 @@ _FAILED = frozenset((
     "timedout", "timed-out", "killed", "crash", "crashed", "crashes", "abort", "aborted", "ko", "nok", "bad",
     "unhealthy", "rejected", "unsuccessful", "not ok", "unreachable", "node_fail", "down", "incomplete",
     "unfinished", "broken", "hung", "interrupted", "invalid", "hang", "hangs", "stuck", "fault", "faulty",
-    "mismatch", "mismatched", "wrong", "corrupt", "corrupted", "unverified", "unqualified", "disqualified", "✗", "✘", "❌",
+    "mismatch", "mismatched", "wrong",
+    "corrupt", "corrupted", "unverified", "unqualified", "disqualified", "✗", "✘", "❌",
     # Slurm's states; one that somebody cancelled says nothing of its node.
     "out_of_memory", "oom", "boot_fail", "deadline",
     # German.
