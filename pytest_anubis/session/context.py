@@ -71,7 +71,7 @@ class RunContext:
     root_pid: int | None = None
     done: tuple[str, ...] = ()  # node ids of tests that ended in the earlier part of a resumed run
     tests: str = ""  # the tests as typed, quoted for a shell; empty unless they are paths
-    # Pytest's root folder, relative to the folder of the command; empty if they are the same
+    # pytest's root folder, relative to the folder of the command; empty if they are the same
     root: str = ""
     # The run uses a recorded inventory that is known to be of this machine
     own_inventory: bool = False

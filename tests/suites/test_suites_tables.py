@@ -118,7 +118,7 @@ def test_flipped_bit_is_found_with_its_table_and_row() -> None:
 def test_twice_the_pooling_takes_about_twice_as_long(update: bool) -> None:
     def seconds(times: int) -> float:
         # The tables fit any second-level cache, which twice the rows would leave otherwise.
-        shape = Shape(rows=1 << 8, width=64, samples=512, pooling=(16 * times,) * 4)
+        shape = Shape(rows=1 << 8, width=64, samples=512, pooling=(64 * times,) * 4)
         tables, batch = drawn(shape=shape)
         plan, gradients, taken = Plan(batch), gradients_of(shape, 1, CPU), list[float]()
         for _ in range(8):
