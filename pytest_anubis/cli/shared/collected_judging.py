@@ -17,6 +17,7 @@ from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import iso_of, moment
 from pytest_anubis.core.alike_devices import without_repeats
 from pytest_anubis.core.asking.next_step import STEP, with_part_act
+from pytest_anubis.core.baseline import VIRTUAL
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.history import CLOCK_TOLERANCE, COMPLETING_SECONDS
 from pytest_anubis.core.metric import first_of
@@ -175,6 +176,7 @@ def _judged(
             evidence=_evidence(runs),
             checked=_judged_journals(runs),
             unread={(run.run, run.node): run.unread for run in runs.runs if run.unread},
+            virtual={key for key, known in runs.classes.items() if known.get("memory") == VIRTUAL},
             progress=progress.count,
             **strictness,
         )

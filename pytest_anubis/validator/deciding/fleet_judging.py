@@ -118,6 +118,7 @@ def judge_fleet(
     required: Sequence[str] = (),
     allow_missing: float = ALLOWED_MISSING,
     unread: Mapping[tuple[str, str], int] | None = None,
+    virtual: Collection[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -145,6 +146,7 @@ def judge_fleet(
         allow_missing: Share of the values of a node that may be missing in tables.
         unread: (run, node) -> number of lines about the node that could not be read. The node is not accepted
             until a later run has as many metrics of it.
+        virtual: Hardware classes of virtual machines, whose own past allows for what other guests take.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
@@ -165,7 +167,8 @@ def judge_fleet(
     same: defaultdict[tuple[str, str, str], list[JudgedColumns]] = defaultdict(list)
     for key in sorted(by_class):
         judged_of[key] = []
-        for one in _judge_class(by_class[key], baselines.get(key), started or {}):
+        each = _judge_class(by_class[key], baselines.get(key), started or {}, key in virtual)
+        for one in each:
             judged_of[key].append(judged := confirm(one))
             same[one.population.series].append(judged)
             done += 1
@@ -218,6 +221,7 @@ def _judge_class(
     populations: Sequence[Population],
     baseline: Baseline | None,
     started: Mapping[tuple[str, str], str],
+    virtual: bool,
 ) -> Iterator[JudgedColumns]:
     lonely: list[Population] = []
     if baseline is None:
@@ -234,7 +238,7 @@ def _judge_class(
             yield settle_shift(judged)
     compared = [_undecided(one, baseline) for one in judge_by_peers(lonely)]
     alone = [place for place, one in enumerate(compared) if not isinstance(one, PeerColumns)]
-    latest = judge_latest([compared[place] for place in alone], started)
+    latest = judge_latest([compared[place] for place in alone], started, virtual=virtual)
     for place, judged in zip(alone, latest, strict=True):
         compared[place] = judged
     yield from (find_changes(below_nominal(one, baseline)) for one in compared)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import VIRTUAL, Baseline, Criterion
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.onset import Onset
@@ -147,7 +147,9 @@ def _compared(
             _keep(found, verdict)
     rest = [m for key, m in unreferenced.items() if key not in found]
     earlier = history() if rest else ()
-    for by_row in judge_by_history(_populations(run, rest), earlier) if earlier else ():
+    virtual = run.attributes.get("memory") == VIRTUAL
+    now = _populations(run, rest) if earlier else ()
+    for by_row in judge_by_history(now, earlier, virtual=virtual):
         for verdict in by_row.values():
             _keep(found, verdict)
     for key, measurement in unreferenced.items():

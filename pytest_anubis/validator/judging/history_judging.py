@@ -16,11 +16,15 @@ from pytest_anubis.validator.judging.peer_judging import shared_thresholds
 from pytest_anubis.validator.judging.sample_judging import Basis, judge_row
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
+from pytest_anubis.validator.learning.machine_thresholds import shared_loss
 from pytest_anubis.validator.similarity.centre import MIN_UNITS
 
 
 def judge_latest(
-    judged: Sequence[JudgedColumns], started: Mapping[tuple[str, str], str]
+    judged: Sequence[JudgedColumns],
+    started: Mapping[tuple[str, str], str],
+    *,
+    virtual: bool = False,
 ) -> list[JudgedColumns]:
     """Judge the latest run of every node by its earlier runs, where neither a criterion nor peers can judge.
 
@@ -28,7 +32,7 @@ def judge_latest(
     """
     latest = [_latest(one.population, started) for one in judged]
     parts = [one.population.only(rows) for one, rows in zip(judged, latest, strict=True)]
-    verdicts = judge_by_history(parts, [one.population for one in judged])
+    verdicts = judge_by_history(parts, [one.population for one in judged], virtual=virtual)
     return [
         _by_history(one, {rows[place]: verdict for place, verdict in found.items()})
         if found
@@ -60,10 +64,13 @@ def _by_history(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> Ju
 def judge_by_history(
     populations: Sequence[Population],
     history: Sequence[Population],
+    *,
+    virtual: bool = False,
 ) -> list[dict[int, MetricVerdict]]:
     """Return row -> verdict of every population, by each device's own earlier runs, at least three of them.
 
-    All metrics of a node share one error rate. Rows of the history with a problem are ignored.
+    All metrics of a node share one error rate. Rows of the history with a problem are ignored. A `virtual`
+    machine may always lose what other guests take of its host (`SHARED_LOSSES`).
     """
     found: dict[str, list[tuple[int, int, LearnedCriterion, int]]] = {}
     known = {one.series: one for one in history}
@@ -83,10 +90,16 @@ def judge_by_history(
         thresholds = iter(shared_thresholds(noisy))
         for number, row, item, count in found[node]:
             criterion = item.criterion
+            now = populations[number]
             if criterion is not None and item.spread is not None:
-                criterion = replace(criterion, learned=next(thresholds), unconfirmed=None)
+                host = (
+                    virtual and ":" not in now.devices[row]
+                )  # cards, such as cuda:0, are not shared
+                loss = shared_loss(now.component, now.benchmark) if host else 0.0
+                limit = min(next(thresholds), 1 - loss)
+                criterion = replace(criterion, learned=limit, unconfirmed=None)
             basis = Basis(Reference.SELF, f"{count} earlier runs of this device")
-            verdicts[number][row] = judge_row(populations[number], row, criterion, basis=basis)
+            verdicts[number][row] = judge_row(now, row, criterion, basis=basis)
     return verdicts
 
 

@@ -190,6 +190,20 @@ def test_each_device_is_held_against_its_own_past(factor: float, outcome: Outcom
     assert judge_node([found[0]]).decision is not Decision.ACCEPTED
 
 
+@pytest.mark.parametrize("virtual", [False, True])
+@pytest.mark.parametrize("device", ["node", "cuda:0"])
+def test_the_past_of_a_virtual_machine_allows_for_other_guests(device: str, virtual: bool) -> None:
+    def disk(values: Samples) -> Population:
+        found = replace(history(values), devices=(device,) * len(values))
+        return replace(found, component="storage.disk")
+
+    shared = virtual and device == "node"
+    for factor, fails in ((0.7, not shared), (0.5, True)):
+        now = replace(disk([factor * noise(7, 1)[0]]), runs=("now",))
+        (found,) = judge_by_history([now], [disk(noise(9, 6))], virtual=virtual)
+        assert (found[0].outcome is Outcome.FAIL) is fails
+
+
 def test_a_short_or_unusable_past_is_none() -> None:
     now = nodes(noise(7, 1), 1)
     assert judge_by_history([now], [history(noise(9, 2))]) == [{}]
