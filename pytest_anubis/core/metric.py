@@ -376,7 +376,7 @@ def metric_names(metrics: Iterable[tuple[str, str]]) -> list[str]:
     """Return names that distinguish the metrics of a list: ``load_latency[dram]``.
 
     A metric is given as benchmark id and name. Its name has the parameters of its test, and the test if
-    several record that name; ``5 of load_latency`` stands for many parameters.
+    several record that name; many parameters are ``5 of load_latency``.
     """
     tests: dict[str, dict[str, list[str]]] = {}
     for benchmark, name in dict.fromkeys(metrics):

@@ -88,7 +88,7 @@ def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
             continue
         if (
             "pyvenv.cfg" in files
-        ):  # a project's own folder may be one, with runs beside the libraries
+        ):  # it may be a project's own folder, with runs next to the libraries
             folders[:] = [one for one in folders if one.casefold() not in ("lib", "lib64")]
         seen.add(real)
         lost = JOURNAL_NAME not in files and (

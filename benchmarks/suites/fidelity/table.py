@@ -360,7 +360,7 @@ def chains(
 
 @contextmanager
 def timer() -> Iterator[list[Pair]]:
-    """A matrix product by our rounds beside torch.utils.benchmark."""
+    """A matrix product by our rounds and by torch.utils.benchmark."""
     from torch.utils.benchmark import Timer
 
     from pytest_anubis.hardware.round_plans import PLANS

@@ -20,7 +20,7 @@ from pytest_anubis.codec.input_limits import LARGEST_JSON
 from pytest_anubis.codec.json_files import read_bytes
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Triage
-from pytest_anubis.report.text.node_row import BAD, NodeRow
+from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip_but_end
@@ -242,7 +242,7 @@ def _sharing_lines(rows: Sequence[NodeRow]) -> list[str]:
 def _retest_lines(rows: Sequence[NodeRow]) -> list[str]:
     """Return the command that measures uncertain rejections again."""
     again = {
-        row.verdict.node: sorted({one.benchmark for one in row.verdicts if one.outcome in BAD})
+        row.verdict.node: sorted({one.benchmark for one in row.to_act_on})
         for row in rows
         if row.verdict.triage is Triage.RETEST and row.worst is not None
     }

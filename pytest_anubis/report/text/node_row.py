@@ -69,10 +69,14 @@ class NodeRow:
     @property
     def worst(self) -> MetricVerdict | None:
         """The verdict to act on first; None if nothing is bad or open."""
-        open_one = self.verdict.decision is Decision.UNDECIDED
-        sought = (*BAD, Outcome.INCONCLUSIVE) if open_one else BAD
-        found = latest_of(verdict for verdict in self.verdicts if verdict.outcome in sought)
-        return min(found, key=lambda verdict: verdict.severity, default=None)
+        return min(latest_of(self.to_act_on), key=lambda verdict: verdict.severity, default=None)
+
+    @property
+    def to_act_on(self) -> list[MetricVerdict]:
+        """The bad verdicts; of an undecided node the inconclusive ones, too."""
+        undecided = self.verdict.decision is Decision.UNDECIDED
+        sought = (*BAD, Outcome.INCONCLUSIVE) if undecided else BAD
+        return [verdict for verdict in self.verdicts if verdict.outcome in sought]
 
     @property
     def only_absent(self) -> bool:

@@ -7,6 +7,7 @@ At the end it checks the hardware again. The checks themselves are in ``hardware
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -226,15 +227,11 @@ def _since_the_last_run(context: RunContext, inventory: Inventory) -> list[GateF
     from pytest_anubis.store.earlier_runs import earlier_inventories
 
     place, marks = context.settings.store, identity_marks(context.inventory)
-    plains = earlier_inventories(place, node=context.node, before=context.run_id)
-    try:
-        earlier = [
-            inventory_from_plain(one)
-            for one in plains
-            if not another_machine(identity_marks(one), marks)
-        ]
-    except InventoryError:
-        return []
+    earlier = []
+    for plain in earlier_inventories(place, node=context.node, before=context.run_id):
+        with contextlib.suppress(InventoryError):
+            if not another_machine(identity_marks(plain), marks):
+                earlier.append(inventory_from_plain(plain))
     gone = next(filter(None, (gone_since(one, inventory) for one in earlier)), [])
     return [*gone, *(since(earlier[0], inventory) if earlier else [])]
 

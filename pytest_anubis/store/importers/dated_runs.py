@@ -1,6 +1,6 @@
 """Tell runs of one id apart by their dates, since tools write each day's results under the same name.
 
-`of_one_class` tells those of a node in several classes apart, for a history.
+`of_one_class` separates those of a node in several classes, for a history.
 
 `import_folder`, `collected_runs` and `unfiled` use it.
 """

@@ -1,4 +1,4 @@
-"""What a fleet's journals decide where imports lie beside them."""
+"""What a fleet's journals decide where imports lie next to them."""
 
 from __future__ import annotations
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain, read_inventory
 from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.session.running import gate_plugin
+from pytest_anubis.store import earlier_runs
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from tests.hardware.nvml_stand_in import Node
 from tests.hardware.nvml_stand_in import nvml_node as nvml_node
@@ -254,9 +257,17 @@ def test_errors_that_the_driver_has_forgotten_are_told(
     )
 
 
+@pytest.mark.parametrize("damaged", [False, True])
 def test_a_node_that_has_lost_cards_is_no_sound_smaller_one(
-    eight: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    eight: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, damaged: bool
 ) -> None:
+    known = earlier_runs.earlier_inventories
+
+    def inventories(store: Path, *, node: str, before: str) -> Iterator[Mapping[str, Any]]:
+        yield from [{"accelerators": 3}] if damaged else []
+        yield from known(store, node=node, before=before)
+
+    monkeypatch.setattr(earlier_runs, "earlier_inventories", inventories)
     read = settled(read_inventory())
     whole = replace(read, on_bus=tuple(card.pci or "" for card in read.accelerators))
     half = replace(whole, accelerators=whole.accelerators[:4], on_bus=(whole.on_bus or ())[:4])
